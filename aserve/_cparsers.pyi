@@ -95,6 +95,8 @@ class _Lib:
     LANE_PART: int
     LANE_DONE: int
     LANE_GONE: int
+    LANE_UNSENT: int
+    LANE_LOST: int
     PUMP_SENT: int
     PUMP_GONE: int
     PUMP_SHORT: int

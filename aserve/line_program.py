@@ -19,7 +19,7 @@ from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 # In the order of native/line_values.h.
 KINDS = [
     "text", "second", "millis", "field", "request_id", "user", "request", "method", "uri", "path", "path_info", "query_or_none", "query",
-    "proto", "version", "addr", "client", "status", "size", "size_or_dash", "end", "secs", "msecs", "micros", "duration", "queue_wait",
+    "proto", "version", "addr", "client", "status", "status_or_none", "size", "size_or_dash", "end", "secs", "msecs", "micros", "duration", "queue_wait",
     "thread",
 ]  # fmt: skip
 _MOST_NAMES = 30  # that native/lines.c looks for, less those that it adds
@@ -41,7 +41,7 @@ _VARIABLES = {
 _ISO = "iso"
 _JSON_KINDS = {
     "http.request.method": "method", "url.path": "path", "url.query": "query_or_none", "network.protocol.version": "version",
-    "client.address": "client", "http.response.status_code": "status", "http.response.body.size": "size",
+    "client.address": "client", "http.response.status_code": "status_or_none", "http.response.body.size": "size",
     "http.server.request.duration": "duration", "aserve.queue_wait": "queue_wait", "aserve.end": "end", "thread.name": "thread",
     "user_agent.original": "HTTP_USER_AGENT", "http.request.header.host": "HTTP_HOST", "http.request.header.referer": "HTTP_REFERER",
     "http.request.header.x-request-id": "request_id", "http.request.header.traceparent": "HTTP_TRACEPARENT",

@@ -6,13 +6,13 @@
 
 #ifdef __linux__
 #include "lane_states.h"
+#include "waking.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 
 enum {
     MAX_EVENTS = 64,      /* taken by one epoll_wait */
@@ -26,14 +26,6 @@ int lane_available(void)
 
 /* Waiting */
 
-static uint64_t clock_us(void)
-{
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000 + (uint64_t)at.tv_nsec / 1000;
-}
-
 /* Let stall_fd tell when stall_us are over, but not before.  A timer that is
  * late enough stays: each change is a trap of a virtual machine, and made for
  * each request they were a fifth of its price (2026-11-21, 1 connection).
@@ -42,7 +34,7 @@ static uint64_t clock_us(void)
  * nothing, and the timer may tell too early. */
 static void arm_stall_timer(lane *set)
 {
-    uint64_t soonest = clock_us() + set->stall_us;
+    uint64_t soonest = waking_clock_us() + set->stall_us;
     uint64_t latest = soonest + set->stall_us;
     struct itimerspec when = {
         .it_value = {.tv_sec = (time_t)(latest / 1000000),
@@ -147,7 +139,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int *is_woken)
     if (nready > 0)
         set->is_accept_due =
             !is_accept_due && !has_batch_room(set, n, input_len);
-    begin_requests(set, n, set->entries != NULL && n > 0 ? clock_us() : 0);
+    begin_requests(set, n,
+                   set->entries != NULL && n > 0 ? waking_clock_us() : 0);
     return n;
 }
 
@@ -174,10 +167,7 @@ void lane_watch(lane *set)
 
 void lane_wake(lane *set)
 {
-    const uint64_t one = 1;
-
-    if (write(set->wake_fd, &one, sizeof one) < 0)
-        return; /* it is full of wakes already */
+    waking_wake(set->wake_fd);
 }
 
 /* Replying */
@@ -201,7 +191,7 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
     if (!keep &&
         (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))
-        return -1;
+        return LANE_UNSENT;
     if (len == 0)
         took = 0;
     else if (body_len == 0)
@@ -215,7 +205,7 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     end_request(set, fd);
     if (is_lost || !keep) {
         close_conn(set, fd);
-        return is_lost ? -2 : (int)len;
+        return is_lost ? LANE_LOST : (int)len;
     }
     set_since(set, conn);
     if (!make_idle(set, fd)) {
@@ -289,22 +279,15 @@ int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
     return (int)n;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* Count one user less; close the lane's own descriptors with the last. */
 static void uncount_user(lane *set)
 {
     if (__atomic_sub_fetch(&set->nusers, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    close_fd(&set->rest_fd);
-    close_fd(&set->stall_fd);
-    close_fd(&set->wake_fd);
-    close_fd(&set->epoll_fd);
+    waking_close(&set->rest_fd);
+    waking_close(&set->stall_fd);
+    waking_close(&set->wake_fd);
+    waking_close(&set->epoll_fd);
 }
 
 void lane_left(lane *set)

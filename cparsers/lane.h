@@ -46,6 +46,14 @@ enum {
     LANE_GONE = 5   /* the client is gone within the body; it is closed */
 };
 
+/* What lane_reply returns, besides octets that were sent. */
+enum {
+    LANE_UNSENT = -1, /* nothing was sent: closing now could reset what the
+                       * client has not read, as it was not told of the close
+                       * and may send more, or has sent more */
+    LANE_LOST = -2    /* the client is gone, and the connection is closed */
+};
+
 /* One connection; the table of them is indexed by file descriptor. */
 typedef struct {
     uint64_t body_left; /* octets of the body still to come, after BEGUN */
@@ -184,12 +192,10 @@ void lane_wake(lane *set);
 void lane_watch(lane *set);
 
 /* Send a whole response, `head` and then `body`, on a BUSY connection; both are
- * empty when the caller has sent it by itself, in pieces.  If all of it is sent, the connection waits for the next request (keep = 1) or is
- * closed.  Returns -2 if the client is gone, and the connection closed; else
- * the octets that were taken: when they are fewer, or -1, the caller must go
- * on (lane_release).
- * -1: nothing was sent, because closing now could reset what the client has not
- * read: it was not told of the close and may send more, or it has sent more. */
+ * empty when the caller has sent it by itself, in pieces.  If all of it is
+ * sent, the connection waits for the next request (keep = 1) or is closed.
+ * Returns LANE_LOST; else the octets that were taken: when they are fewer, or
+ * LANE_UNSENT, the caller must go on (lane_release). */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 

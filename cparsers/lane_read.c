@@ -159,7 +159,7 @@ static int add_peer(lane *set, lane_arrival *arrival)
     if (to == NULL)
         return 0;
     *to++ = '\0';
-    /* It is where IPv4 has it, too. */
+    /* sin_port and sin6_port are at the same place. */
     to = put_decimal(to, ntohs(((const struct sockaddr_in *)&peer)->sin_port));
     arrival->peer_off = set->vars_len;
     arrival->peer_len = (uint32_t)(to - begin);

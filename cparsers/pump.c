@@ -5,6 +5,8 @@
 #include <errno.h>
 
 #ifdef __linux__
+#include "waking.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -12,7 +14,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -22,8 +23,8 @@ enum {
      * prototype (2026-11) 100 at once cost the kernel 1.3 times as much as 4,
      * and one at a time as much as 4. */
     LEAST_WIDTH = 4,
-    /* Octets that one call sends at most: the others' turns.  Guess: a
-     * millisecond. */
+    /* The most that one call sends, so that other bodies wait no longer than
+     * about a millisecond.  Guess. */
     MOST_BYTES = 1 << 22,
     /* A turn: so long, and as much longer for each MiB.  Guess: a client on
      * this machine needs a fourth of it, one behind a gigabit twice as much. */
@@ -31,14 +32,6 @@ enum {
     TURN_US_MIB = 4000,
     LOOK_US = 5000 /* between two looks at whose turn is over */
 };
-
-static uint64_t clock_us(void)
-{
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000 + (uint64_t)at.tv_nsec / 1000;
-}
 
 /* Beginning and end of the pump */
 
@@ -61,19 +54,13 @@ int pump_open(pump *set)
 
 void pump_close(pump *set)
 {
-    if (set->wake_fd >= 0)
-        close(set->wake_fd);
-    if (set->epoll_fd >= 0)
-        close(set->epoll_fd);
-    set->wake_fd = set->epoll_fd = -1;
+    waking_close(&set->wake_fd);
+    waking_close(&set->epoll_fd);
 }
 
 void pump_wake(pump *set)
 {
-    const uint64_t one = 1;
-
-    if (write(set->wake_fd, &one, sizeof one) < 0)
-        return; /* it is full of wakes already */
+    waking_wake(set->wake_fd);
 }
 
 /* Lists */
@@ -309,12 +296,12 @@ int pump_run(pump *set)
 
     set->nended = 0;
     do {
-        at = clock_us();
+        at = waking_clock_us();
         while (set->first_waiting >= 0 && set->nturns < set->width)
             begin(set, take_waiting(set), at);
         if (set->nended == 0)
             is_woken = wait_and_send(set);
-        at = clock_us();
+        at = waking_clock_us();
         if (at >= set->look_at)
             look_for_late(set, at);
     } while (set->nended == 0 && !is_woken);

@@ -50,20 +50,20 @@ int ends_take(ends_log *to, PyObject *parts)
     }
     to->counted = counts_new(places);
     if (!PyErr_Occurred() && program != Py_None)
-        to->made = lines_new(program);
+        to->lines = lines_new(program);
     return PyErr_Occurred() ? -1 : 0;
 }
 
 void ends_free(ends_log *from)
 {
     PyMem_Free(from->counted);
-    lines_free(from->made);
+    lines_free(from->lines);
 }
 
 Py_ssize_t ends_count(const ends_log *from)
 {
     return (from->records != NULL ? PyList_GET_SIZE(from->records) : 0) +
-           (from->made != NULL ? lines_count(from->made) : 0);
+           (from->lines != NULL ? lines_count(from->lines) : 0);
 }
 
 int ends_put(ends_log *from)
@@ -72,8 +72,8 @@ int ends_put(ends_log *from)
 
     if (some != NULL)
         from->records = NULL;
-    else if (from->made != NULL && lines_count(from->made) > 0)
-        some = lines_take(from->made);
+    else if (from->lines != NULL && lines_count(from->lines) > 0)
+        some = lines_take(from->lines);
     else
         return 0;
     done = some != NULL ? PyObject_CallOneArg(from->append, some) : NULL;
@@ -92,7 +92,7 @@ PyObject *ends_addr(const engine *self, const plain_request *served)
         addr = PyDict_GetItem(served->changes, s_remote_addr);
     if (addr == NULL)
         addr = self->peers[served->arrival.fd].addr;
-    Py_XINCREF(addr); /* it is there: the descriptor is this request's */
+    Py_XINCREF(addr);
     return addr;
 }
 
@@ -226,29 +226,28 @@ static int may_wait(const engine *self, const plain_request *served,
 }
 
 /* Add a line.  Returns 1; 0: it is Python's to make; -1: with an exception. */
-static int add_line(engine *self, const plain_request *served, PyObject *addr,
-                    size_t size, int is_gone, double ended_at)
+static int note_line(engine *self, const plain_request *served, PyObject *addr,
+                     size_t size, int is_gone, double ended_at)
 {
     line_end end = {
-        {served->vars, served->arrival.vars_len},
-        self->services[served->arrival.listener].is_front,
-        {NULL, 0},
-        served->changes,
-        {served->made_id, served->made_id_size},
-        served->facts.code,
-        size,
-        is_gone,
-        served->arrived_at,
-        served->began_at,
-        ended_at,
-        served->thread_id,
+        .vars = {served->vars, served->arrival.vars_len},
+        .is_front = self->services[served->arrival.listener].is_front,
+        .changes = served->changes,
+        .made_id = {served->made_id, served->made_id_size},
+        .status = served->facts.code,
+        .size = size,
+        .is_gone = is_gone,
+        .arrived_at = served->arrived_at,
+        .began_at = served->began_at,
+        .ended_at = ended_at,
+        .thread_id = served->thread_id,
     };
 
-    if (self->ends.made == NULL || !text_octets(addr, &end.addr))
+    if (self->ends.lines == NULL || !text_octets(addr, &end.addr))
         return 0;
-    if (lines_prepare(self->ends.made, ended_at, served->thread_id) < 0)
+    if (lines_prepare(self->ends.lines, ended_at, served->thread_id) < 0)
         return -1;
-    if (!lines_add(self->ends.made, &end))
+    if (!lines_add(self->ends.lines, &end))
         return 0;
     /* Records that came before go first; there were no lines beside them. */
     if (self->ends.records != NULL && ends_put(&self->ends) < 0)
@@ -277,7 +276,7 @@ static int add_record(engine *self, PyObject *record)
 static int note(engine *self, const plain_request *served, PyObject *addr,
                 size_t size, int is_gone, double ended_at)
 {
-    int result = add_line(self, served, addr, size, is_gone, ended_at);
+    int result = note_line(self, served, addr, size, is_gone, ended_at);
     PyObject *made;
 
     if (result != 0) {

@@ -16,12 +16,6 @@
 #include "request.h"
 #include "request_id.h"
 
-/* What `reply` returns, besides the octets that were sent (cparsers/lane.h). */
-enum {
-    REPLY_UNSENT = -1, /* nothing was sent: the event loop is to close */
-    REPLY_GONE = -2    /* so is the client, and the connection is closed */
-};
-
 enum {
     HELD_MAX = 1 << 14, /* octets; a longer send lets go of the GIL */
     BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */
@@ -74,7 +68,7 @@ typedef struct {
     PyObject *append;  /* of that */
     PyObject *flush;   /* of Ends */
     PyObject *records; /* a list that is not in the deque yet, or NULL */
-    lines *made;       /* the same in lines; NULL: Python makes them */
+    lines *lines;      /* the same in lines; NULL: Python makes them */
     Py_ssize_t most;   /* that wait */
     double soon;       /* a request that was quicker may wait */
     double due_at;     /* from then on the next one does not */
@@ -164,8 +158,9 @@ void serve_lose(engine *self, int fd, plain_request *lost);
  * Returns 0; 1: its twin has; -1: with what ends the worker. */
 int serve(engine *self, plain_request *served);
 
-/* Send a whole response and end the request, whose body has so many octets.
- * Returns as serve. */
+/* Send a whole response, and end the request.  `body_size`: octets of the
+ * response's body, for the log and the counters; 0 for a call.  Returns as
+ * serve. */
 int serve_send(engine *self, plain_request *served, octets head, octets body,
                size_t body_size);
 

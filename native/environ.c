@@ -325,18 +325,14 @@ static int add_path(PyObject *dict)
 {
     PyObject *path = get(dict, DOCUMENT_URI);
     octets target;
-    const char *query;
 
     if (begins_with(get_octets(dict, SCRIPT_FILENAME),
                     OCTETS("proxy:scgi://")))
         return 0;
     if (is_true(path) > 0)
         return set(dict, PATH_INFO, path) < 0 ? -1 : 1;
-    target = get_octets(dict, REQUEST_URI);
-    query = memchr(target.at, '?', target.size);
-    if (query != NULL)
-        target.size = (size_t)(query - target.at);
-    if (memchr(target.at, '%', target.size) != NULL)
+    target = text_before(get_octets(dict, REQUEST_URI), '?');
+    if (text_before(target, '%').size < target.size)
         return 0;
     return set_text(dict, words[PATH_INFO], target) < 0 ? -1 : 1;
 }

@@ -37,9 +37,9 @@ void line_names_clear(line_names *self)
         Py_DECREF(self->names[--self->count]);
 }
 
-/* --- what is known of a request -------------------------------------------- */
+/* --- what is known of a request --------------------------------------------  */
 
-static void find_name(const line_names *names, known *of, octets name,
+static void find_name(const line_names *names, line_request *of, octets name,
                       octets found)
 {
     for (int i = 0; i < names->count; i++)
@@ -48,7 +48,7 @@ static void find_name(const line_names *names, known *of, octets name,
 }
 
 /* A proxy's words, and a name that was made, come behind what has come. */
-static void find_changes(const line_names *names, known *of)
+static void find_changes(const line_names *names, line_request *of)
 {
     const line_end *end = of->end;
 
@@ -65,7 +65,7 @@ static void find_changes(const line_names *names, known *of)
     }
 }
 
-int line_find(known *of, const line_names *names)
+int line_find(line_request *of, const line_names *names)
 {
     const char *at = of->end->vars.at, *end = at + of->end->vars.size;
     octets name, found;
@@ -100,9 +100,14 @@ int line_find(known *of, const line_names *names)
 
 /* --- values ---------------------------------------------------------------- */
 
+static line_shown nothing(void)
+{
+    return (line_shown){VALUE_NONE, {NULL, 0}, 0, 0.0};
+}
+
 static line_shown text(octets of)
 {
-    return (line_shown){of.at != NULL ? TEXT : NOTHING, of, 0, 0.0};
+    return (line_shown){of.at != NULL ? VALUE_TEXT : VALUE_NONE, of, 0, 0.0};
 }
 
 static line_shown text_or_nothing(octets of)
@@ -112,41 +117,36 @@ static line_shown text_or_nothing(octets of)
 
 static line_shown number(size_t of)
 {
-    return (line_shown){NUMBER, {NULL, 0}, of, 0.0};
+    return (line_shown){VALUE_NUMBER, {NULL, 0}, of, 0.0};
 }
 
 static line_shown seconds_of(double from, double to)
 {
-    return (line_shown){
-        from != 0.0 && to != 0.0 ? SECONDS : NOTHING, {NULL, 0}, 0, to - from};
+    return (line_shown){from != 0.0 && to != 0.0 ? VALUE_SECONDS : VALUE_NONE,
+                        {NULL, 0},
+                        0,
+                        to - from};
 }
 
 static line_shown whole(const line_end *end, double per_second)
 {
     line_shown took = seconds_of(end->arrived_at, end->ended_at);
 
-    if (took.type == SECONDS)
+    if (took.type == VALUE_SECONDS)
         took = number((size_t)(took.seconds * per_second));
     return took;
 }
 
-static octets before(octets whole, char mark)
+static line_shown path_of(const line_request *of)
 {
-    const char *at =
-        whole.size > 0 ? memchr(whole.at, mark, whole.size) : NULL;
-
-    return at != NULL ? (octets){whole.at, (size_t)(at - whole.at)} : whole;
-}
-
-static line_shown path_of(const known *of)
-{
-    return text(of->own[LINE_URI].size > 0 ? before(of->own[LINE_URI], '?')
-                                           : of->own[LINE_PATH_INFO]);
+    return text(of->own[LINE_URI].size > 0
+                    ? text_before(of->own[LINE_URI], '?')
+                    : of->own[LINE_PATH_INFO]);
 }
 
 static line_shown version_of(octets proto)
 {
-    size_t name = before(proto, '/').size;
+    size_t name = text_before(proto, '/').size;
 
     return text(name < proto.size
                     ? (octets){proto.at + name + 1, proto.size - name - 1}
@@ -169,22 +169,22 @@ static line_shown client_of(octets addr)
 
 static int is_basic(octets credentials)
 {
-    octets scheme = before(credentials, ' ');
+    octets scheme = text_before(credentials, ' ');
 
     return scheme.size == 5 && strncasecmp(scheme.at, "basic", 5) == 0;
 }
 
 /* Basic authentication is Python's to decode. */
-static line_shown user_of(const known *of, int at)
+static line_shown user_of(const line_request *of, int at)
 {
     if (of->found[at].size > 0)
         return text(of->found[at]);
     if (is_basic(of->found[LINE_AUTHORIZATION]))
-        return (line_shown){UNUSUAL, {NULL, 0}, 0, 0.0};
-    return text((octets){NULL, 0});
+        return (line_shown){VALUE_PYTHONS, {NULL, 0}, 0, 0.0};
+    return nothing();
 }
 
-line_shown line_value(const known *of, int kind, int at)
+line_shown line_value(const line_request *of, int kind, int at)
 {
     const line_end *end = of->end;
 
@@ -203,9 +203,9 @@ line_shown line_value(const known *of, int kind, int at)
         return path_of(of);
     case A_PATH_INFO:
         return text(of->own[LINE_PATH_INFO]);
-    case A_QUERY:
+    case A_QUERY_OR_NONE:
         return text(of->own[LINE_QUERY]);
-    case A_QUERY_OR_EMPTY:
+    case A_QUERY:
         return text(of->own[LINE_QUERY].at != NULL ? of->own[LINE_QUERY]
                                                    : OCTETS(""));
     case A_PROTO:
@@ -218,10 +218,12 @@ line_shown line_value(const known *of, int kind, int at)
         return client_of(of->addr);
     case A_STATUS:
         return number((size_t)end->status);
+    case A_STATUS_OR_NONE:
+        return end->status > 0 ? number((size_t)end->status) : nothing();
     case A_SIZE:
         return number(end->size);
-    case A_SIZE_OR_NOTHING:
-        return end->size > 0 ? number(end->size) : text((octets){NULL, 0});
+    case A_SIZE_OR_DASH:
+        return end->size > 0 ? number(end->size) : nothing();
     case A_END:
         return text(end->is_gone ? OCTETS("client_gone") : OCTETS("answered"));
     case A_SECS:
@@ -237,6 +239,6 @@ line_shown line_value(const known *of, int kind, int at)
     case A_THREAD:
         return text(of->thread);
     default:
-        return text((octets){NULL, 0});
+        return nothing();
     }
 }

@@ -35,15 +35,16 @@ enum {
     A_URI,
     A_PATH, /* of the target */
     A_PATH_INFO,
-    A_QUERY, /* as the vars have it */
-    A_QUERY_OR_EMPTY,
+    A_QUERY_OR_NONE, /* as the vars have it */
+    A_QUERY,
     A_PROTO,
     A_VERSION,
     A_ADDR,
     A_CLIENT, /* the same; nothing, if it is not known */
     A_STATUS,
+    A_STATUS_OR_NONE, /* none: there was no response, but a reply to a call */
     A_SIZE,
-    A_SIZE_OR_NOTHING,
+    A_SIZE_OR_DASH,
     A_END,
     A_SECS,
     A_MSECS,
@@ -82,10 +83,10 @@ typedef struct {
     octets found[LINE_NAMES_MAX];
     octets addr;
     octets thread;
-} known;
+} line_request;
 
-/* UNUSUAL: Python has to find it. */
-enum { NOTHING, TEXT, NUMBER, SECONDS, UNUSUAL };
+/* VALUE_PYTHONS: Python has to find it. */
+enum { VALUE_NONE, VALUE_TEXT, VALUE_NUMBER, VALUE_SECONDS, VALUE_PYTHONS };
 
 typedef struct {
     int type;
@@ -100,9 +101,9 @@ void line_names_clear(line_names *self);
 
 /* Find all of `of->end` but the thread.  Returns 0: there is something unusual
  * about the vars. */
-int line_find(known *of, const line_names *names);
+int line_find(line_request *of, const line_names *names);
 
 /* `at`: the place of the variable, for those kinds that have one. */
-line_shown line_value(const known *of, int kind, int at);
+line_shown line_value(const line_request *of, int kind, int at);
 
 #endif

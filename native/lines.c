@@ -35,8 +35,7 @@ struct lines {
     } threads[THREADS_KEPT];
     int repeats; /* the same request has the same line, in one second */
     last_line last;
-    /* what was made */
-    shown made;
+    shown text; /* of the lines so far */
     Py_ssize_t count;
 };
 
@@ -87,7 +86,7 @@ lines *lines_new(PyObject *program)
     made->second_ends = -1.0;
     made->repeats = 1;
     if (!PyArg_ParseTuple(program, "O!pOO", &PyTuple_Type, &pieces,
-                          &made->made.is_json, &on_second, &name_thread))
+                          &made->text.is_json, &on_second, &name_thread))
         goto failed;
     Py_INCREF(on_second);
     made->on_second = on_second;
@@ -129,7 +128,7 @@ void lines_free(lines *self)
     Py_XDECREF(self->texts);
     last_line_clear(&self->last);
     PyMem_Free(self->pieces);
-    PyMem_Free(self->made.at);
+    PyMem_Free(self->text.at);
     PyMem_Free(self);
 }
 
@@ -211,7 +210,7 @@ static int put_cut(lines *self, octets from, size_t *left)
     if (from.size > *left)
         from.size = *left;
     *left -= from.size;
-    return shown_put_escaped(&self->made, from);
+    return shown_put_escaped(&self->text, from);
 }
 
 static octets or_dash(octets of)
@@ -219,12 +218,12 @@ static octets or_dash(octets of)
     return of.size > 0 ? of : OCTETS("-");
 }
 
-static int put_request(lines *self, const known *of)
+static int put_request(lines *self, const line_request *of)
 {
     size_t left = VALUE_MAX;
 
     if (of->end->vars.size == 0)
-        return shown_put(&self->made, OCTETS("-"));
+        return shown_put(&self->text, OCTETS("-"));
     return put_cut(self, or_dash(of->own[LINE_METHOD]), &left) &&
            put_cut(self, OCTETS(" "), &left) &&
            put_cut(self, or_dash(of->own[LINE_URI]), &left) &&
@@ -237,18 +236,18 @@ static int put_value(lines *self, const line_shown *of, int is_column)
     size_t left = VALUE_MAX;
 
     switch (of->type) {
-    case TEXT:
-        return (!is_column || shown_put(&self->made, OCTETS("\""))) &&
+    case VALUE_TEXT:
+        return (!is_column || shown_put(&self->text, OCTETS("\""))) &&
                put_cut(self, of->text, &left) &&
-               (!is_column || shown_put(&self->made, OCTETS("\"")));
-    case NUMBER:
-        return shown_put_number(&self->made, of->number);
-    case UNUSUAL:
+               (!is_column || shown_put(&self->text, OCTETS("\"")));
+    case VALUE_NUMBER:
+        return shown_put_number(&self->text, of->number);
+    case VALUE_PYTHONS:
         return 0;
-    case SECONDS:
-        return shown_put_seconds(&self->made, of->seconds, is_column);
+    case VALUE_SECONDS:
+        return shown_put_seconds(&self->text, of->seconds, is_column);
     default:
-        return shown_put(&self->made, OCTETS("-"));
+        return shown_put(&self->text, OCTETS("-"));
     }
 }
 
@@ -262,23 +261,22 @@ static int put_of_second(lines *self, int at)
         return 0;
     }
     text = (octets){PyBytes_AS_STRING(found), (size_t)PyBytes_GET_SIZE(found)};
-    return shown_put(&self->made, text);
+    return shown_put(&self->text, text);
 }
 
-static int put_piece(lines *self, const piece *asked, const known *of)
+static int put_piece(lines *self, const piece *asked, const line_request *of)
 {
     line_shown found;
 
     if (asked->is_column) {
         found = line_value(of, asked->kind, asked->at);
-        if (found.type == NOTHING ||
-            (found.type == TEXT && found.text.size == 0) ||
-            (asked->kind == A_STATUS && found.number == 0)) /* RPC's */
+        if (found.type == VALUE_NONE ||
+            (found.type == VALUE_TEXT && found.text.size == 0))
             return 1;
-        return shown_put(&self->made, asked->text) &&
+        return shown_put(&self->text, asked->text) &&
                put_value(self, &found, 1);
     }
-    if (!shown_put(&self->made, asked->text))
+    if (!shown_put(&self->text, asked->text))
         return 0;
     switch (asked->kind) {
     case A_TEXT:
@@ -286,7 +284,7 @@ static int put_piece(lines *self, const piece *asked, const known *of)
     case A_SECOND:
         return put_of_second(self, asked->at);
     case A_MILLIS:
-        return shown_put_millis(&self->made,
+        return shown_put_millis(&self->text,
                                 of->end->ended_at - self->second_at);
     case A_REQUEST:
         return put_request(self, of);
@@ -308,25 +306,27 @@ static octets name_of(const lines *self, unsigned long thread_id)
 
 /* --- a line ---------------------------------------------------------------- */
 
-static int add_line(lines *self, const line_end *end)
+static int make_line(lines *self, const line_end *end)
 {
-    size_t begin = self->made.size;
-    known of;
+    size_t begin = self->text.size;
+    line_request of;
 
     of.end = end;
-    of.thread = name_of(self, end->thread_id);
+    of.thread = (octets){NULL, 0};
+    if (self->asks_thread)
+        of.thread = name_of(self, end->thread_id);
     if ((self->asks_thread && of.thread.at == NULL) ||
         !line_find(&of, &self->names))
         return 0;
     for (Py_ssize_t i = 0; i < self->npieces; i++)
         if (!put_piece(self, &self->pieces[i], &of)) {
-            self->made.size = begin;
+            self->text.size = begin;
             return 0;
         }
     if (self->repeats && of.found[LINE_AUTHORIZATION].at == NULL)
         last_line_keep(
             &self->last, end,
-            (octets){self->made.at + begin, self->made.size - begin});
+            (octets){self->text.at + begin, self->text.size - begin});
     return 1;
 }
 
@@ -337,8 +337,8 @@ int lines_add(lines *self, const line_end *end)
     if (!is_in_second(self, end->ended_at))
         return 0; /* another thread has prepared another second since */
     is_added = last_line_is(&self->last, end)
-                   ? shown_put(&self->made, self->last.line)
-                   : add_line(self, end);
+                   ? shown_put(&self->text, self->last.line)
+                   : make_line(self, end);
     self->count += is_added;
     return is_added;
 }
@@ -351,16 +351,16 @@ Py_ssize_t lines_count(const lines *self)
 PyObject *lines_take(lines *self)
 {
     PyObject *taken =
-        PyBytes_FromStringAndSize(self->made.at, (Py_ssize_t)self->made.size);
+        PyBytes_FromStringAndSize(self->text.at, (Py_ssize_t)self->text.size);
 
     if (taken == NULL)
         return NULL;
-    self->made.size = 0;
+    self->text.size = 0;
     self->count = 0;
-    if (self->made.cap > KEPT_MAX) {
-        PyMem_Free(self->made.at);
-        self->made.at = NULL;
-        self->made.cap = 0;
+    if (self->text.cap > KEPT_MAX) {
+        PyMem_Free(self->text.at);
+        self->text.at = NULL;
+        self->text.cap = 0;
     }
     return taken;
 }

@@ -210,8 +210,8 @@ PyObject *request_promote(plain_request *self)
         int state, has_head, is_full, is_inside;
         long long sent;
 
-        /* In a child the thread that was sending is not there, and what it
-         * has sent is no matter: nothing of the child's is. */
+        /* A forked child has no such thread, and sends nothing: it need not
+         * wait. */
         if (self->is_sending && !engine_is_child(self->engine)) {
             await_sent();
             continue; /* anything may have come meanwhile */

@@ -272,14 +272,14 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
         sent = self->reply(self->set, fd, head.at, (uint32_t)head.size,
                            body.at, (uint32_t)body.size, served->keep_alive);
     }
-    if (sent == (int)whole || sent == REPLY_GONE) {
+    if (sent == (int)whole || sent == LANE_LOST) {
         self->nplain++;
-        ends_note(self, served, addr, body_size, sent == REPLY_GONE);
+        ends_note(self, served, addr, body_size, sent == LANE_LOST);
         return 0;
     }
     Py_XDECREF(addr);
     served->state = REQUEST_RUNNING; /* the event loop sends the rest */
-    if (sent == REPLY_UNSENT)
+    if (sent == LANE_UNSENT)
         sent = 0;
     rest = rest_of(head, body, sent, body_size);
     if (rest == NULL)
@@ -347,18 +347,19 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
 {
     PyObject *args[3] = {NULL, env, (PyObject *)served};
     PyObject *app = self->services[served->arrival.listener].app;
-    int has_no_body = is_head(self, served, env), result;
+    int has_no_body = is_head(self, served, env), is_list, result;
     PyObject *iterable;
 
     served->is_inside = 1; /* it has no run yet */
     iterable = PyObject_Vectorcall(app, args + 1,
                                    2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     request_interruptible_end(served); /* first: Python may run from here on */
-    if (iterable != NULL && !PyList_CheckExact(iterable))
-        Py_CLEAR(env);
+    is_list = iterable != NULL && PyList_CheckExact(iterable);
+    if (iterable != NULL && !is_list)
+        Py_CLEAR(env); /* before the first piece */
     if (iterable == NULL)
         result = fail(self, served);
-    else if (env != NULL)
+    else if (is_list)
         result = send_list(self, served, iterable, has_no_body);
     else if (stream_takes(self, served, iterable))
         result = stream(self, served, iterable, has_no_body);

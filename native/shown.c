@@ -70,8 +70,6 @@ static char *put_escape(char *to, unsigned char octet, int is_json)
     return to;
 }
 
-/* As escape of exchange.py has it, or _escape_json of log_format.py.  Returns
- * 0: Python has to decode it, or there is no memory. */
 int shown_put_escaped(shown *self, octets from)
 {
     size_t done = 0;

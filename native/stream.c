@@ -271,10 +271,10 @@ static int end(stream_of *from)
     served->state = REQUEST_OVER;
     result = self->reply(self->set, served->arrival.fd, NULL, 0, NULL, 0,
                          served->keep_alive);
-    if (result != REPLY_UNSENT) {
+    if (result != LANE_UNSENT) {
         self->nplain++;
         ends_note(self, served, addr, (size_t)served->sent,
-                  result == REPLY_GONE);
+                  result == LANE_LOST);
         return 0;
     }
     Py_XDECREF(addr);

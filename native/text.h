@@ -53,6 +53,15 @@ static inline char *text_put(char *to, octets from)
     return to + from.size;
 }
 
+/* What stands before a mark; all of it, if it has none. */
+static inline octets text_before(octets whole, char mark)
+{
+    const char *at =
+        whole.size > 0 ? memchr(whole.at, mark, whole.size) : NULL;
+
+    return at != NULL ? (octets){whole.at, (size_t)(at - whole.at)} : whole;
+}
+
 char *text_put_number(char *to, size_t number, unsigned base);
 
 /* What stands before the next NUL, or `end`; *at moves behind it.  Inline, as

@@ -32,7 +32,7 @@ def test_pieces():
         ("query_or_none", "", " ", False),
         ("text", 0, f" {socket.gethostname()}\n", False),
     ]
-    assert not is_json and len(set(KINDS)) == len(KINDS) == 27
+    assert not is_json and len(set(KINDS)) == len(KINDS) == 28
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_json():
     assert is_json and on_second(0.0)[2] == (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(1.8e9)).encode(),)
     found = named(pieces)
     assert found[0] == ("second", 0, '{"timestamp": "', False) and found[-1] == ("text", 0, "}\n", False)
-    assert ("status", "", ', "http.response.status_code": ', True) in found
+    assert ("status_or_none", "", ', "http.response.status_code": ', True) in found
     assert any(kind == "text" and ', "aserve.worker": 3, "process.pid": ' in text for kind, _, text, _ in found)
     assert program('{"a": "%(h)s"}')[1] is True
 

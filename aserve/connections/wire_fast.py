@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REPLY_BYTES = 1 << 17
 
 _reply = lib.lane_reply
-LOST = -2  # what it returns if the client is gone: lane.h
+LOST: int = lib.LANE_LOST  # what it returns if the client is gone
 
 
 class FastWire:
