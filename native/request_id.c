@@ -57,10 +57,9 @@ static int is_tellable(octets id)
     return 1;
 }
 
-int request_id_set(engine *self, plain_request *served,
-                   const taken_vars *taken, PyObject *env)
+int request_id_set(engine *self, plain_request *served, octets id,
+                   PyObject *env)
 {
-    octets id = taken->id;
     int is_made = id.at == NULL, result = -1;
     PyObject *text;
 

@@ -4,7 +4,7 @@
 #define NATIVE_REQUEST_ID_H
 
 #include "request.h"
-#include "taken.h"
+#include "text.h"
 
 /* Random octets, drawn for some names at once.  Zero-filled at first. */
 enum { REQUEST_ID_OCTETS = 16, REQUEST_ID_POOL = 256 };
@@ -15,9 +15,9 @@ typedef struct {
 
 int request_id_init(void);
 
-/* Name a request in its environ: as it came, or anew; `served` has what the
- * response is to tell.  Returns 1; 0: not plain; -1: with an exception. */
-int request_id_set(engine *self, plain_request *served,
-                   const taken_vars *taken, PyObject *env);
+/* Name a request in its environ: by the `id` that came, or, if that is NULL,
+ * anew; `served` has what the response is to tell.  Returns 1; 0: not plain; -1: with an exception. */
+int request_id_set(engine *self, plain_request *served, octets id,
+                   PyObject *env);
 
 #endif

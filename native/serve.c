@@ -65,9 +65,8 @@ static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
     PyObject *env;
     taken_vars taken;
 
-    if (has_rest_only(vars, what)) {
-        taken.id = (octets){NULL, 0};
-    } else {
+    taken.id = (octets){NULL, 0};
+    if (!has_rest_only(vars, what)) {
         if (!taken_out(vars, served->arrival.nfirst, what, &taken))
             return NULL;
         vars = (octets){taken.rest, taken.size};
@@ -82,7 +81,7 @@ static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
         PyDict_Update(env, served->changes) < 0)
         Py_CLEAR(env);
     if (env != NULL && (what & TAKEN_ID) != 0 &&
-        request_id_set(self, served, &taken, env) <= 0)
+        request_id_set(self, served, taken.id, env) <= 0)
         Py_CLEAR(env);
     return env;
 }
