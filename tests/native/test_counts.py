@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 
 import pytest
+from harness.examples import EXAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def record(status, is_cut, size, was_timed, wait, run):
     return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b""
 
 
+@EXAMPLES
 @given(ENDS)
 def test_the_same_numbers(ends):
     """Requests by class and end, octets, and times by bucket; the sums to the microsecond for each."""

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from harness.examples import EXAMPLES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -301,6 +302,7 @@ statuses = disturbed(
 )
 
 
+@EXAMPLES
 @given(statuses, headers_of_any_kind, st.integers(-40, 40))
 @example("200 OK", [("Content-Length", "1"), ("Content-Length", "2")], 0)
 def test_the_same_as_its_twin(native, status, headers, spare):

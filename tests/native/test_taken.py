@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from harness.environs import LINE, block
+from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def id_by_twin(vars):
     return vars[at + 1 :].split("\0", 2)[1].encode("latin-1") if at >= 0 else None
 
 
-@settings(deadline=None, database=None, derandomize=True, max_examples=300)
+@settings(EXAMPLES, max_examples=300)
 @given(LINES, st.lists(st.tuples(NAMES, VALUES), max_size=8))
 def test_any_fields(native, line, fields):
     """Wherever they stand, and whatever values look like."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from harness.examples import EXAMPLES
 from harness.fakes import FakeAccessLog, FakeConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,7 +191,7 @@ SENT = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, database=None, derandomize=True, max_examples=200)
+@settings(EXAMPLES, max_examples=200)
 @given(
     st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),
     st.sampled_from(["inside:8000", "inside", "[::1]", "", None]),

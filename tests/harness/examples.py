@@ -1,0 +1,7 @@
+"""Examples that Hypothesis makes, for tests: the same ones every time, however slow the machine is."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+EXAMPLES = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
