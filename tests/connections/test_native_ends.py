@@ -104,6 +104,30 @@ def test_one_that_is_alone(pair):
         wait_until(lambda lines=lines: len(lines()) == 1)
 
 
+def test_records_are_told_together(pair):
+    """What only Python can make a line of, such as a user's credentials, costs the log no call each."""
+    (server, lines), _ = pair(
+        lambda environ, start_response: leave(environ, start_response), threads=1, access_log_format="common"
+    )
+    log, sizes = server.server._records._access_log, []
+    write = log.write
+    log.write = lambda batch: (sizes.append(len(batch)), write(batch))[1]
+    clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(20)]
+    for client in clients:
+        client.sendall(request("", fields="Host: a\r\nAuthorization: Basic bWU6eA==\r\n"))
+    INSIDE.acquire(timeout=PATIENCE_SECONDS)
+    for _ in clients:
+        GO_ON.release()
+    for client in clients:
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        client.close()
+    for _ in clients[1:]:
+        INSIDE.acquire(timeout=PATIENCE_SECONDS)
+    wait_until(lambda: len(lines()) == len(clients))
+    assert sum(sizes) == len(clients) and len(sizes) < len(clients) / 2
+    assert all(" me [" in line for line in lines())
+
+
 def test_a_client_that_is_gone(pair):
     """The line says so."""
     for server, lines in pair(

@@ -101,6 +101,16 @@ def test_a_second():
     assert asked == [1.0, 1.8, 2.8, 0.9]
 
 
+def test_the_names_of_threads():
+    """Each is asked for once: threads whose stacks lie one behind the other do not take each other's place."""
+    asked, (pieces, is_json, on_second, _) = [], new_program("%(thread)", lambda: EPOCH)
+    program = pieces, is_json, on_second, lambda thread_id: (asked.append(thread_id), b"%d" % thread_id)[1]
+    ids = [0x7F0000000000 + number * 0x801000 for number in range(32)]
+    end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
+    octets, _ = native.make_lines(program, [in_c(*end, thread_id) for thread_id in ids * 3])
+    assert octets.decode().split() == list(map(str, ids * 3)) and asked == ids
+
+
 @pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
 def test_vars_that_are_unusual(vars):
     """They are Python's."""
