@@ -38,9 +38,8 @@ def version_line() -> str:
     loop = "asyncio"
     if find_spec("uvloop"):
         loop = f"uvloop {version('uvloop')}"
-    native = ""  # PyPy needs no C for them
-    if sys.implementation.name == "cpython":
-        native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
+    language = "C" if find_spec("aserve._native") else "Python"
+    native = f", plain requests in {language}" if sys.implementation.name == "cpython" else ""  # PyPy needs no C
     return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}{native}"
 
 
