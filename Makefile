@@ -64,8 +64,10 @@ suites:
 LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
 # The whole suite runs in four processes, as tests wait a third of the time; what ARGS chooses in one, as --pdb and -s need it. On PyPy it runs
 # with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
-SPREAD := $(if $(ARGS),,-n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
+SPREAD := $(if $(ARGS),,--brief -n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
+# The environment of this shell may keep Python from writing bytecode: each server of a test would compile the package, for 0.4 s.
+suite coverage: export PYTHONDONTWRITEBYTECODE =
 # PyPy takes half of the largest cache for new objects, 240 MB in each process on a server's CPU: 2.6 GB in each of the four (docs/pypy.md).
 suite: export PYPY_GC_NURSERY = 32M
 suite: $(VENV)/.ready-test
@@ -92,7 +94,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 4 --dist worksteal --part measured $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief -n 4 --dist worksteal --part measured $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 

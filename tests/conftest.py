@@ -17,6 +17,7 @@ import gc
 import logging
 import os
 import pathlib
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ import pytest_asyncio.plugin
 from harness import apps, faults, native, side_by_side
 from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
-from harness.interpreter import LOOP_KINDS, has_module, new_loop
+from harness.interpreter import IS_PYPY, LOOP_KINDS, has_module, new_loop
 from harness.process import ServerProcess
 from harness.running import RunningServer
 from harness.stores import SERVERS, StoreServer
@@ -44,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of our own."""
     parser.addoption("--over-tls", action="store_true", help="what start_server starts is served over TLS")
     parser.addoption("--part", choices=["measured", "others"], help="the tests that count for floors.py, or all others")
+    parser.addoption("--brief", action="store_true", help="without tests marked long, and on PyPy long_on_pypy")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "both_loops: a coroutine that runs on asyncio's event loop and on uvloop's")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
+    config.addinivalue_line(
+        "markers", "long: `make test-whole` runs it, and not `make test`: it takes too long for what it guards"
+    )
+    config.addinivalue_line("markers", "long_on_pypy: the same on PyPy alone: CPython's run sees what it guards")
     config.addinivalue_line("markers", "plain: it is about HTTP without TLS; not with --over-tls")
     config.addinivalue_line(
         "markers", "provokes(line): it logs a fault on purpose, in a line that matches; see harness/faults.py"
@@ -67,28 +73,52 @@ def pytest_configure(config: pytest.Config) -> None:
 # CPython 3.11's evaluation loop, where it is traced, never gets past an exception that is pending in another thread.
 SURVIVES_TRACED = sys.version_info >= (3, 12)
 # What only these tests reach is not covered by its own file.
-NOT_MEASURED = [TESTS / folder for folder in ("cluster", "cparsers", "e2e", "fuzz")]
+NOT_MEASURED = tuple(f"{TESTS / folder}/" for folder in ("cluster", "cparsers", "e2e", "fuzz"))
+# Nor is a test with one of these markers.
+ELSEWHERE = ("checkout",) if SURVIVES_TRACED else ("checkout", "interrupted")
 
 
 def is_measured(item: pytest.Item) -> bool:
     """Whether a test counts for the floors of coverage; `make test` runs each test in one of both parts, on CPython."""
-    if item.get_closest_marker("checkout") or not (SURVIVES_TRACED or item.get_closest_marker("interrupted") is None):
+    if any(item.get_closest_marker(name) for name in ELSEWHERE):
         return False
-    return not any(folder in item.path.parents for folder in NOT_MEASURED)
+    return not str(item.path).startswith(NOT_MEASURED)
+
+
+def left_out_by(config: pytest.Config) -> tuple[str, ...]:
+    """Return the markers of tests that --brief leaves out."""
+    if not config.getoption("--brief"):
+        return ()
+    return ("long", "long_on_pypy") if IS_PYPY else ("long",)
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
-    """Do not read files of which no test is measured, where these are asked for."""
-    return True if config.getoption("--part") == "measured" and collection_path in NOT_MEASURED else None
+    """Do not read files without a test that is asked for: to read all takes each of the processes 20 s."""
+    part, is_below = config.getoption("--part"), f"{collection_path}/".startswith(NOT_MEASURED)
+    if part == "measured" and is_below:
+        return True
+    if not collection_path.name.startswith("test_") or not collection_path.is_file():
+        return None
+    text = collection_path.read_text()
+    if part == "others" and not is_below and not any(f"mark.{name}" in text for name in ELSEWHERE):
+        return True
+    whole_file = re.search(r"^pytestmark = .*", text, re.MULTILINE)
+    marks = re.findall(r"mark\.(\w+)", whole_file[0]) if whole_file is not None else ()
+    return True if set(left_out_by(config)).intersection(marks) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is in another part, or cannot be done over TLS or under coverage."""
     part = config.getoption("--part")
     if part is not None:
-        elsewhere = [item for item in items if is_measured(item) != (part == "measured")]
-        config.hook.pytest_deselected(items=elsewhere)
-        items[:] = [item for item in items if is_measured(item) == (part == "measured")]
+        parts: dict[str, list[pytest.Item]] = {"measured": [], "others": []}
+        for item in items:
+            parts["measured" if is_measured(item) else "others"].append(item)
+        items[:] = parts.pop(part)
+        config.hook.pytest_deselected(items=[item for elsewhere in parts.values() for item in elsewhere])
+    for marker in left_out_by(config):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]
     if sys.gettrace() is not None and not SURVIVES_TRACED:
         for item in items:
             if item.get_closest_marker("interrupted"):

@@ -371,12 +371,15 @@ def is_ours_below(base: str, name: str) -> bool:
     return base.split(".")[0] == "aserve" and (below in MODULES or below in ("_cparsers", "_native"))
 
 
-IMPORTS = [(name, found) for name in MODULES for found in imports_of(name)]
+@functools.cache
+def all_imports() -> list[tuple[str, Import]]:
+    """Return every import of every module; not at import, where each of the processes that pytest runs in would read the package."""
+    return [(name, found) for name in MODULES for found in imports_of(name)]
 
 
 def test_imports_point_down():
     """A module knows only modules on lower floors; the wire protocols do not know one another."""
-    for name, found in IMPORTS:
+    for name, found in all_imports():
         if not found.is_ours:
             continue
         below, own = floor_of(found.name), floor_of(name)
@@ -387,7 +390,7 @@ def test_imports_point_down():
 
 def test_reserved_modules():
     """asyncio, threading and _cparsers are known only where the plan says."""
-    for name, found in IMPORTS:
+    for name, found in all_imports():
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
             assert name.startswith("protocols.") or name in (
@@ -412,7 +415,7 @@ def test_reserved_modules():
 
 def test_the_supervisor_may_fork():
     """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
-    for name, found in IMPORTS:
+    for name, found in all_imports():
         if name.startswith("processes.") and name not in (
             "processes.worker",
             "processes.opened",
@@ -423,7 +426,7 @@ def test_the_supervisor_may_fork():
 
 def test_imports_are_at_the_top():
     """What a module needs is seen at its top."""
-    for name, found in IMPORTS:
+    for name, found in all_imports():
         if found.is_inside:
             assert (name, found.name) in DOORS, f"{MODULES[name]}:{found.line}: {found.name}"
 
@@ -481,7 +484,7 @@ def test_files_of_tests_are_short():
 
 def test_every_exception_is_needed():
     """An exception that nothing needs any more is taken back."""
-    needed = {(name, found.name.split(".")[0]) for name in MODULES for found in imports_of(name) if not found.is_ours}
+    needed = {(name, found.name.split(".")[0]) for name, found in all_imports() if not found.is_ours}
     for module, (_, exceptions) in RESERVED.items():
         for name in exceptions:
             assert name not in MODULES or (name, module) in needed, f"{name} and {module}"
