@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz sanitize \
+.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -27,6 +27,11 @@ test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k settings
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
 	    MEASURED="$(if $(ARGS)$(findstring pypy,$(PYTHON)),,$(PYTHON))"
+
+test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython and PyPy: some 50 minutes, in steps that go on where they stopped (ROUNDS=5)
+	@.ci/need tools
+	@! command -v $(PYPY) >/dev/null || $(MAKE) --no-print-directory ready-pypy
+	@$(VENV)/bin/python tests/whole.py --rounds $(or $(ROUNDS),1) $(VENV) $$(ls -d .venv-pypy 2>/dev/null)
 
 test-next: export ARGS := $(ARGS)
 test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")

@@ -288,6 +288,7 @@ TESTS_OF_NO_ONE_FILE = {
     "layout",
     "setup",
     "simulate_scale",
+    "whole",
 }
 
 

@@ -1,0 +1,151 @@
+"""Run every test, those marked long too, in steps that resume: python tests/whole.py [--rounds N] VENV...
+
+A step is a folder of tests, some files of e2e, or the files beside the folders, on one interpreter; it takes some minutes. What it found
+is written to build/whole/COMMIT.jsonl when it ends, a line each, and all that pytest has printed to a file beside it. Started again on the
+same commit, the run goes on: steps that have passed are not run again, those that have failed are. What is not committed belongs to no
+commit: then every step runs. The exit status is 1 if a step has failed. `--rounds N` runs each step N times, one round after another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+RESULTS = ROOT / "build/whole"
+FILES_EACH = 12  # of e2e in one step: three to six minutes
+LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
+SPREAD = ("-n", "4", "--dist", "worksteal")  # the Makefile says why, and why PyPy has plain asserts
+PASSED = (0, 5)  # pytest's exit statuses; 5: no test of these files is for this interpreter
+
+
+class Step(NamedTuple):
+    """What one run of pytest does."""
+
+    round: int
+    venv: str
+    name: str
+    paths: tuple[str, ...]  # relative to the checkout
+
+
+def parts_of(tests: pathlib.Path) -> Iterator[tuple[str, list[pathlib.Path]]]:
+    """Yield each part of the suite: its name and its paths. Together they are all test files."""
+    for folder in sorted({path.parent for path in tests.rglob("test_*.py")} - {tests}):
+        files = sorted(folder.glob("test_*.py"))
+        pieces = (
+            [files[at : at + FILES_EACH] for at in range(0, len(files), FILES_EACH)]
+            if folder.name == "e2e"
+            else [files]
+        )
+        for number, piece in enumerate(pieces, 1):
+            yield (f"{folder.name}-{number}" if len(pieces) > 1 else str(folder.relative_to(tests)), piece)
+    yield "top", sorted(tests.glob("test_*.py"))
+
+
+def steps_of(venvs: Sequence[str], rounds: int, tests: pathlib.Path = TESTS) -> list[Step]:
+    """Return all steps, in their order."""
+    return [
+        Step(number, venv, name, tuple(str(path.relative_to(tests.parent)) for path in paths))
+        for number in range(1, rounds + 1)
+        for venv in venvs
+        for name, paths in parts_of(tests)
+    ]
+
+
+def read_records(file: pathlib.Path) -> dict[tuple[int, str, str], dict[str, Any]]:
+    """Return the last record of each step; a line that was cut off counts for nothing."""
+    records = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            record = json.loads(line)
+            records[record["round"], record["venv"], record["name"]] = record
+        except (ValueError, KeyError):
+            continue
+    return records
+
+
+def run_step(step: Step, log: pathlib.Path) -> int:
+    """Run pytest, all output into `log`; return its exit status."""
+    python = ROOT / step.venv / "bin/python"
+    is_pypy = "pypy" in step.venv
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **({"PYPY_GC_NURSERY": "32M"} if is_pypy else {})}
+    command = [
+        str(python),
+        "-I",
+        "-X",
+        "faulthandler",
+        "-m",
+        "pytest",
+        *SPREAD,
+        *(["--assert=plain"] if is_pypy else []),
+        *step.paths,
+    ]
+    with log.open("w") as out:
+        try:
+            return subprocess.run(
+                command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT_SECONDS
+            ).returncode
+        except subprocess.TimeoutExpired:
+            out.write(f"\nit took more than {LIMIT_SECONDS} s\n")
+            return 3
+
+
+def commit() -> str:
+    """Return the commit that is checked out; "" if files differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+    return "" if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "--short", "HEAD")
+
+
+def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any = run_step) -> list[Step]:
+    """Run what has not passed yet; write and print what is found as it comes; return the steps that have failed."""
+    results.mkdir(parents=True, exist_ok=True)
+    file = results / f"{name}.jsonl"
+    done = {key for key, record in read_records(file).items() if record["status"] in PASSED}
+    waiting = [step for step in steps if step[:3] not in done]
+    print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before; each takes one to six minutes")
+    failed = []
+    for number, step in enumerate(waiting, 1):
+        log = results / f"{name}-{'-'.join(map(str, step[:3])).replace('/', '-')}.log"
+        begun = time.monotonic()
+        status = run(step, log)
+        seconds = round(time.monotonic() - begun)
+        with file.open("a") as out:
+            # Begun on a line of its own: a run that was killed may have left a part of one.
+            out.write("\n" + json.dumps({**step._asdict(), "status": status, "seconds": seconds}) + "\n")
+        if status not in PASSED:
+            failed.append(step)
+        found = "passed" if status in PASSED else f"FAILED, see {log}"
+        print(
+            f"{number}/{len(waiting)}: round {step.round}, {step.venv}, {step.name}: {found} ({seconds} s)", flush=True
+        )
+    return failed
+
+
+def main(argv: Sequence[str]) -> int:
+    """Return the exit status of a run."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("venvs", nargs="+")
+    args = parser.parse_args(argv)
+    name = commit()
+    if not name:
+        name = "changed"
+        (RESULTS / f"{name}.jsonl").unlink(missing_ok=True)
+    failed = run_steps(steps_of(args.venvs, args.rounds), RESULTS, name)
+    print(f"{len(failed)} steps have failed" if failed else "all has passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
