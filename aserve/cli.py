@@ -25,6 +25,7 @@ from .completion import completion_of
 from .demo import app as demo_app
 from .errors import FAILED, USAGE_ERROR, AserveError, BindError
 from .explain import CONFIG, explain, split_name
+from .features.routes import compile_routes
 from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
@@ -53,7 +54,6 @@ from .surroundings import set_surroundings, with_whole_paths
 from .switch_interval import shorten_switch_interval
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
-from .wsgi.routes import compile_routes
 
 if TYPE_CHECKING:
     from .processes.worker import Role

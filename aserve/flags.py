@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .completion import SHELLS
+from .features.routes import lacks_action
 from .near_names import near_names
 from .settings import SETTINGS, SWITCH, ConfigError
 from .settings.secrecy import show_argument
-from .wsgi.routes import lacks_action
 
 # As gunicorn has them, and so many hands.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}

@@ -19,13 +19,17 @@ from .connections.sendfile import HAS_SENDFILE
 from .connections.service import Service
 from .connections.websockets import WebSockets
 from .exchange import Exchange
+from .features.queue_wait import QueueWaitField
+from .features.routes import Routes, compile_routes
+from .features.tracing import traced
+from .features.turnover import Turnover, turns_over
+from .features.underscore_fields import UnderscoredFields
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .protocols.underscores import ListedUnderscores, Underscores
 from .proxies.forwarded import StripForwarded, marking, strip_forwarded
 from .proxies.peers import Peers
 from .proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
-from .proxies.underscored import UnderscoredFields
 from .request_log import RequestLog
 from .settings import Config
 from .tls.certificates import Certificates
@@ -35,14 +39,10 @@ from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.deadlines import Deadlines
 from .wsgi.environ import build_base_environ
 from .wsgi.gateway import Before
-from .wsgi.queue_wait_field import QueueWaitField
 from .wsgi.request_id import RequestId
 from .wsgi.response import CommonFields
-from .wsgi.routes import Routes, compile_routes
 from .wsgi.rpc_calls import RPCCalls
 from .wsgi.timing import Timing
-from .wsgi.tracing import traced
-from .wsgi.turnover import Turnover, turns_over
 
 
 class Shared(NamedTuple):

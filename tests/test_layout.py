@@ -43,6 +43,7 @@ FLOORS = (
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
+    "features",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
     "exits metrics slow_requests stalls titles",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
@@ -82,10 +83,10 @@ WITHIN = {
         "begun",
         "gateway",
         "wrapping",
-        "routes rpc_calls deadlines timing queue_wait_field request_id tracing turnover",
+        "rpc_calls deadlines timing request_id",
     ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
-    "proxies": ("peers", "forwarded proxy_protocol", "trust underscored"),
+    "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("refused_head underscores", "base", "one_request chunked", "http1 httptools1 scgi uwsgi"),
     "connections": (
         "addresses",
@@ -114,6 +115,7 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
+    "features": ("queue_wait routes tracing turnover underscore_fields",),
     "metrics": (
         "busy table",
         "advice app balance counting gil growth history stats statsd status text totals",
@@ -260,9 +262,9 @@ DOORS = {
     ("flags", "moving.foreign_flags"),
     ("moving.origin", "moving.uwsgi"),
     ("moving.uwsgi_files", "xml.etree.ElementTree"),
-    ("wsgi.tracing", "opentelemetry"),
-    ("wsgi.tracing", "opentelemetry.trace"),
-    ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
+    ("features.tracing", "opentelemetry"),
+    ("features.tracing", "opentelemetry.trace"),
+    ("features.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
     ("processes.reloading", "watchfiles"),
     ("processes.worker", "processes.warming"),  # --warm-up

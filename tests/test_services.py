@@ -13,22 +13,22 @@ from aserve.budgets import Budgets
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
+from aserve.features.queue_wait import QueueWaitField
+from aserve.features.routes import Routes
+from aserve.features.turnover import Turnover
+from aserve.features.underscore_fields import UnderscoredFields
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
-from aserve.proxies.underscored import UnderscoredFields
 from aserve.services import Shared, new_service
 from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway
-from aserve.wsgi.queue_wait_field import QueueWaitField
 from aserve.wsgi.request_id import RequestId
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.routes import Routes
 from aserve.wsgi.rpc_calls import RPCCalls
 from aserve.wsgi.timing import Timing
-from aserve.wsgi.turnover import Turnover
 
 
 def app(environ, start_response):

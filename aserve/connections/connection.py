@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ..errors import RequestRefused
     from ..exchange import Exchange
-    from ..wsgi.turnover import Term
     from .service import Service
 
 logger = logging.getLogger("aserve")
@@ -75,8 +74,8 @@ class Connection:
     wire: Wire
     # What it tells of its clients (proxies/trust.py). Set only where each connection is asked.
     is_believed: bool
-    # What it may reach (wsgi/turnover.py). Set only where that is limited.
-    term: Term
+    # What a Before keeps of it from one exchange to the next (wsgi/gateway.py). Set by that alone.
+    term: Any
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service

@@ -70,7 +70,7 @@ class Service:
         self.access_log = access_log  # is told of the end of each request; None: nobody is
         self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
         self.deadlines = deadlines  # of the server's requests; None: there are none
-        self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (wsgi/turnover.py)
+        self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (features/turnover.py)
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each

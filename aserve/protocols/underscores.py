@@ -3,7 +3,7 @@
 Owns:     Underscores, and ListedUnderscores: one of them for each listener.
 Thread:   event loop, or the lane's leader.
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name; RFC 9110 section 5.3.
-Not here: dropping them (cparsers/vars.c, httptools1.py), from whom the listed ones are believed (proxies/underscored.py).
+Not here: dropping them (cparsers/vars.c, httptools1.py), from whom the listed ones are believed (features/underscore_fields.py).
 """
 
 from __future__ import annotations

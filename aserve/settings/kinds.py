@@ -167,7 +167,7 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
 
 
 def _parse_routes(value: object) -> tuple[str, ...]:
-    # Only split here; wsgi/routes.py parses each.
+    # Only split here; features/routes.py parses each.
     return tuple(_texts_of(value, str.splitlines))
 
 

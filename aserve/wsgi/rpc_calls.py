@@ -2,7 +2,7 @@
 
 Owns:     RPCCalls.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (routes.py).
+Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (features/routes.py).
 """
 
 from __future__ import annotations

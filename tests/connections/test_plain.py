@@ -9,6 +9,8 @@ from harness.environs import LINE, block
 
 from aserve.connections.plain import new_plain
 from aserve.exchange import Client, Exchange
+from aserve.features.queue_wait import QueueWaitField
+from aserve.features.routes import Routes, compile_routes
 from aserve.log_once import LogOnce
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
@@ -18,10 +20,8 @@ from aserve.settings import Config, parse_bind
 from aserve.wsgi import Gateway
 from aserve.wsgi.deadlines import Deadlines
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.queue_wait_field import QueueWaitField
 from aserve.wsgi.request_id import RequestId
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.routes import Routes, compile_routes
 from aserve.wsgi.rpc_calls import RPCCalls
 from aserve.wsgi.timing import Timing
 

@@ -4,7 +4,7 @@ Owns:     the grammar of --route, its actions, and Routes.
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, what uWSGI 2.0.30 does.
-Not here: the functions (rpc/registry.py), packets that call one (rpc_calls.py), calling the app (gateway.py).
+Not here: the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without one, the route is for every request. Actions:
@@ -27,10 +27,10 @@ from ..exchange import Exchange
 from ..forks import end_if_forked, forked
 from ..settings import ConfigError
 from ..settings.secrecy import show_route
-from .environ import Environ, build_bodyless_environ
-from .gateway import Reply
-from .head import Headers
-from .response import CommonFields, Response, error_response
+from ..wsgi.environ import Environ, build_bodyless_environ
+from ..wsgi.gateway import Reply
+from ..wsgi.head import Headers
+from ..wsgi.response import CommonFields, Response, error_response
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -143,7 +143,7 @@ def _route_error(text: str, why: str) -> ConfigError:
 
 
 class Routes:
-    """Answers the requests that a route is for; a Before (gateway.py)."""
+    """Answers the requests that a route is for; a Before (wsgi/gateway.py)."""
 
     __slots__ = ("_common_fields", "_routes")
 

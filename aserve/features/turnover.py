@@ -3,7 +3,7 @@
 Owns:     Turnover; Term, what one connection may reach.
 Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread.
 Spec:     RFC 9112 section 9.6.
-Not here: what is done with `Exchange.keep_alive` (response.py says close, the wires close); a worker process's own limits
+Not here: what is done with `Exchange.keep_alive` (wsgi/response.py says close, the wires close); a worker process's own limits
           (processes/recycling.py).
 
 A connection ends with an answer, which says so, and never while it idles: the client's next request may be on its way then,
@@ -38,7 +38,7 @@ class Term:
 
 
 class Turnover:
-    """Counts, and has the response say close where a connection has served its term; a Before (gateway.py)."""
+    """Counts, and has the response say close where a connection has served its term; a Before (wsgi/gateway.py)."""
 
     __slots__ = ("_chance", "_max_requests", "_max_seconds", "_now")
 

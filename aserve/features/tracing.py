@@ -5,7 +5,7 @@ Thread:   a worker (with --threads 0: the event loop).
 Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
 Not here: where spans go: that is the SDK's, which the app or `opentelemetry-instrument` sets up.
 
-It is a layer around the app, put there where the settings ask for it: other servers have nothing of it. It stands outside of deadlines.py,
+It is a layer around the app, put there where the settings ask for it: other servers have nothing of it. It stands outside of wsgi/deadlines.py,
 and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
 
 Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
@@ -22,9 +22,9 @@ from typing import Any, Callable
 
 from ..exchange import Exchange
 from ..settings import VERSION
-from .gateway import WSGIApp
-from .returned import iterate
-from .wrapping import is_inert, named_as
+from ..wsgi.gateway import WSGIApp
+from ..wsgi.returned import iterate
+from ..wsgi.wrapping import is_inert, named_as
 
 # Others are one name: a client could invent as many as it likes.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"])

@@ -2,7 +2,7 @@
 
 Owns:     QueueWaitField.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: the times themselves (timing.py, connections/lane.py), and the wait of those who still wait (workers/queue_wait.py).
+Not here: the times themselves (wsgi/timing.py, connections/lane.py), and the wait of those who still wait (workers/queue_wait.py).
 
 Only with --queue-wait-header does a gateway have it, behind a Timing, which takes the times. The field is a part of the response's form, as the
 Connection field is, so that it is in whichever head is made: the app's, an error's, of HTTP, uwsgi and SCGI. What the event loop answers by itself (refusals, health checks) has waited for no thread, and has none.
@@ -17,7 +17,7 @@ from ..exchange import Exchange
 
 
 class QueueWaitField:
-    """Puts the field into each response's form; a Before (gateway.py)."""
+    """Puts the field into each response's form; a Before (wsgi/gateway.py)."""
 
     __slots__ = ("_beginning",)
 

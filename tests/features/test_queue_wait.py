@@ -7,8 +7,8 @@ from harness import apps
 from harness.gateways import new_exchange
 
 from aserve.exchange import HTTP_1_0, HTTP_1_1, SCGI_STATUS_FIELD, UWSGI
+from aserve.features.queue_wait import QueueWaitField
 from aserve.wsgi import Gateway
-from aserve.wsgi.queue_wait_field import QueueWaitField
 from aserve.wsgi.response import CommonFields, error_response
 
 COMMON_FIELDS = CommonFields("")  # one for all responses that are compared: each has the second of its start as Date

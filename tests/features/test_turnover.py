@@ -8,10 +8,10 @@ import pytest
 from harness import apps
 from harness.gateways import new_exchange
 
+from aserve.features.turnover import Turnover, turns_over
 from aserve.settings import Config
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.turnover import Turnover, turns_over
 
 
 def new_gateway(chance=None, **settings):

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aserve.exchange import Exchange
+from aserve.features.tracing import traced
 from aserve.wsgi import FileWrapper
-from aserve.wsgi.tracing import traced
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CLAIM = {"HTTP_TRACEPARENT": f"00-{TRACE}-{SPAN}-01", "HTTP_TRACESTATE": "vendor=1"}

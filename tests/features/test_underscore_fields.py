@@ -8,7 +8,7 @@ import pytest
 from harness.fakes import FakeConnection
 
 from aserve.exchange import Exchange
-from aserve.proxies.underscored import UnderscoredFields
+from aserve.features.underscore_fields import UnderscoredFields
 
 HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
 

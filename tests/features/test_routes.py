@@ -10,11 +10,11 @@ from aserve import rpc
 from aserve.body import BufferedBody
 from aserve.errors import ResponseTruncated
 from aserve.exchange import HTTP_1_0, UWSGI, Exchange
+from aserve.features.routes import Routes, compile_routes, lacks_action
 from aserve.settings import ConfigError
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
-from aserve.wsgi.routes import Routes, compile_routes, lacks_action
 
 FIELDS = CommonFields("")
 

@@ -3,7 +3,7 @@
 Owns:     UnderscoredFields, of listeners that have the setting; no other pays for it.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
-Not here: finding them in a head (protocols/underscores.py), who is believed (trust.py).
+Not here: finding them in a head (protocols/underscores.py), who is believed (proxies/trust.py).
 
 `X_A` and `X-A` are two fields to a proxy, and one to the app. A proxy that sets the first takes a client's away, and may pass on a client's `X-A`:
 so that is removed from every request, whoever sends it.
@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ..exchange import Exchange
 from ..log_once import LogOnce
-from .forwarded import cgi_name
+from ..proxies.forwarded import cgi_name
 
 logger = logging.getLogger("aserve")
 
