@@ -14,6 +14,8 @@ from .client import RawClient, Reply
 
 KINDS = ("kept", "fresh")
 REFUSED_SECONDS = 0.01  # until the next try, where nobody listens
+# Of a client between two requests: what happens to the server meanwhile needs the CPU, too, and takes long if clients have all of it.
+PAUSE_SECONDS = 0.005
 
 
 class Failure(NamedTuple):
@@ -27,11 +29,18 @@ class Failure(NamedTuple):
 
 
 class Load:
-    """Threads that send one request after another; a client goes on when one has failed."""
+    """Threads that send one request after another, after a pause each; a client goes on when one has failed."""
 
-    def __init__(self, connect: Callable[[], RawClient], path: str = "/", kinds: tuple[str, ...] = KINDS * 2) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], RawClient],
+        path: str = "/",
+        kinds: tuple[str, ...] = KINDS * 2,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
         self._connect = connect
         self._path = path
+        self._pause_seconds = pause_seconds
         self._is_over = False
         self._lock = threading.Lock()
         self.failures: list[Failure] = []
@@ -72,6 +81,7 @@ class Load:
                 self.connection_count += kind == "kept"
             with contextlib.closing(client):
                 self._converse(client, kind)
+            time.sleep(self._pause_seconds)
 
     def _converse(self, client: RawClient, kind: str) -> None:
         """Ask on one connection, as long as it lasts."""
@@ -84,6 +94,7 @@ class Load:
             self._note(reply, kind)
             if self._is_over or kind == "fresh" or reply.get("Connection") == "close":
                 return
+            time.sleep(self._pause_seconds)
 
     def _note(self, reply: Reply, kind: str) -> None:
         with self._lock:

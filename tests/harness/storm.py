@@ -48,7 +48,7 @@ class Storm:
         self.process = process
         self.connect = functools.partial(RawClient, address)
         self._row: dict[str, Any] = {"storm": name, "over": way, "rounds": 0}
-        self.load = Load(self.connect, kinds=CLIENTS)
+        self.load = Load(self.connect, kinds=CLIENTS, **({"pause_seconds": 0} if IS_LONG else {}))
         self._begin = time.monotonic()
 
     # What happens

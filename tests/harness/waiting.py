@@ -23,4 +23,4 @@ def wait_until(
             return value
         assert time.monotonic() < deadline, explain()
         time.sleep(pause)
-        pause = min(2 * pause, 0.005)
+        pause = min(2 * pause, 0.02)

@@ -75,8 +75,11 @@ class Workers(ServerProcess):
         """Wait until it has so many children, which are ready; return their pids."""
 
         def look() -> list[int]:
+            log = self.log  # first, as to look at all processes takes longer
+            if log.count(" is ready") < count:
+                return []
             pids = self.workers
-            is_ready = all(f"(pid {pid}) is ready" in self.log for pid in pids)
+            is_ready = all(f"(pid {pid}) is ready" in log for pid in pids)
             return pids if len(pids) == count and is_ready else []
 
         return wait_until(look, 60, lambda: f"{self.workers}:\n{self.log}")
@@ -105,12 +108,12 @@ class Workers(ServerProcess):
 
 def children_of(pid: int) -> list[int]:
     """Return the pids of a process's children, zombies left out."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            fields = _stat(int(entry.name))
-            if fields and fields[1] == str(pid) and fields[0] != "Z":
-                found.append(int(entry.name))
+    parent, found = str(pid), []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat(int(name))
+            if fields and fields[1] == parent and fields[0] != "Z":
+                found.append(int(name))
     return sorted(found)
 
 
@@ -122,6 +125,7 @@ def is_alive(pid: int) -> bool:
 
 def _stat(pid: int) -> list[Any]:
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split(None, 3)
     except OSError:
         return []
