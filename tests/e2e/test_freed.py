@@ -52,17 +52,8 @@ class Watching:
         yield b"y"
 
 
-@pytest.fixture(scope="module")
-def small_heap():
-    """What the whole run has made is looked through once, not before each test: that took half a second each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
-def no_collector(monkeypatch, small_heap):
+def no_collector(monkeypatch):
     """Nothing is freed but by its reference count; no log keeps a traceback, with all its frames."""
     monkeypatch.setattr(logging.getLogger("aserve.app"), "disabled", True)
     gc.collect()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import pathlib
 import signal
+import types
 
 import pytest
 from harness.leading import Leading, lead_by
@@ -37,9 +37,9 @@ def _as_before(monkeypatch):
     before = {number: signal.getsignal(number) for number in numbers}
     monkeypatch.setattr(worker_module.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
+    monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(freeze=lambda: None))
     yield
     forks.disown_handlers()
-    getattr(gc, "unfreeze", lambda: None)()
     for number, handler in before.items():
         signal.signal(number, handler)
 
