@@ -233,11 +233,14 @@ class Way(NamedTuple):
 if has_module("uvloop"):
     WAYS = [Way("uvloop", "c", lane="auto"), Way("uvloop", "c"), Way("asyncio", "c"), Way("uvloop", "httptools")]
     INLINE_WAYS = [Way("uvloop", "c", 0, "auto"), Way("asyncio", "c", 0)]
+    # Each of their values is one of another way's: in the brief run, unit tests alone have them.
+    LONG_WAYS = (Way("uvloop", "c"), Way("asyncio", "c", 0))
 else:
     WAYS = [Way("asyncio", "c", lane="auto"), Way("asyncio", "c")]
     if has_module("httptools"):
         WAYS.append(Way("asyncio", "httptools"))
     INLINE_WAYS = [Way("asyncio", "c", 0, "auto")]  # the other is CPython's
+    LONG_WAYS = ()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -253,7 +256,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ways = ways + (INLINE_WAYS[:1] if "one_way" in markers else INLINE_WAYS)
         if "c_and_python" in markers and native.IS_BUILT:
             ways = [*ways, WAYS[0]._replace(native=native.OTHER)]
-        metafunc.parametrize("way", ways, ids=["-".join(map(str, way)) for way in ways])
+        is_brief = str(metafunc.definition.path).startswith(NOT_MEASURED)
+        marks = [pytest.mark.long if is_brief and way in LONG_WAYS else () for way in ways]
+        rows = [pytest.param(way, marks=mark, id="-".join(map(str, way))) for way, mark in zip(ways, marks)]
+        metafunc.parametrize("way", rows)
 
 
 # Servers

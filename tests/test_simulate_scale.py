@@ -19,6 +19,7 @@ def scale():
     return runpy.run_path(str(ROOT / "docs/simulate_scale.py"))
 
 
+@pytest.mark.long  # ten seconds of simulation
 def test_the_page(scale):
     """Its tables are those that `make docs` would write."""
     page = (ROOT / "docs/scale.md").read_text()

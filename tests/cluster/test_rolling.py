@@ -38,7 +38,7 @@ def deploy(cluster, how):
 @pytest.mark.parametrize(
     ("balancer", "how"),
     [
-        pytest.param("HAProxy", DRAINED, marks=short),
+        pytest.param("HAProxy", DRAINED, marks=[short, pytest.mark.long]),
         pytest.param("HAProxy", ALONE, marks=whole),
         pytest.param("nginx", ALONE, marks=whole),
         pytest.param("nginx, uwsgi", ALONE, marks=whole),

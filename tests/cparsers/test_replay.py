@@ -48,6 +48,7 @@ def test_replay(need_sanitizers, tmp_path):
     assert ran.stdout.count("files kept every promise") == len(list(FUZZ.glob("fuzz_*.c"))), ran.stdout
 
 
+@pytest.mark.long  # `make lint` does the same; the replay above compiles the parsers with these warnings
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_no_warning(compiler, tmp_path):
     """Every C source is C99 without a warning."""

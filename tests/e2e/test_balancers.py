@@ -112,6 +112,7 @@ def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
         wait_until(lambda: re.fullmatch(r"up ready 3\d%\n", one.line), explain=lambda: one.line)
         wait_until(lambda: shares(haproxy)[0] <= 6, explain=lambda: haproxy.log)
         assert two.line == "up ready 100%\n" and one.probe("/ready") == (200, "ready\n")
+    wait_until(lambda: one.line == "up ready 100%\n")
     wait_until(lambda: shares(haproxy)[0] >= 9, explain=lambda: one.line)
 
 

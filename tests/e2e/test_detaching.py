@@ -22,8 +22,16 @@ CONNECTIONS = 300
 THREADS = 6
 ROUNDS = 6  # at least; each there and back
 WAYS = [("tcp", 4, "auto"), ("unix", 0, "off")]
+BRIEF = [(way, loop) for way, loop in zip(WAYS, LOOP_KINDS * 2)]  # each value once
 if not IS_PYPY:  # which has each of a pair's halves in one of the two above
     WAYS += [("unix", 4, "auto"), ("tcp", 4, "off"), ("tcp", 0, "auto")]
+CASES = [
+    pytest.param(
+        (way, loop), marks=() if (way, loop) in BRIEF else pytest.mark.long, id="-".join(map(str, (*way, loop)))
+    )
+    for way in WAYS
+    for loop in LOOP_KINDS
+]
 
 
 class Process:
@@ -57,10 +65,10 @@ class Process:
         assert not faults.faults_in(self._log.read_text(), ()), self._log.read_text()
 
 
-@pytest.fixture(params=WAYS, ids=["-".join(map(str, way)) for way in WAYS])
-def processes(request, tmp_path, loop_kind):
+@pytest.fixture(params=CASES)
+def processes(request, tmp_path):
     """Return two servers that can give each other their connections, and where the first listens."""
-    kind, threads, lane = request.param
+    (kind, threads, lane), loop_kind = request.param
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     found = []
     for name, end in zip("ab", pair):
@@ -71,12 +79,6 @@ def processes(request, tmp_path, loop_kind):
     yield found, tuple(address) if kind == "tcp" else address
     for process in found:
         process.end()
-
-
-@pytest.fixture(params=LOOP_KINDS)
-def loop_kind(request):
-    """Return the kind of event loop of the servers."""
-    return request.param
 
 
 class Clients:

@@ -113,8 +113,28 @@ def stop(process):
     assert process.wait(20) == 0, process.log
 
 
+# Of the manners in which such files are written; the others are read by the same code.
+BRIEF = (
+    "flask.ini",
+    "placeholders.ini",
+    "conditions.ini",
+    "docker.ini",
+    "mount.ini",
+    "shop.xml",
+    "includes.ini",
+    "example.py",
+    "preload.py",
+    "unix.py",
+)
+
+
+def brief(names):
+    """Return rows of names, of which the brief run has some."""
+    return [pytest.param(name, marks=() if name in BRIEF else pytest.mark.long) for name in names]
+
+
 @ONCE
-@pytest.mark.parametrize("name", UWSGI)
+@pytest.mark.parametrize("name", brief(UWSGI))
 def test_uwsgi(serve, raw_client, name):
     """It is served as it is, by `aserve FILE`; no key of it stops the start."""
     has_own_bind, variables = UWSGI[name]
@@ -125,7 +145,7 @@ def test_uwsgi(serve, raw_client, name):
 
 
 @ONCE
-@pytest.mark.parametrize("name", GUNICORN)
+@pytest.mark.parametrize("name", brief(GUNICORN))
 def test_gunicorn(serve, raw_client, name):
     """It is served as it is, with the app of the command line or its own."""
     app, variables = GUNICORN[name]

@@ -25,7 +25,7 @@ SIZES = [0, 71_453, 20_000_000]
 PING = b"\x64\0\0\0"
 
 
-@pytest.fixture(params=["auto"] if IS_PYPY else ["auto", "off"])
+@pytest.fixture(params=["auto"] if IS_PYPY else ["auto", pytest.param("off", marks=pytest.mark.long)])
 def lane(request):
     """With the fast lane, and without."""
     return request.param

@@ -114,7 +114,15 @@ def test_one_import(start, wait_until):
     assert "threads of libraries" not in process.log and "opened" not in process.log
 
 
-@pytest.mark.parametrize("flags", [[], ["--threads", "0"], ["--lane", "off"], ["--reload-at-once"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--threads", "0"],
+        pytest.param(["--lane", "off"], marks=pytest.mark.long),
+        pytest.param(["--reload-at-once"], marks=pytest.mark.long),
+    ],
+)
 def test_reload(start, flags):
     """SIGHUP: a new mold has imported the new code before any worker goes, and no request fails."""
     process = start(*flags)

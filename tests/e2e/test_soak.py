@@ -14,7 +14,14 @@ SOAK = pathlib.Path(__file__).parent.parent / "soak.py"
 
 @pytest.mark.slow
 @pytest.mark.alone  # it judges memory, and clients that are served in time
-@pytest.mark.parametrize(("seconds", "flags"), [(5, []), (1, ["--threads", "0"])], ids=["threads", "inline"])
+@pytest.mark.parametrize(
+    ("seconds", "flags"),
+    [
+        pytest.param(1, [], id="threads, briefly"),
+        pytest.param(5, [], marks=pytest.mark.long, id="threads"),
+        pytest.param(1, ["--threads", "0"], marks=pytest.mark.long, id="inline"),
+    ],
+)
 def test_soak(seconds, flags, capsys):
     """Good clients are answered rightly amid bad ones, memory stays flat, no descriptor is left."""
     command = [sys.executable, str(SOAK), str(seconds), *flags]

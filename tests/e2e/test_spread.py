@@ -21,6 +21,19 @@ BINDS = {"tcp": "127.0.0.1:0", "unix": "unix:{}/s", "uwsgi": "uwsgi://127.0.0.1:
 KINDS = ["tcp", "uwsgi unix", once("unix"), once("uwsgi")]
 
 
+def with_lanes(rows: list[Any], *brief: int) -> list[Any]:
+    """Return each row with the lane and without; in the brief run are the rows at these places, in turn with and without."""
+    found = []
+    for place, row in enumerate(rows):
+        values, marks = (
+            (row.values, row.marks) if hasattr(row, "marks") else (row if isinstance(row, tuple) else (row,), ())
+        )
+        for number, lane in enumerate(("auto", "off")):
+            is_brief = place in brief and brief.index(place) % 2 == number
+            found.append(pytest.param(*values, lane, marks=marks if is_brief else (*marks, pytest.mark.long)))
+    return found
+
+
 @pytest.fixture
 def share(tmp_path: Any) -> Iterator[Callable[..., SharingServers]]:
     """Start processes: share(count, kind of bind, **settings)."""
@@ -108,9 +121,9 @@ def is_even(counts: list[int], count: int) -> bool:
     return len(counts) == count and all(0.8 * part <= number <= 1.2 * part for number in counts)
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
 @pytest.mark.parametrize(
-    ("kind", "count"), [("tcp", 2), ("uwsgi unix", 2), once("unix", 2), once("uwsgi", 2), once("tcp", 3)]
+    ("kind", "count", "lane"),
+    with_lanes([("tcp", 2), ("uwsgi unix", 2), once("unix", 2), once("uwsgi", 2), once("tcp", 3)], 0, 1, 4),
 )
 def test_a_burst_of_connections(share, kind, lane, count):
     """Many that are opened at once, and used afterwards."""
@@ -130,8 +143,7 @@ def test_a_burst_of_connections(share, kind, lane, count):
     assert servers.end() == [0] * count and servers.loads() == [None] * count
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "lane"), with_lanes(KINDS, 0, 1))
 def test_short_connections(share, kind, lane):
     """Many clients, each of which connects anew for each request."""
     servers = share(2, kind, lane=lane)
@@ -139,10 +151,11 @@ def test_short_connections(share, kind, lane):
     wait_until(lambda: all(load[:2] == (0, 0) for load in servers.loads()))
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
 @pytest.mark.parametrize(
-    ("kind", "threads"),
-    [("tcp", 32), ("uwsgi unix", 32), ("unix", 0), once("unix", 32), once("uwsgi", 32), once("tcp", 2)],
+    ("kind", "threads", "lane"),
+    with_lanes(
+        [("tcp", 32), ("uwsgi unix", 32), ("unix", 0), once("unix", 32), once("uwsgi", 32), once("tcp", 2)], 0, 1, 2
+    ),
 )
 def test_a_slow_app(share, kind, lane, threads):
     """Who waits for its app leaves new clients to others."""
@@ -152,8 +165,7 @@ def test_a_slow_app(share, kind, lane, threads):
     assert servers.end() == [0, 0] and servers.loads() == [None, None]
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "lane"), with_lanes(KINDS, 0, 1))
 def test_one_that_dies(share, kind, lane):
     """What it was at can be read, and only that."""
     servers = share(1, kind, lane=lane)

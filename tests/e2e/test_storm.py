@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from harness import apps
 
-SECONDS = 3.0
+SECONDS = 2.0
 CLIENTS = 12
 LONG = b"0123456789abcdef" * 25_000  # does not fit a socket's buffer
 

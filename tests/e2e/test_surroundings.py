@@ -107,7 +107,7 @@ SURROUNDINGS = {
     "20 descriptors": Surroundings(shell("ulimit -n 20"), None),
     "32 descriptors": Surroundings(shell("ulimit -n 32")),
 }  # fmt: skip
-# What depends on the event loop and the interpreter: tried on PyPy, too, whose processes take longer to start.
+# What depends on the event loop and the interpreter: tried with more kinds, and on PyPy, too, whose processes take longer to start.
 OF_THE_LOOP = ("no standard descriptor", "no /proc", "blocked signals", "10 descriptors")
 
 
@@ -180,9 +180,15 @@ def start(tmp_path):
         process.end()
 
 
+def marks_of(number: int, name: str, kind: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a cell: in the brief run each surrounding has one kind in turn, and what depends on the loop two."""
+    kinds = ("inline", "mold") if name in OF_THE_LOOP else (("by itself", "mold", "programs")[number % 3],)
+    return [] if kind in kinds else [pytest.mark.long]
+
+
 CELLS = [
-    pytest.param(found, kind, id=f"{name}, {kind}")
-    for name, found in SURROUNDINGS.items()
+    pytest.param(found, kind, id=f"{name}, {kind}", marks=marks_of(number, name, kind))
+    for number, (name, found) in enumerate(SURROUNDINGS.items())
     for kind in KINDS
     if (kind == "mold" or not IS_PYPY) and (name in OF_THE_LOOP or not (IS_PYPY or kind == "inline"))
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -44,7 +45,13 @@ def listening(tmp_path):
 
 @pytest.mark.parametrize(  # each two of the three beside each other
     ("kind", "bind", "lane"),
-    [("tcp", "systemd:web", "auto"), ("unix", "systemd:web", "off"), ("tcp", "fd:3", "off"), ("unix", "fd:3", "auto")],
+    [
+        ("tcp", "systemd:web", "auto"),
+        ("unix", "fd:3", "off"),
+        pytest.param("unix", "systemd:web", "off", marks=pytest.mark.long),
+        pytest.param("tcp", "fd:3", "off", marks=pytest.mark.long),
+        pytest.param("unix", "fd:3", "auto", marks=pytest.mark.long),
+    ],
 )
 def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bind, lane, wait_until):
     """Whoever comes between the end of one process and the start of the next is served by the latter: the socket stays."""
@@ -184,10 +191,20 @@ def start_with_store(start_process, manager, *flags):
     )  # fmt: skip
 
 
+# Of the ends, binds and kinds of processes, each once.
+STORED = [(signal.SIGTERM, "unix:{}/s", ()), (signal.SIGKILL, "127.0.0.1:0", ("--workers", "2"))]
+
+
 @pytest.mark.provokes("the supervisor has died")
-@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
-@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("end", "bind", "workers"),
+    [
+        pytest.param(*row, marks=() if row in STORED else pytest.mark.long)
+        for row in itertools.product(
+            [signal.SIGTERM, signal.SIGKILL], ["127.0.0.1:0", "unix:{}/s"], [(), ("--workers", "2")]
+        )
+    ],
+)
 def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, workers, bind, end):
     """Listeners that no socket unit holds are kept over a restart, and over a crash; a bind that is gone ends."""
     flags = ["--bind", bind.format(tmp_path), *workers]

@@ -110,7 +110,13 @@ def check_cells(folder, pids):
 WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize(  # a worker that is recycled, or drained with its supervisor, ends as by a reload
+    "column",
+    [
+        pytest.param(column, marks=pytest.mark.long if column in ("SIGTERM, workers", "recycle") else ())
+        for column in COLUMNS
+    ],
+)
 def test_what_becomes_of_them(start_process, raw_client, folder, column):
     """Python waits for what is no daemon, and the server names it; daemons end with the process; a program goes on."""
     flags, end = COLUMNS[column]

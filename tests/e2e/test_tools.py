@@ -18,10 +18,10 @@ IS_PYPY = sys.implementation.name == "pypy"
     [
         ("/", []),
         ("/", ["--threads", "0"]),
-        ("/", ["--access-log", "access.log"]),
-        ("/stream?3", []),
+        pytest.param("/", ["--access-log", "access.log"], marks=pytest.mark.long),
+        pytest.param("/stream?3", [], marks=pytest.mark.long),
         ("/file?30000", []),
-        ("/big?200000", []),
+        pytest.param("/big?200000", [], marks=pytest.mark.long),
     ],
 )
 def test_wrk(start_process, path, flags):

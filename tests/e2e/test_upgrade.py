@@ -49,6 +49,10 @@ class Copied(Workers):
         assert old in before
         path.write_text(before.replace(old, new, 1))
 
+    def change_back(self, name):
+        """Put a file of aserve's back as it was."""
+        shutil.copy2(PACKAGE / name, self._folder / "aserve" / name)
+
 
 @pytest.fixture
 def start(request, tmp_path):
@@ -183,11 +187,11 @@ def test_again_and_again(start):
     upgrade(process)
     (pid,) = process.wait_for_workers(1)
     before, of_worker = settled_kinds(process.pid), settled_kinds(pid)
-    for _ in range(3):
+    for _ in range(2):
         upgrade(process)
     (pid,) = process.wait_for_workers(1)
     assert (settled_kinds(process.pid), settled_kinds(pid)) == (before, of_worker)
-    assert process.count("upgraded from") == 4
+    assert process.count("upgraded from") == 3
 
 
 def settled_kinds(pid):
@@ -276,14 +280,14 @@ BROKEN_APPS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "why"), BROKEN_APPS)
-def test_an_app_that_is_broken(start, source, why):
-    """Nothing changes, and no request fails; corrected, it is taken."""
+def test_an_app_that_is_broken(start):
+    """Nothing changes, however it is broken, and no request fails; corrected, it is taken."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     with load(functools.partial(RawClient, process.address), kinds=("kept", "fresh")) as running:
-        process.write_app(source + "\n")
-        refused(process, why)
+        for source, why in BROKEN_APPS:
+            process.write_app(source + "\n")
+            refused(process, why)
         process.write_app("two")
         upgrade(process)
     assert running.first_words == {b"one", b"two"}
@@ -318,13 +322,16 @@ BROKEN_COPIES = [
 
 
 @pytest.mark.provokes("please report this as a bug")
-@pytest.mark.parametrize(("name", "old", "new", "why"), BROKEN_COPIES)
-def test_its_own_code_is_broken(start, name, old, new, why):
+def test_its_own_code_is_broken(start):
     """Nothing changes, whatever of aserve is broken, or knows nothing of trials."""
     process = start("--workers", "2", kind=Copied)
     process.wait_for_workers(2)
-    process.change(name, old, new)
-    refused(process, why)
+    for name, old, new, why in BROKEN_COPIES:
+        process.change(name, old, new)
+        refused(process, why)
+        process.change_back(name)
+    for name, old, new, _ in BROKEN_COPIES:
+        process.change(name, old, new)
     process.signal(signal.SIGHUP)  # code that is loaded goes on
     process.wait_for_log("SIGHUP: done")
 

@@ -48,6 +48,15 @@ def ask_at(address):
 BINDS = ["127.0.0.1:0", "unix:{}/s"]
 
 
+def each_once(values):
+    """Return rows of a bind and a value: in the brief run each value has one bind in turn."""
+    return [
+        pytest.param(bind, value, marks=() if number % 2 == place else pytest.mark.long)
+        for place, bind in enumerate(BINDS)
+        for number, value in enumerate(values)
+    ]
+
+
 def flags_of(bind, folder):
     return ["--bind", bind.format(folder)] if "unix" in bind else []
 
@@ -140,8 +149,7 @@ def test_a_port_in_use(tmp_path):
     assert done.returncode == 2 and "another program listens there" in done.stderr and "worker" not in done.stderr
 
 
-@pytest.mark.parametrize("bind", BINDS)
-@pytest.mark.parametrize("lane", ["auto", "off"])
+@pytest.mark.parametrize(("bind", "lane"), each_once(["auto", "off"]))
 def test_the_queue_is_served_at_the_end(start, raw_client, tmp_path, wait_until, bind, lane):
     """Who has connected before SIGTERM is answered, though no worker could accept so far."""
     process = start("--workers", "2", "--threads", "0", "--lane", lane, *flags_of(bind, tmp_path))
@@ -328,8 +336,9 @@ def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
 # Reloading
 
 
-@pytest.mark.parametrize("flags", [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
-@pytest.mark.parametrize("bind", BINDS)
+@pytest.mark.parametrize(
+    ("bind", "flags"), each_once([[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
+)
 def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     """SIGHUP: the new code takes over, and no request fails, on kept connections and on fresh ones."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
@@ -347,8 +356,7 @@ def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     assert process.stop() == 0
 
 
-@pytest.mark.parametrize("flags", [[], ["--lane", "off"], ["--threads", "0"]])
-@pytest.mark.parametrize("bind", BINDS)
+@pytest.mark.parametrize(("bind", "flags"), each_once([[], ["--lane", "off"], ["--threads", "0"]]))
 def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, flags):
     """Who is connected when all workers are replaced goes on, on the same connection, with the new code."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
@@ -382,7 +390,10 @@ def test_never_fewer_workers(start):
 
 
 @pytest.mark.provokes("Fatal Python error: Segmentation fault")
-@pytest.mark.parametrize(("source", "why", "tracebacks"), BROKEN[:5])
+@pytest.mark.parametrize(  # test_storm_replacing.py has all of them, with fewer words
+    ("source", "why", "tracebacks"),
+    [BROKEN[0], *(pytest.param(*row, marks=pytest.mark.long) for row in BROKEN[1:5])],
+)
 def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
     """Code that does not start changes nothing: the workers of before go on, and the log says why."""
     process = start("--workers", "2")
@@ -491,11 +502,11 @@ def test_touch(start, tmp_path):
 
 
 def test_nothing_is_left_of_reloads(start, wait_until):
-    """After many reloads the supervisor has the descriptors that it had before, and its workers have, too."""
+    """After several reloads the supervisor has the descriptors that it had before, and its workers have, too."""
     process = start("--workers", "1")
     (pid,) = process.wait_for_workers(1)
     before, of_worker = process.open_files(), len(os.listdir(f"/proc/{pid}/fd"))
-    for _ in range(20):
+    for _ in range(8):
         done = process.count("SIGHUP: done")
         process.signal(signal.SIGHUP)
         wait_until(lambda: process.count("SIGHUP: done") > done)  # noqa: B023

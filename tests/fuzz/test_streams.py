@@ -27,6 +27,7 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 KINDS = [("http", "c"), ("http", "httptools"), ("uwsgi", "c"), ("scgi", "c")]
 if not has_module("httptools"):  # as on PyPy
     KINDS.remove(("http", "httptools"))
+EXAMPLES = 100 if SECONDS else 50  # at once; `make test` also runs the fuzzers beside the suite
 PROBE = b"GET /list?probe HTTP/1.1\r\nHost: a\r\n\r\n"
 
 fuzzed = pytest.mark.parametrize(("protocol", "parser"), KINDS, ids=["-".join(kind) for kind in KINDS])
@@ -110,7 +111,7 @@ def test_exchanges(protocol, parser, hold):
         whole = exchanges_of(new(), [stream.octets])
         assert exchanges_of(new(), cut(stream.octets, sizes)) == whole
 
-    hold(same, 120, stream=streams(protocol, parser), sizes=sizes, is_live=st.booleans())
+    hold(same, EXAMPLES, stream=streams(protocol, parser), sizes=sizes, is_live=st.booleans())
 
 
 # Whole connections
@@ -177,5 +178,5 @@ def test_connections(protocol, parser, hold):
         heard = check_answers(stream, without_interim(talk.heard), talk.is_closed)
         check_tail(stream, heard, talk.is_closed, is_live)
 
-    hold(converse, 120, stream=streams(protocol, parser), sizes=sizes, steps=steps, end=st.sampled_from(["open", "eof", "lost"]),
+    hold(converse, EXAMPLES, stream=streams(protocol, parser), sizes=sizes, steps=steps, end=st.sampled_from(["open", "eof", "lost"]),
          way=st.sampled_from(["threads", "threads", "inline", "live"]))  # fmt: skip

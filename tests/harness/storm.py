@@ -31,8 +31,10 @@ IS_LONG = SECONDS > 0
 CLIENTS = KINDS * 4
 WAYS = ("tcp", "unix", "nginx")
 # What is replaced and ended, and when, is the same over each way. How a request comes to a process that goes is not: two tests have
-# all ways also in a short run.
-every_way = pytest.mark.parametrize("start_storm", WAYS, indirect=True)
+# all ways also in a short run, but for the front server in a brief one: test_nginx.py has restarts behind it.
+every_way = pytest.mark.parametrize(
+    "start_storm", ["tcp", "unix", pytest.param("nginx", marks=pytest.mark.long)], indirect=True
+)
 # Of a start, or whatever waits for one, where others use the machine.
 START_SECONDS = 60.0
 TEST_SECONDS = 120 + 2 * SECONDS
