@@ -15,6 +15,7 @@ from importlib.util import find_spec
 
 import pytest
 from harness.client import RawClient
+from harness.combining import each_once
 from harness.interpreter import LOOP_KINDS
 from harness.load import Load, load
 from harness.workers import GATED, children_of, is_alive
@@ -46,15 +47,6 @@ def ask_at(address):
 
 
 BINDS = ["127.0.0.1:0", "unix:{}/s"]
-
-
-def each_once(values):
-    """Return rows of a bind and a value: in the brief run each value has one bind in turn."""
-    return [
-        pytest.param(bind, value, marks=() if number % 2 == place else pytest.mark.long)
-        for place, bind in enumerate(BINDS)
-        for number, value in enumerate(values)
-    ]
 
 
 def flags_of(bind, folder):
@@ -149,7 +141,7 @@ def test_a_port_in_use(tmp_path):
     assert done.returncode == 2 and "another program listens there" in done.stderr and "worker" not in done.stderr
 
 
-@pytest.mark.parametrize(("bind", "lane"), each_once(["auto", "off"]))
+@pytest.mark.parametrize(("bind", "lane"), each_once(BINDS, ["auto", "off"]))
 def test_the_queue_is_served_at_the_end(start, raw_client, tmp_path, wait_until, bind, lane):
     """Who has connected before SIGTERM is answered, though no worker could accept so far."""
     process = start("--workers", "2", "--threads", "0", "--lane", lane, *flags_of(bind, tmp_path))
@@ -337,7 +329,7 @@ def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
 
 
 @pytest.mark.parametrize(
-    ("bind", "flags"), each_once([[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
+    ("bind", "flags"), each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
 )
 def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     """SIGHUP: the new code takes over, and no request fails, on kept connections and on fresh ones."""
@@ -356,7 +348,7 @@ def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     assert process.stop() == 0
 
 
-@pytest.mark.parametrize(("bind", "flags"), each_once([[], ["--lane", "off"], ["--threads", "0"]]))
+@pytest.mark.parametrize(("bind", "flags"), each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"]]))
 def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, flags):
     """Who is connected when all workers are replaced goes on, on the same connection, with the new code."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))

@@ -1,0 +1,17 @@
+"""What is combined in a test: all of it in the whole suite, each value once in the brief run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def each_once(firsts: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
+    """Return rows of `parametrize`, all pairs; in the brief run each of `seconds`, which are more, has one of `firsts` in turn."""
+    return [
+        pytest.param(first, second, marks=() if number % len(firsts) == place else pytest.mark.long)
+        for place, first in enumerate(firsts)
+        for number, second in enumerate(seconds)
+    ]
