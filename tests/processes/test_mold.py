@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pathlib
 import signal
@@ -37,7 +38,7 @@ def _as_before(monkeypatch):
     before = {number: signal.getsignal(number) for number in numbers}
     monkeypatch.setattr(worker_module.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
-    monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(freeze=lambda: None))
+    monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(collect=gc.collect, freeze=lambda: None))
     yield
     forks.disown_handlers()
     for number, handler in before.items():
