@@ -102,7 +102,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     text = collection_path.read_text()
     if part == "others" and not is_below and not any(f"mark.{name}" in text for name in ELSEWHERE):
         return True
-    whole_file = re.search(r"^pytestmark = .*", text, re.MULTILINE)
+    whole_file = re.search(r"^pytestmark = (?:\[\n(?: .*\n)+\]|.*)", text, re.MULTILINE)
     marks = re.findall(r"mark\.(\w+)", whole_file[0]) if whole_file is not None else ()
     return True if set(left_out_by(config)).intersection(marks) else None
 

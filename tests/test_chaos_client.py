@@ -8,7 +8,7 @@ import json
 import pytest
 from harness.benchmarks import modules
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 apps, chaos_client = modules("apps", "chaos_client")
 GOOD_ONLY = chaos_client.parse_mix("good=1")

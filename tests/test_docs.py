@@ -28,7 +28,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [

@@ -103,6 +103,7 @@ def run(folder: pathlib.Path, text: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.slow
 def test_what_nobody_has_handled_fails_its_test(tmp_path):
     """In a callback, a task, a thread, a finalizer, a process, or logged by us: its test fails, and shows the place."""
@@ -116,6 +117,7 @@ def test_what_nobody_has_handled_fails_its_test(tmp_path):
         assert "ValueError: on the floor" in part and 'raise ValueError("on the floor")' in part, part
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.slow
 def test_a_fault_that_is_provoked_passes(tmp_path):
     """A test that names the line provokes it on purpose; another line still fails it."""

@@ -17,7 +17,7 @@ from harness import dists
 
 from aserve.settings import VERSION
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = (ROOT / "pyproject.toml").read_text()

@@ -80,6 +80,7 @@ def colours_of(app, text):
     }
 
 
+@pytest.mark.long_on_pypy
 async def test_what_it_shows(server):
     """The head, both tables, the keys; a target is no markup."""
     async with watching(server) as (pilot, until):
@@ -278,6 +279,7 @@ async def test_reload(server, answer):
         assert len(server.asked("reload")) == 1
 
 
+@pytest.mark.long_on_pypy
 async def test_recycle(server):
     """Of the chosen row, after it was asked whether that is meant."""
     server.answers["recycle"] = [{"text": "worker 1 is replaced: pid 17 serves"}]

@@ -7,7 +7,7 @@ from harness.cluster import MARKS, NO_AGENT, PATIENCE_SECONDS, short, versions, 
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long_on_pypy]
 DRAINED, ALONE = "drained, then SIGTERM", "SIGTERM alone"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from aserve import _cparsers
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 BUILD = pathlib.Path(__file__).parents[2] / "cparsers" / "build.py"
 needs_readelf = pytest.mark.skipif(

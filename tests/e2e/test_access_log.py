@@ -155,6 +155,7 @@ def test_truncated(start_server, raw_client, tmp_path):
     assert [line["request"] for line in read_lines(path)] == ["GET / HTTP/1.1"]
 
 
+@pytest.mark.long_on_pypy
 def test_standard_output(start_process, raw_client):
     """--access-log - writes to standard output."""
     process = start_process("hello", "--access-log", "-")
@@ -196,6 +197,7 @@ def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
     assert "/before" not in (tmp_path / "log").read_text() and "/after" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 def test_an_app_that_goes_elsewhere(start_workers, tmp_path):
     """The log is where the command was started: the supervisor of workers writes to it, too."""

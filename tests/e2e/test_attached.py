@@ -98,6 +98,7 @@ def programs(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long_on_pypy
 def test_what_it_is_given(start_workers, programs):
     """It has standard error, and nothing else of ours; its lines are in the log; it ends with the server."""
     os.set_inheritable(leaked := os.open("/etc/passwd", os.O_RDONLY), True)
@@ -128,6 +129,7 @@ def test_ignored_signals(start_workers):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_its_end(start_workers, programs):
     """It is started once more, and what it left behind is ended."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command('--with-child')}")
@@ -145,6 +147,7 @@ def test_its_end(start_workers, programs):
     wait_until(lambda: not is_alive(child))
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2], ids=lambda number: number.name)
 def test_a_reload(start_workers, programs, number):
     """It goes on until workers are new, is started anew once, and is one at any time: also where the supervisor becomes new code."""
@@ -162,6 +165,7 @@ def test_a_reload(start_workers, programs, number):
     assert process.stop() == 0 and not is_alive(after)
 
 
+@pytest.mark.long_on_pypy
 def test_settings(start_workers, programs, tmp_path):
     """A reload reads which programs there are to be; a command that is not there changes nothing."""
     toml = tmp_path / "pyproject.toml"
@@ -179,6 +183,7 @@ def test_settings(start_workers, programs, tmp_path):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_one_that_does_not_end(start_workers, programs, tmp_path):
     """It is killed after --drain-timeout, with its own children; the exit status says so."""
     (tmp_path / "stubborn").touch()
@@ -208,6 +213,7 @@ def test_a_supervisor_that_dies(start_workers, programs):
     assert programs.has_term(pid)
 
 
+@pytest.mark.long_on_pypy
 def test_status(start_workers, programs, tmp_path):
     """`aserve status` shows it, also one that ends all the time."""
     control = str(tmp_path / "control")
@@ -233,6 +239,7 @@ def test_status(start_workers, programs, tmp_path):
     assert found["attached"][0]["rss_bytes"] > 0
 
 
+@pytest.mark.long_on_pypy
 def test_a_command_that_is_not_there(tmp_path):
     """It is told before anything is bound; one that cannot be run in the end is told in the log."""
     (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
@@ -242,6 +249,7 @@ def test_a_command_that_is_not_there(tmp_path):
     assert "aserve: error: attach: cannot run 'no-such-program' of 'no-such-program ...'" in done.stderr
 
 
+@pytest.mark.long_on_pypy
 def test_one_that_cannot_be_run(start_workers, tmp_path):
     """What only shows when it is run is in the log, with the reason."""
     script = pathlib.Path(tmp_path / "script")
@@ -266,6 +274,7 @@ sys.exit(main())
 RUN = "echo $$ >> runs; while [ ! -e go ]; do sleep 0.02; done"
 
 
+@pytest.mark.long_on_pypy
 def test_at_times(start_workers, tmp_path, monkeypatch):
     """A command of --cron is begun when its minute comes, and not while it runs: not by new code either. It ends with the server."""
     monkeypatch.setattr(ServerProcess, "command", (sys.executable, "-I", "-c", FAST))

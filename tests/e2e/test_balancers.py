@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.checkout,
     pytest.mark.one_way,
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.long_on_pypy,
 ]
 
 __all__ = ["fronts"]  # a fixture

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from harness import apps
+from harness.interpreter import first_on_pypy
 from harness.rules import rule
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, mounts")]
@@ -113,7 +114,7 @@ def test_the_response_before_it_is_finished(start_server, raw_client):
 # Disk: responses
 
 
-@pytest.mark.parametrize("lack", ["disk", "files"])
+@pytest.mark.parametrize("lack", first_on_pypy(["disk", "files"]))
 def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplog):
     """A response that finds no room waits for its client, as without a spool; every octet of all arrives."""
     block, count = b"0123456789abcdef" * 4096, 256
@@ -217,6 +218,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("budget", ["1g", "0"])
 def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_until, lane, budget):
@@ -244,6 +246,7 @@ def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_un
     assert "Traceback" not in process.log
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 def test_responses_and_a_small_disk(start_process, raw_client, small_disk, lane):
     """The app waits for a client whose response no longer fits; others are served, and it gets every octet."""

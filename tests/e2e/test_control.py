@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import later_on_pypy
 from harness.waiting import wait_until
 
 pytestmark = [
@@ -44,7 +45,7 @@ def status_of(control):
     return json.loads(out)
 
 
-@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
     """As `echo ... | socat` does: it closes its side, and gets its answer, at once or later."""
     flags = (*flags, "--control", control)
@@ -61,6 +62,7 @@ def test_a_caller_that_says_no_more(start_workers, start_process, control, flags
         assert "text" in answer[0] or answer[0]["error"].startswith("this server has no supervisor")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
 def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     """It is told of while it runs, with its stack; then its end."""
@@ -80,7 +82,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     process.wait_for_log(" has taken .* so far")
 
 
-@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     """ps shows what a process is at, without its query; the supervisor's command line stays."""
     pytest.importorskip("setproctitle")
@@ -104,6 +106,7 @@ def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     wait_until(lambda: title(pid) == f"{name}: no requests")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.timeout(300)  # seconds; a dozen starts of Python, which have taken 81 s on PyPy at a load of 15
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
@@ -171,6 +174,7 @@ def sockets_of(pid):
     return {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
 
 
+@pytest.mark.long_on_pypy
 def test_new_code_of_the_server(start_workers, control):
     """After SIGUSR2 the supervisor that has become new code answers."""
     process = start_workers("--workers", "1", "--control", control)
@@ -180,6 +184,7 @@ def test_new_code_of_the_server(start_workers, control):
     assert status_of(control)["pid"] == process.pid
 
 
+@pytest.mark.long_on_pypy
 def test_without_workers(start_process, control):
     """It answers for itself; a second one at the same path does not start."""
     process = start_process("steered", "--control", control)

@@ -17,7 +17,7 @@ import pytest
 from harness.interpreter import ONCE
 from harness.manager import Manager
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"

@@ -17,6 +17,8 @@ from harness import desync
 from harness.client import RawClient, Truncated
 from harness.front import HTTP_FRONTS, fronts
 
+pytestmark = pytest.mark.long_on_pypy
+
 __all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()
 IS_PYPY = sys.implementation.name == "pypy"

@@ -15,7 +15,7 @@ from harness.client import RawClient
 from harness.interpreter import IS_PYPY, LOOP_KINDS
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="SOCK_SEQPACKET pairs")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="SOCK_SEQPACKET pairs"), pytest.mark.long_on_pypy]
 
 SCRIPT = pathlib.Path(__file__).parent / "detaching_server.py"
 CONNECTIONS = 300

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from harness import apps
+from harness.interpreter import first_on_pypy
 from harness.workers import APP
 
 pytestmark = pytest.mark.any_parser
@@ -31,7 +32,7 @@ def running(start_process, raw_client, tmp_path, wait_until):
     return start
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_on_pypy([signal.SIGTERM, signal.SIGINT]))
 def test_signal_drains(running, raw_client, number):
     """SIGTERM and SIGINT: the running request is finished with `Connection: close`, then exit status 0."""
     process, client, let_through = running()
@@ -77,6 +78,7 @@ def test_drain_has_an_end(running):
     assert "left behind" in process.log
 
 
+@pytest.mark.long_on_pypy
 def test_request_whose_client_left(running, tmp_path):
     """What runs is finished even if its client has gone meanwhile."""
     process, client, let_through = running()
@@ -88,6 +90,7 @@ def test_request_whose_client_left(running, tmp_path):
     assert (tmp_path / "gate.out").exists()  # where a server would not wait, its worker is killed before this
 
 
+@pytest.mark.long_on_pypy
 def test_signal_without_connections(start_process):
     """A server that nobody uses ends at once."""
     process = start_process("hello")
@@ -230,6 +233,7 @@ while not os.path.exists({0!r} + ".go"):
 """
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.provokes("has crashed", "degraded", "has ended after")
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.interpreter import first_on_pypy, later_on_pypy
 
 APP = """
 import atexit, multiprocessing, os, signal, sys, threading, time
@@ -96,7 +97,7 @@ def test_the_apps_handler(start, raw_client):
     assert server.log.index("the app's handler 15") < server.log.index("SIGTERM: draining")
 
 
-@pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=["single", "workers"])
+@pytest.mark.parametrize("flags", [(), later_on_pypy(("--workers", "1"))], ids=["single", "workers"])
 def test_the_same_signal_at_the_end(start, flags):
     """One that comes with the first, as by `timeout` or a terminal's group, does not cut off what the app does at exit."""
     server = start(AGAIN, *flags)
@@ -105,6 +106,7 @@ def test_the_same_signal_at_the_end(start, flags):
     assert server.log.count("at exit") == 1 and "again" not in server.log
 
 
+@pytest.mark.long_on_pypy
 def test_a_terminal_that_goes(start, raw_client, tmp_path):
     """SIGHUP ends a single process by a drain: what runs is finished."""
     server = start(WAITING, "--bind", "127.0.0.1:0", launcher=[sys.executable, "-c", IN_TERMINAL])
@@ -118,6 +120,7 @@ def test_a_terminal_that_goes(start, raw_client, tmp_path):
     assert server.wait(30) == 0
 
 
+@pytest.mark.long_on_pypy
 def test_nohup(start, raw_client):
     """A server that is started with it outlives the terminal."""
     server = start(APP, "--bind", "127.0.0.1:0", launcher=["nohup"])
@@ -137,7 +140,7 @@ def test_a_thread_is_waited_for(start, tmp_path):
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_on_pypy([signal.SIGTERM, signal.SIGINT]))
 def test_nobody_need_wait_for_a_thread(start, number):
     """A second signal ends such a process."""
     server = start(THREAD)
@@ -147,6 +150,7 @@ def test_nobody_need_wait_for_a_thread(start, number):
     assert server.wait() == 128 + number
 
 
+@pytest.mark.long_on_pypy
 def test_a_thread_has_its_time(start):
     """A thread that does not end has the time of the drain, and a second at least; then the process ends, and says where it was."""
     server = start(THREAD, "--drain-timeout", "0.1")
@@ -176,6 +180,7 @@ def test_threads_that_end_by_themselves(start):
     assert "waiting for" not in server.log
 
 
+@pytest.mark.long_on_pypy
 def test_a_daemon_process(start, raw_client):
     """A daemon of multiprocessing is terminated at the end, and keeps nobody."""
     server = start(PROCESS)
@@ -185,6 +190,7 @@ def test_a_daemon_process(start, raw_client):
     assert is_gone(int(reply.body))
 
 
+@pytest.mark.long_on_pypy
 def test_a_process_is_waited_for(start, tmp_path):
     """A process that is no daemon is named, and waited for."""
     server = start(LASTING)

@@ -15,6 +15,7 @@ import pytest
 APPS = pathlib.Path(__file__).parent.parent / "harness/apps.py"
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="a pipe is opened once more by /proc")
 def test_a_reader_that_stops(tmp_path):
     """Each request has its answer, and SIGTERM ends the server; so with the access log on the same pipe."""

@@ -16,7 +16,7 @@ import yaml
 from harness.front import Page, free_port, fronts
 from harness.process import ServerProcess
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
 ROOT = pathlib.Path(__file__).parents[2]

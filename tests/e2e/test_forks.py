@@ -64,6 +64,7 @@ def children_of(pid):
     return found[1:]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="children are found in Linux' /proc")
 def test_what_is_told_of_a_path_that_hangs(start_process, wait_until, end_child):
     """The failure names the path, and shows where the server and its children are."""
@@ -134,6 +135,7 @@ def test_children_that_come_back(start_forking, raw_client):
     assert "report this" not in server.log
 
 
+@pytest.mark.long_on_pypy
 def test_what_a_child_has_printed(start_forking, raw_client):
     """What a child prints is written when it leaves, and what its parent has printed is written once."""
     server = start_forking()

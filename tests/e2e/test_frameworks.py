@@ -68,6 +68,7 @@ def test_flask(serve):
     assert "on purpose" in process.log
 
 
+@pytest.mark.long_on_pypy
 @needs_curl
 def test_flask_by_curl(serve, tmp_path):
     """The same by curl: an upload with 100-continue, a chunked upload, a page."""
@@ -81,6 +82,7 @@ def test_flask_by_curl(serve, tmp_path):
     assert curl("--http1.0", f"{process.url}/stream").decode() == LINES
 
 
+@pytest.mark.long_on_pypy
 def test_flask_live_body(serve):
     """Flask parses an upload while it still comes (--body stream)."""
     client, _ = serve("flask", "--body", "stream")
@@ -89,6 +91,7 @@ def test_flask_live_body(serve):
         assert reply.json()["size"] == len(UPLOAD)
 
 
+@pytest.mark.long_on_pypy
 def test_flask_inline(serve):
     """Flask on the event loop's thread (--threads 0)."""
     client, _ = serve("flask", "--threads", "0")
@@ -96,6 +99,7 @@ def test_flask_inline(serve):
     assert client.post("/upload", files={"file": ("n", UPLOAD)}, data={"title": "x"}).json()["size"] == len(UPLOAD)
 
 
+@pytest.mark.long_on_pypy
 def test_werkzeug(serve):
     """Werkzeug's test app shows the environ of the request."""
     client, _ = serve("werkzeug")
@@ -106,6 +110,7 @@ def test_werkzeug(serve):
     assert "query=1" in page
 
 
+@pytest.mark.long_on_pypy
 def test_cherrypy(serve):
     """CherryPy mounted as a WSGI app: a page, JSON, an upload, a stream."""
     client, _ = serve("cherrypy")
@@ -116,6 +121,7 @@ def test_cherrypy(serve):
     assert client.get("/none").status_code == 404
 
 
+@pytest.mark.long_on_pypy
 def test_cherrypy_behind_internal_redirects(serve):
     """
     Middleware that follows a 307 within the request, and CherryPy's own for InternalRedirect, around a whole CherryPy: the app is

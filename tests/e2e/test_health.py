@@ -225,6 +225,7 @@ def test_proxies(start, raw_client, peers):
     assert ask(raw_client, server, LIVE, *fields) == (200, b"live\n")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.plain
 def test_the_command(start_process, raw_client, tmp_path, wait_until):
     """SIGTERM makes a server not ready at once, though requests hang in the app."""
@@ -242,6 +243,7 @@ def test_the_command(start_process, raw_client, tmp_path, wait_until):
     assert process.wait() == 0
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.plain
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 def test_workers(start_workers, raw_client, wait_until):

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from harness import apps
+from harness.interpreter import first_on_pypy
 from harness.rules import rule
 
 import aserve.episode
@@ -186,7 +187,7 @@ def test_the_limit_counts_both_kinds(start_server, raw_client, wait_until):
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
     ("loop", "lane", "threads"),
-    [("auto", "auto", "4"), ("auto", "off", "4"), ("asyncio", "off", "4"), ("asyncio", "auto", "0")],
+    first_on_pypy([("auto", "auto", "4"), ("auto", "off", "4"), ("asyncio", "off", "4"), ("asyncio", "auto", "0")]),
 )
 def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
     """Those who are in are served, others wait; one line says so, another that it is over, and nothing spins."""

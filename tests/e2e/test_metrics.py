@@ -104,6 +104,7 @@ def test_gauges(served, raw_client, tmp_path):
     wait_until(lambda: gauges() == ([True, False], [1, 0, 0]))  # the gauge looks back ten seconds
 
 
+@pytest.mark.long_on_pypy
 @needs_workers
 @pytest.mark.any_parser
 @pytest.mark.slow
@@ -156,6 +157,7 @@ def test_no_number_falls(start_workers, tmp_path):
     assert process.stop() == 0 and not path.exists()
 
 
+@pytest.mark.long_on_pypy
 @needs_workers
 @pytest.mark.any_parser
 def test_while_no_worker_can(start_workers, raw_client, tmp_path):
@@ -180,6 +182,7 @@ def test_while_no_worker_can(start_workers, raw_client, tmp_path):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 @needs_workers
 @pytest.mark.any_parser
 def test_preloaded_workers(start_workers, raw_client, tmp_path):

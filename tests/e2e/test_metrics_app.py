@@ -11,7 +11,7 @@ import pytest
 from harness.metrics import scrape
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.any_parser
+pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
 needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 APP = """\
 import os

@@ -18,6 +18,7 @@ def app(environ, start_response):
 """
 
 
+@pytest.mark.long_on_pypy
 def test_the_command(start_process, raw_client, tmp_path):
     """Each app has its path, over HTTP; files come before them, and what is below no path is the main app's."""
     (tmp_path / "other_app.py").write_text(OTHER % "other")
@@ -56,6 +57,7 @@ def test_behind_a_front_server(start_server, raw_client, protocol):
     assert sidecars.fetch(raw_client(server), protocol, "/b").body == b"hello\n"
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("preload", [(), ("--preload",)])
 def test_new_code(start_workers, raw_client, tmp_path, wait_until, preload):
     """Workers that are replaced have the new code of all apps."""

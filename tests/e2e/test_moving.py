@@ -18,7 +18,7 @@ from harness.waiting import wait_until
 
 MOVING = pathlib.Path(__file__).parent.parent / "moving"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-pytestmark = [ON_LINUX]
+pytestmark = [ON_LINUX, pytest.mark.long_on_pypy]
 
 VARIABLES = {
     "SHOP_WHO": "me", "SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2",

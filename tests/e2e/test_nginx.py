@@ -14,6 +14,7 @@ import threading
 import pytest
 from harness import apps
 from harness.front import Page, fronts, octets, site
+from harness.interpreter import first_on_pypy
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 
@@ -93,6 +94,7 @@ def test_repeated_fields(nginx):
         assert json.loads(response.read())["HTTP_X_A"] == "1, 2"
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     ("target", "path_info"),
     [
@@ -111,7 +113,7 @@ def test_paths_are_decoded_once(nginx, target, path_info):
     assert environ["QUERY_STRING"] == target.partition("?")[2]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", first_on_pypy(SIZES))
 def test_bodies_up_and_down(nginx, size):
     """Bodies arrive whole: up, down with and without a length, and there and back."""
     data = octets(size)
@@ -158,6 +160,7 @@ def test_keep_alive_towards_the_client(nginx):
     connection.close()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("status", [201, 204, 304, 404, 503])
 def test_statuses(nginx, status):
     """The app's status is the client's."""
@@ -315,6 +318,7 @@ def test_files(behind, fronts):
     assert nginx.fetch("/accel?none")[0] == 404 and nginx.fetch("/files/a.txt")[0] == 404
 
 
+@pytest.mark.long_on_pypy
 def test_streamed_uploads(behind):
     """uwsgi_request_buffering off and --body stream: the app reads what a client has not yet finished."""
     first, go_on = threading.Event(), threading.Event()
@@ -400,6 +404,7 @@ class Load:
         connection.close()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("protocol", ["uwsgi"] if IS_PYPY else ["uwsgi", "scgi"])
 def test_a_restart_loses_nothing(start_process, raw_client, fronts, wait_until, protocol, lane):
     """SIGTERM to one of two under load: it says that it drains, finishes all, and no request fails."""

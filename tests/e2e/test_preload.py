@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import first_on_pypy
 from harness.load import load
 from harness.workers import is_alive
 
@@ -116,12 +117,14 @@ def test_one_import(start, wait_until):
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        [],
-        ["--threads", "0"],
-        pytest.param(["--lane", "off"], marks=pytest.mark.long),
-        pytest.param(["--reload-at-once"], marks=pytest.mark.long),
-    ],
+    first_on_pypy(
+        [
+            [],
+            ["--threads", "0"],
+            pytest.param(["--lane", "off"], marks=pytest.mark.long),
+            pytest.param(["--reload-at-once"], marks=pytest.mark.long),
+        ]
+    ),
 )
 def test_reload(start, flags):
     """SIGHUP: a new mold has imported the new code before any worker goes, and no request fails."""
@@ -138,6 +141,7 @@ def test_reload(start, flags):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_reload_of_broken_code(start):
     """Nothing changes, and what crashes is replaced by the code of before."""
     process = start()
@@ -163,6 +167,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(("app", "why", "tracebacks"), BROKEN)
 def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
     """At the first start it ends the command, as without the flag."""
@@ -199,6 +204,7 @@ def test_a_worker_that_is_killed(start):
     assert same == mold and workers[1] not in after and notes(process, "import") == [mold]
 
 
+@pytest.mark.long_on_pypy
 def test_a_mold_that_is_killed(start):
     """It is made anew while workers serve, and forks what is to be replaced."""
     process = start()
@@ -225,6 +231,7 @@ UNFIT = {
 }
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("name", UNFIT)
 def test_an_app_that_cannot_be_shared(start, name):
     """What it has opened is named, in one line, and each worker imports the app by itself."""
@@ -267,6 +274,7 @@ def test_signals_of_a_group(start):
     assert process.stop() == 0 and "the mold (pid" in process.log and "another is made" not in process.log
 
 
+@pytest.mark.long_on_pypy
 def test_term_while_it_is_made(tmp_path):
     """SIGTERM while the mold imports the app ends the command at once."""
     (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
@@ -278,6 +286,7 @@ def test_term_while_it_is_made(tmp_path):
     assert process.returncode == 0 and "stopped" in log and "Traceback" not in log
 
 
+@pytest.mark.long_on_pypy
 def test_upgrade(start, wait_until):
     """SIGUSR2: the mold of before ends, the new code makes its own, and no request fails."""
     process = start()
@@ -295,6 +304,7 @@ def test_upgrade(start, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 @pytest.mark.parametrize("is_upgraded", [False, True])
 def test_what_a_worker_was_at(start_workers, tmp_path, wait_until, is_upgraded):
@@ -316,6 +326,7 @@ def test_what_a_worker_was_at(start_workers, tmp_path, wait_until, is_upgraded):
     client.close()
 
 
+@pytest.mark.long_on_pypy
 def test_uwsgis_names(start, wait_until):
     """uwsgi.post_fork_hook and @postfork are called in each worker; worker_id() is the worker's, and 0 in the mold."""
     extra = (

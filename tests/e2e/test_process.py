@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import pytest
+from harness.interpreter import later_on_pypy
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
 NOBODY = pwd.getpwnam("nobody")
@@ -45,6 +46,7 @@ def folder(tmp_path):
     return site
 
 
+@pytest.mark.long_on_pypy
 @needs_root
 @pytest.mark.parametrize(
     "flags",
@@ -74,6 +76,7 @@ def test_another_user(start_process, raw_client, folder, tmp_path, flags):
     assert process.log.count(f"the pid file {pid_file} stays: Permission denied") == 1
 
 
+@pytest.mark.long_on_pypy
 @needs_root
 def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
     """It is told at the start, not when the certificate is loaded anew."""
@@ -93,6 +96,7 @@ def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
     ), done.stderr
 
 
+@pytest.mark.long_on_pypy
 @needs_root
 def test_a_warning_for_root(start_process):
     """Root without --user is told so."""
@@ -110,6 +114,7 @@ def run(*arguments, **env):
     )
 
 
+@pytest.mark.long_on_pypy
 def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
     """A second server that finds the address taken leaves the first one's pid file alone."""
     flags = ("--bind", f"unix:{tmp_path}/s", "--pid-file", str(tmp_path / "a.pid"))
@@ -181,6 +186,7 @@ finally:
 """
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(not can_make_a_root(), reason="only root of a machine may make a root that cannot be written to")
 @pytest.mark.parametrize("threads", ["0", "2"])
 def test_a_read_only_root(threads):
@@ -195,7 +201,7 @@ def test_a_read_only_root(threads):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["forked", "by a mold"])
+@pytest.mark.parametrize("flags", [later_on_pypy(()), ("--preload",)], ids=["forked", "by a mold"])
 def test_nothing_is_left_open(start_process, raw_client, flags):
     """With -X dev neither the supervisor nor a worker tells of a socket that was not closed."""
     dev = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '-X', 'dev', *sys.argv[2:]])"

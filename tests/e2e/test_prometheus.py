@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not HAS_PROMETHEUS, reason="prometheus is not installed"),
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.long_on_pypy,
 ]
 APP = """\
 import os

@@ -12,6 +12,8 @@ import sys
 import pytest
 from harness.process import ServerProcess
 
+pytestmark = pytest.mark.long_on_pypy
+
 pytest.importorskip("pyramid", reason="pyramid is not installed")
 PSERVE = pathlib.Path(sys.executable).with_name("pserve")
 

@@ -14,6 +14,7 @@ from harness.workers import Workers
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
     pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
 ]
 
 # What each file of a release says is the name of the release; `kept` is imported by the configuration, too.

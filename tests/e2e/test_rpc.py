@@ -315,6 +315,7 @@ def test_route_over_uwsgi(start_server, raw_client, functions):
     assert client.recv_response().body == b"GET|a"
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     "flags",
     [
@@ -330,6 +331,7 @@ def test_route_on_the_command_line(aserve_server, flags):
     assert fetch(process.address[1], "/rpc?x").endswith(b"\r\n\r\n/rpc?x|two|one")
 
 
+@pytest.mark.long_on_pypy
 def test_route_in_the_environment(start_process, app_file):
     """A variable holds one route on each line."""
     route = "^/a rpc:join 1 2\n^/b rpc:join 3 4\n"
@@ -338,6 +340,7 @@ def test_route_in_the_environment(start_process, app_file):
     assert fetch(process.address[1], "/c").endswith(b"app")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
@@ -379,6 +382,7 @@ http {{
 """
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.checkout
 @needs_nginx
 def test_nginx(aserve_server, start_program, raw_client, tmp_path):

@@ -11,7 +11,7 @@ from harness.process import ServerProcess
 from harness.waiting import wait_until
 
 PATIENCE_SECONDS = 30.0
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="--reload needs Linux")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="--reload needs Linux"), pytest.mark.long_on_pypy]
 
 MANAGE = """\
 import os, sys

@@ -24,7 +24,11 @@ import pytest
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.any_parser]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
+]
 
 APP = '''\
 """An app whose factory is given a password."""

@@ -15,6 +15,7 @@ from harness.uwsgi_apps import APP, ask, notes, who
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
     pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
 ]
 
 PATIENCE_SECONDS = 40.0  # processes have to import the app first, and others use the machine

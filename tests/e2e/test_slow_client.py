@@ -93,6 +93,7 @@ def test_large_body_in_one_piece(start_server, raw_client):
         assert client.recv_exactly(24 * MIB) == body
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("kind", ["heads", "bodies", "readers"])
 def test_bad_clients_do_not_block_good_ones(start_server, raw_client, kind):
     """16 slow clients and 4 workers: a good client is answered at once."""
@@ -167,6 +168,7 @@ def all_at_once(read, clients):
         list(pool.map(read, clients))
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until):
     """64 clients do not read 8 MiB each, of 4 workers: others are answered; then those get every octet."""
@@ -194,6 +196,7 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
     assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
     """64 clients do not read 8 MiB each, given in one piece: most of it waits on the disk, and all comes in the end."""

@@ -113,6 +113,7 @@ def test_what_fails(start):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_what_kills_its_process(start):
     """It is not lost, and waits, while the next process does others."""
     process = start()
@@ -130,6 +131,7 @@ def test_what_kills_its_process(start):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_limits(start, tmp_path):
     """A job that takes too long is killed, and done again by a process that has imported more; each of its ends is counted."""
     (tmp_path / "more.py").write_text("print('imported more', flush=True)\n")
@@ -152,6 +154,7 @@ def test_limits(start, tmp_path):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_several_processes(start):
     """One waits, the other goes on; no job is done by both."""
     process = start("--spooler-processes", "2")
@@ -166,6 +169,7 @@ def test_several_processes(start):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_the_end(start, tmp_path):
     """SIGTERM lets the job that runs end; what is left is done by the next server."""
     process = start()
@@ -183,6 +187,7 @@ def test_the_end(start, tmp_path):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_a_reload(start, tmp_path):
     """New code does the jobs that come from then on; the job that runs ends first."""
     process = start()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from harness.interpreter import once
+from harness.interpreter import first_on_pypy, once
 from harness.sharing import SharingServers
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
@@ -123,7 +123,9 @@ def is_even(counts: list[int], count: int) -> bool:
 
 @pytest.mark.parametrize(
     ("kind", "count", "lane"),
-    with_lanes([("tcp", 2), ("uwsgi unix", 2), once("unix", 2), once("uwsgi", 2), once("tcp", 3)], 0, 1, 4),
+    first_on_pypy(
+        with_lanes([("tcp", 2), ("uwsgi unix", 2), once("unix", 2), once("uwsgi", 2), once("tcp", 3)], 0, 1, 4)
+    ),
 )
 def test_a_burst_of_connections(share, kind, lane, count):
     """Many that are opened at once, and used afterwards."""
@@ -143,7 +145,7 @@ def test_a_burst_of_connections(share, kind, lane, count):
     assert servers.end() == [0] * count and servers.loads() == [None] * count
 
 
-@pytest.mark.parametrize(("kind", "lane"), with_lanes(KINDS, 0, 1))
+@pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
 def test_short_connections(share, kind, lane):
     """Many clients, each of which connects anew for each request."""
     servers = share(2, kind, lane=lane)
@@ -153,8 +155,10 @@ def test_short_connections(share, kind, lane):
 
 @pytest.mark.parametrize(
     ("kind", "threads", "lane"),
-    with_lanes(
-        [("tcp", 32), ("uwsgi unix", 32), ("unix", 0), once("unix", 32), once("uwsgi", 32), once("tcp", 2)], 0, 1, 2
+    first_on_pypy(
+        with_lanes(
+            [("tcp", 32), ("uwsgi unix", 32), ("unix", 0), once("unix", 32), once("uwsgi", 32), once("tcp", 2)], 0, 1, 2
+        )
     ),
 )
 def test_a_slow_app(share, kind, lane, threads):
@@ -165,7 +169,7 @@ def test_a_slow_app(share, kind, lane, threads):
     assert servers.end() == [0, 0] and servers.loads() == [None, None]
 
 
-@pytest.mark.parametrize(("kind", "lane"), with_lanes(KINDS, 0, 1))
+@pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
 def test_one_that_dies(share, kind, lane):
     """What it was at can be read, and only that."""
     servers = share(1, kind, lane=lane)

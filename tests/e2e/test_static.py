@@ -123,6 +123,7 @@ def test_siblings(start, raw_client):
     assert client.fetch("/s/app.css", "Accept-Encoding: gzip;q=0").body == SMALL
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     "target",
     [

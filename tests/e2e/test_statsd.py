@@ -11,7 +11,7 @@ import sys
 import pytest
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.any_parser
+pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 class Collector:

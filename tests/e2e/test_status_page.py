@@ -18,6 +18,8 @@ from harness.waiting import wait_until
 
 from aserve.metrics.scrapes import MAX_READERS
 
+pytestmark = pytest.mark.long_on_pypy
+
 IS_PYPY = sys.implementation.name == "pypy"
 needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 KINDS = [pytest.param(["--workers", "2"], marks=needs_workers, id="workers"), pytest.param([], id="single")]

@@ -97,6 +97,7 @@ def count_files(pid):
     return count
 
 
+@pytest.mark.long_on_pypy
 def test_nobody_is_killed_for_having_been_stopped(start_storm):
     """14: when all processes were stopped for a while, as by a debugger or a freezer, the same go on, and answer."""
     storm = start_storm("--workers", "2", "--start-timeout", "6")
@@ -208,6 +209,7 @@ def start_within():
         assert not faults, faults
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("preload", [False, True])
 def test_strangers_are_reaped_as_pid_1(start_within, preload):
     """11: as PID 1 of a container the supervisor takes in whom others have left, a mold too, and leaves no zombie of them."""
@@ -240,6 +242,7 @@ mount -o remount,bind,ro / && exec "$@"
 NOBODY = ["--reuid=54321", "--regid=54321", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
 
 
+@pytest.mark.long_on_pypy
 def test_a_system_that_gives_nothing(start_within):
     """16: a root that is read-only, a user that is in no list, no HOME: it starts, serves and reloads without a warning."""
     python = pathlib.Path(sys.base_prefix)

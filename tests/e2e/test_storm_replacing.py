@@ -15,6 +15,7 @@ import sys
 import pytest
 from harness.callers import TestCaller
 from harness.front import fronts
+from harness.interpreter import first_on_pypy
 from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
 from harness.waiting import wait_until
 
@@ -37,6 +38,7 @@ def app(environ, start_response):
 """
 
 
+@pytest.mark.long_on_pypy
 @every_way
 def test_no_request_is_lost(start_storm, tmp_path):
     """1: a reload by signal or by a touched file, one worker more, one less, one sent away: every request is answered."""
@@ -57,6 +59,7 @@ def test_no_request_is_lost(start_storm, tmp_path):
     storm.stop()
 
 
+@pytest.mark.long_on_pypy
 def test_no_request_is_lost_by_a_slow_import(start_storm):
     """2: the same while the app takes its time to be imported."""
     storm = start_storm("--workers", "2", app=SLOW + APP % "one")
@@ -79,6 +82,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: (Segmentation fault|Aborted)")
 def test_broken_code_changes_nothing(start_storm):
     """3: code that raises, exits, crashes or hangs at import: those of before serve on, and the log says why."""
@@ -133,7 +137,7 @@ def settle(storm, control, count):
 
 
 @every_way
-@pytest.mark.parametrize("first", ["reload", "end"])
+@pytest.mark.parametrize("first", first_on_pypy(["reload", "end"]))
 def test_an_end_among_reloads(start_storm, first):
     """6: SIGTERM amid a reload, and SIGHUP amid the end: it ends with status 0, and nothing of it is left."""
     storm = start_storm("--workers", "2")
@@ -146,6 +150,7 @@ def test_an_end_among_reloads(start_storm, first):
     storm.check_none_cut_off()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [[], ["--reload-at-once"]])
 def test_never_fewer_than_asked_for(start_storm, flags):
     """7: during a reload there are never fewer workers that serve than asked for; each goes when its successor serves."""

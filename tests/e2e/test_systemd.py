@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import first_on_pypy
 from harness.lanes import uwsgi
 from harness.manager import Manager
 from harness.workers import children_of, is_alive
@@ -45,13 +46,15 @@ def listening(tmp_path):
 
 @pytest.mark.parametrize(  # each two of the three beside each other
     ("kind", "bind", "lane"),
-    [
-        ("tcp", "systemd:web", "auto"),
-        ("unix", "fd:3", "off"),
-        pytest.param("unix", "systemd:web", "off", marks=pytest.mark.long),
-        pytest.param("tcp", "fd:3", "off", marks=pytest.mark.long),
-        pytest.param("unix", "fd:3", "auto", marks=pytest.mark.long),
-    ],
+    first_on_pypy(
+        [
+            ("tcp", "systemd:web", "auto"),
+            ("unix", "fd:3", "off"),
+            pytest.param("unix", "systemd:web", "off", marks=pytest.mark.long),
+            pytest.param("tcp", "fd:3", "off", marks=pytest.mark.long),
+            pytest.param("unix", "fd:3", "auto", marks=pytest.mark.long),
+        ]
+    ),
 )
 def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bind, lane, wait_until):
     """Whoever comes between the end of one process and the start of the next is served by the latter: the socket stays."""
@@ -70,6 +73,7 @@ def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bi
     assert second.url.endswith("/s" if kind == "unix" else str(sock.getsockname()[1]))
 
 
+@pytest.mark.long_on_pypy
 def test_names_and_protocols(start_process, raw_client, listening):
     """Each bind takes the sockets of its name, and speaks its own protocol."""
     web, admin = listening("tcp"), listening("unix")
@@ -92,6 +96,7 @@ def connected(path):
         return None
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed")
 def test_systemds_own_activation(tmp_path, wait_until):
     """systemd itself passes the socket, when the first client comes, who is served."""
@@ -125,6 +130,7 @@ def test_systemds_own_activation(tmp_path, wait_until):
     assert path.exists()  # it is systemd's
 
 
+@pytest.mark.long_on_pypy
 def test_a_socket_for_another_process(listening, tmp_path):
     """A script that starts aserve without exec: one line says so, and status 2."""
     done = subprocess.run(
@@ -154,7 +160,7 @@ def test_what_systemd_is_told(start_process, manager):
 
 
 @pytest.mark.parametrize(
-    "flags", [["--lane", "auto"], ["--lane", "off"], ["--workers", "1"]], ids=["lane", "loop", "workers"]
+    "flags", first_on_pypy([["--lane", "auto"], ["--lane", "off"], ["--workers", "1"]]), ids=["lane", "loop", "workers"]
 )
 def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, flags):
     """While every thread hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
@@ -172,6 +178,7 @@ def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_pat
     assert [client.recv_response().status for client in clients] == [200, 200]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_the_watchdog_shows_every_stack(start_process, manager):
     """systemd ends a service that it has heard nothing from by SIGABRT: the log then has the stacks."""
@@ -195,6 +202,7 @@ def start_with_store(start_process, manager, *flags):
 STORED = [(signal.SIGTERM, "unix:{}/s", ()), (signal.SIGKILL, "127.0.0.1:0", ("--workers", "2"))]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("the supervisor has died")
 @pytest.mark.parametrize(
     ("end", "bind", "workers"),
@@ -232,6 +240,7 @@ def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, wor
 # With --workers
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.provokes("nothing was reloaded")
 def test_what_systemd_is_told_of_workers(start_workers, manager):
@@ -255,6 +264,7 @@ def test_what_systemd_is_told_of_workers(start_workers, manager):
     assert manager.wait_for("STOPPING=1")[1].startswith("STATUS=SIGTERM: draining")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.provokes("nothing was upgraded", "the app's traceback", "Traceback", "Error: no")
 def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
@@ -276,6 +286,7 @@ def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.provokes("has crashed", "could not start", "degraded", "the app's traceback", "Traceback", "Error: no")
 def test_the_status_of_missing_workers(start_workers, manager, wait_until):

@@ -110,6 +110,7 @@ def check_cells(folder, pids):
 WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(  # a worker that is recycled, or drained with its supervisor, ends as by a reload
     "column",
     [
@@ -142,6 +143,7 @@ def test_what_becomes_of_them(start_process, raw_client, folder, column):
         assert raw_client(server).fetch().body == b"hello"  # its successor serves
 
 
+@pytest.mark.long_on_pypy
 def test_a_failed_start(folder):
     """An import that fails has a shorter time, and its status; otherwise it is an end like others."""
     (folder / "own.py").write_text(FAILING)

@@ -17,6 +17,7 @@ import types
 
 import pytest
 from harness import apps
+from harness.interpreter import first_on_pypy, later_on_pypy
 from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
 from harness.waiting import wait_until
 
@@ -35,7 +36,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 
 @needs_curl
-@pytest.mark.parametrize("flags", [[], ["--tls-max", "1.2"], ["--http1.0"], ["--no-alpn"]])
+@pytest.mark.parametrize("flags", first_on_pypy([[], ["--tls-max", "1.2"], ["--http1.0"], ["--no-alpn"]]))
 def test_curl(serve_tls, authority, flags):
     """curl is served, with HTTP/1.1 by ALPN and without."""
     what = "\n%{http_code} %{http_version} %{scheme}"
@@ -50,6 +51,7 @@ def test_curl_with_an_old_version(serve_tls, authority, flags):
     assert curl(serve_tls(), authority, *flags, "--ciphers", "ALL:@SECLEVEL=0", check=False) == 35
 
 
+@pytest.mark.long_on_pypy
 @one_way
 @needs_curl
 def test_server_names(serve_tls, authority):
@@ -101,7 +103,7 @@ def test_unix_socket(serve_tls, authority, tmp_path):
     assert b'"SERVER_PORT": "443"' in text and b'"REMOTE_ADDR": ""' in text
 
 
-@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+@pytest.mark.parametrize("version", [later_on_pypy("-tls1_2"), "-tls1_3"])
 def test_resumed_session(serve_tls, authority, tmp_path, version):
     """A session ticket is taken, with the client's certificate in it."""
     client = authority.issue(subject="/CN=somebody")
@@ -343,6 +345,7 @@ def test_behind_a_trusted_proxy(serve_tls, authority):
 # The command, as the page has it
 
 
+@pytest.mark.long_on_pypy
 @needs_curl
 @pytest.mark.checkout
 def test_the_page(start_process, tmp_path):
@@ -364,6 +367,7 @@ def test_the_page(start_process, tmp_path):
         Config(**words)
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 @pytest.mark.parametrize("path", ["/", "/file?30000"])
 def test_wrk(start_process, localhost, path):

@@ -44,6 +44,7 @@ def serial_of(server, authority):
         return secure.getpeercert()["serialNumber"]
 
 
+@pytest.mark.long_on_pypy
 def test_reload_under_load(serve_tls, authority, localhost, files, raw_client):
     """While certificates change, good and bad, no request fails, on old connections and new."""
     server = serve_tls(certificate=files[0], key=files[1])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.interpreter import later_on_pypy
 
 IS_PYPY = sys.implementation.name == "pypy"
 
@@ -17,10 +18,10 @@ IS_PYPY = sys.implementation.name == "pypy"
     ("path", "flags"),
     [
         ("/", []),
-        ("/", ["--threads", "0"]),
+        later_on_pypy("/", ["--threads", "0"]),
         pytest.param("/", ["--access-log", "access.log"], marks=pytest.mark.long),
         pytest.param("/stream?3", [], marks=pytest.mark.long),
-        ("/file?30000", []),
+        later_on_pypy("/file?30000", []),
         pytest.param("/big?200000", [], marks=pytest.mark.long),
     ],
 )

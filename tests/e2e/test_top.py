@@ -20,6 +20,7 @@ from aserve.top_screen import Top
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
     pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
 ]
 
 

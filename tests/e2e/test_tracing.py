@@ -85,6 +85,7 @@ def test_with_a_proxy(start_server, raw_client, spans):
     assert span.context.trace_id == TRACE
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.any_parser
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])

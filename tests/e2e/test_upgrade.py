@@ -90,6 +90,7 @@ def ask(process):
 # It works
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
 def test_under_load(start, tmp_path, bind):
     """The new code takes over in the same process, on the same listeners; no request fails, on kept connections or fresh ones."""
@@ -127,6 +128,7 @@ def test_its_own_code(start):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_clients_of_the_metrics(start, tmp_path):
     """Those whose request is on its way keep their connection, and the new code answers them."""
     path, request = str(tmp_path / "m"), b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -150,6 +152,7 @@ def test_clients_of_the_metrics(start, tmp_path):
         client.close()
 
 
+@pytest.mark.long_on_pypy
 def test_settings(start, tmp_path):
     """They are read anew, as by SIGHUP: what is bound stays."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
@@ -164,6 +167,7 @@ def test_settings(start, tmp_path):
     client.close()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_a_worker_of_before_that_dies(start, tmp_path, wait_until):
     """The new code tells what it was at."""
@@ -180,6 +184,7 @@ def test_a_worker_of_before_that_dies(start, tmp_path, wait_until):
     client.close()
 
 
+@pytest.mark.long_on_pypy
 def test_again_and_again(start):
     """The supervisor has the descriptors that it had before, its workers too, and nothing of the upgrade is in their environment."""
     process = start("--workers", "1")
@@ -216,6 +221,7 @@ def kinds(pid):
     return sorted(found)
 
 
+@pytest.mark.long_on_pypy
 def test_the_console_script(start):
     """It is found again as it was called, with all that has been in its environment."""
 
@@ -238,6 +244,7 @@ def app(environ, start_response):
 """
 
 
+@pytest.mark.long_on_pypy
 def test_another_release(start, tmp_path):
     """A working directory that is a link to the current release is that of the release of then."""
 
@@ -280,6 +287,7 @@ BROKEN_APPS = [
 ]
 
 
+@pytest.mark.long_on_pypy
 def test_an_app_that_is_broken(start):
     """Nothing changes, however it is broken, and no request fails; corrected, it is taken."""
     process = start("--workers", "2")
@@ -293,6 +301,7 @@ def test_an_app_that_is_broken(start):
     assert running.first_words == {b"one", b"two"}
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_an_app_that_hangs(start):
     """Its trial has --start-timeout, and its stack is told."""
@@ -321,6 +330,7 @@ BROKEN_COPIES = [
 ]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("please report this as a bug")
 def test_its_own_code_is_broken(start):
     """Nothing changes, whatever of aserve is broken, or knows nothing of trials."""
@@ -336,6 +346,7 @@ def test_its_own_code_is_broken(start):
     process.wait_for_log("SIGHUP: done")
 
 
+@pytest.mark.long_on_pypy
 def test_settings_that_are_wrong(start, tmp_path):
     """They are told by what is wrong with them."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\n")
@@ -358,6 +369,7 @@ class Linked(Copied):
         super().__init__(folder, app, *flags, PYTHONPATH=sysconfig.get_path("purelib"), **env)
 
 
+@pytest.mark.long_on_pypy
 def test_no_interpreter(start, tmp_path):
     """Nothing changes when it is missing for the trial, or only afterwards."""
     process = start("--workers", "1", kind=Linked)
@@ -372,6 +384,7 @@ def test_no_interpreter(start, tmp_path):
 # Beside it
 
 
+@pytest.mark.long_on_pypy
 def test_during_a_reload(start, tmp_path, wait_until):
     """The reload is finished first."""
     process = start("--workers", "2")
@@ -403,6 +416,7 @@ def test_reload_during_it(start, tmp_path, wait_until):
     process.wait_for_workers(1)
 
 
+@pytest.mark.long_on_pypy
 def test_term_during_it(start, tmp_path, wait_until):
     """All of them end, the trial, too, and nothing is left."""
     process = start("--workers", "2")
@@ -434,6 +448,7 @@ def between(start, tmp_path, wait_until):
     return process
 
 
+@pytest.mark.long_on_pypy
 def test_term_between(between, tmp_path):
     """A signal is not lost while one program becomes the other; workers serve meanwhile."""
     between.signal(signal.SIGTERM)
@@ -445,6 +460,7 @@ def test_term_between(between, tmp_path):
     assert "SIGTERM: draining" in between.log
 
 
+@pytest.mark.long_on_pypy
 def test_a_worker_that_dies_between(between, tmp_path):
     """It is reaped and replaced by the new code."""
     first, second = between.wait_for_workers(2)
@@ -457,6 +473,7 @@ def test_a_worker_that_dies_between(between, tmp_path):
     assert between.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_another_form(start):
     """New code that does not know what code of before has left starts workers of its own, and no request fails."""
     process = start("--workers", "2", kind=Copied)
@@ -476,6 +493,7 @@ def can_unshare():
     return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace of processes")
 def test_as_pid_1(start):
     """In a container the supervisor is PID 1, and stays that."""

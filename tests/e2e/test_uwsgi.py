@@ -297,6 +297,7 @@ def test_the_rights_of_a_socket(start, raw_client, tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.long_on_pypy
 def test_a_server_that_was_killed(start_process, raw_client, tmp_path):
     """The file that a killed server leaves behind is replaced by the next one."""
     path = str(tmp_path / "s")

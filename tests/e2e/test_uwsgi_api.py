@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import first_on_pypy
 from harness.uwsgi_apps import APP, ask, notes, who
 
 pytestmark = [
@@ -41,6 +42,7 @@ def workers_of(process, count, is_preloaded=False):
     return [pid for pid in pids if pid not in molds]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 @pytest.mark.parametrize("flags", [[], ["--preload"]])
 def test_cache(start, flags, wait_until):
@@ -75,7 +77,7 @@ def test_lock_of_the_dead(start, wait_until):
     assert ask(process, "uwsgi.lock(1) or uwsgi.is_locked(1)")[0] == "True"
 
 
-@pytest.mark.parametrize("flags", [[], ["--preload"], ["--threads", "0"]])
+@pytest.mark.parametrize("flags", first_on_pypy([[], ["--preload"], ["--threads", "0"]]))
 def test_timer(start, flags, wait_until):
     """Each tick is one worker's: five are five, of however many workers."""
     extra = (
@@ -128,6 +130,7 @@ def test_a_function_that_hangs(start, wait_until):
     wait_until(lambda: who(process, "gate-open") == [other])
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [[], ["--preload"]])
 def test_reload_waits(start, wait_until, flags):
     """What runs when its worker is replaced comes to its end; ticks go on in the successors, and end in nobody's drain."""
@@ -146,6 +149,7 @@ def test_reload_waits(start, wait_until, flags):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_a_reload_loses_no_tick(start, wait_until):
     """Of so many runs none is lost, and none is double, while workers are replaced."""
     extra = (
@@ -175,6 +179,7 @@ def test_facts(start, wait_until):
     assert {one["respawn_count"] for one in found} == {1}
 
 
+@pytest.mark.long_on_pypy
 def test_preloaded_facts(start):
     """With --preload it is not lazy, and the mold is worker 0."""
     process = start("--preload", extra="imported_by = uwsgi.worker_id()\n")
@@ -182,6 +187,7 @@ def test_preloaded_facts(start):
     assert ask(process, "imported_by, uwsgi.opt['master'], 'lazy-apps' in uwsgi.opt")[0] == "(0, True, False)"
 
 
+@pytest.mark.long_on_pypy
 def test_one_process(start, wait_until):
     """Without workers all is there, too, but for a reload."""
     always = "@timer(0.02)\ndef always_at_work(number):\n    time.sleep(0.1)\n"
@@ -197,6 +203,7 @@ def test_one_process(start, wait_until):
     assert who(process, "gate-open") == who(process, "end") == [process.pid]
 
 
+@pytest.mark.long_on_pypy
 def test_a_configuration_of_uwsgis(start_workers, tmp_path):
     """Its caches, and what agents ask."""
     (tmp_path / "a.ini").write_text(
@@ -211,6 +218,7 @@ def test_a_configuration_of_uwsgis(start_workers, tmp_path):
     )
 
 
+@pytest.mark.long_on_pypy
 def test_only_where_it_is_asked_for(start_workers):
     """Neither the module nor what is below it is there otherwise."""
     app = (

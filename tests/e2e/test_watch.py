@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import first_on_pypy
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
@@ -44,6 +45,7 @@ def ask(process, path="/"):
         client.close()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     ("flags", "path", "requests", "why"),
     [
@@ -96,7 +98,7 @@ def test_a_worker_that_hangs(start_workers):
 
 
 @pytest.mark.provokes("has crashed", "Fatal Python error: Segmentation fault")
-@pytest.mark.parametrize("lane", ["auto", "off"])
+@pytest.mark.parametrize("lane", first_on_pypy(["auto", "off"]))
 def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_until, lane):
     """The log line of its end names the requests, and each of them has its line in the access log."""
     log = tmp_path / "access.log"
@@ -121,6 +123,7 @@ def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_unti
     assert found == [f"worker_died 1 0 GET /wait{tmp_path}/in -", "worker_died 1 0 GET /die?a=1 -"]
 
 
+@pytest.mark.long_on_pypy
 def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
     """An exit status of 0 is no better: nobody had told it to end, and its requests have their lines."""
     log = tmp_path / "access.log"

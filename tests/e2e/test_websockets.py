@@ -143,6 +143,7 @@ def test_behind_nginx(start_server, connect, fronts):
     assert nginx.fetch("/")[2] == b"index"
 
 
+@pytest.mark.long_on_pypy
 def test_a_reload(start_workers, connect, tmp_path):
     """Their worker says how many it has. Clients of workers that are replaced see the end, and connect anew to the next; nobody waits for --drain-timeout."""
     control = str(tmp_path / "control")

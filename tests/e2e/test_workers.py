@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import pytest
 from harness.client import RawClient
 from harness.combining import each_once
-from harness.interpreter import LOOP_KINDS
+from harness.interpreter import LOOP_KINDS, first_on_pypy, later_on_pypy
 from harness.load import Load, load
 from harness.workers import GATED, children_of, is_alive
 
@@ -60,7 +60,9 @@ def address_of(process, bind, folder):
 # Start and end
 
 
-@pytest.mark.parametrize("flags", [[], ["--threads", "0"], ["--lane", "off"], ["--loop", "asyncio"]])
+@pytest.mark.parametrize(
+    "flags", [[], ["--threads", "0"], later_on_pypy(["--lane", "off"]), later_on_pypy(["--loop", "asyncio"])]
+)
 def test_start_and_end(start, wait_until, flags):
     """Each worker serves; the banner says how many there are, and why; SIGTERM ends all, with status 0."""
     process = start("--workers", "2", *flags)
@@ -72,7 +74,7 @@ def test_start_and_end(start, wait_until, flags):
     assert "SIGTERM: draining" in process.log and process.log.rstrip().endswith("stopped")
 
 
-@pytest.mark.parametrize("loop", ["auto", "asyncio"])
+@pytest.mark.parametrize("loop", first_on_pypy(["auto", "asyncio"]))
 def test_the_supervisor_is_small(start, loop):
     """It has one thread, and no event loop; what makes those it has imported once, for all of its workers, and nothing that they do not use."""
     process = start("--workers", "1", "--loop", loop)
@@ -84,6 +86,7 @@ def test_the_supervisor_is_small(start, loop):
         assert ("uvloop" in maps) == (loop == "auto" and find_spec("uvloop") is not None)
 
 
+@pytest.mark.long_on_pypy
 def test_without_standard_output(start):
     """It may be closed; workers are started, and started again."""
     closing = ["sh", "-c", 'exec "$@" >&-', "sh"]
@@ -94,6 +97,7 @@ def test_without_standard_output(start):
     assert ask(process)[0] == "one" and process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_as_many_as_cpus(start):
     """--workers auto: one for each CPU that may be used."""
     process = start("--workers", "auto")
@@ -112,7 +116,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("source", "why", "tracebacks"), BROKEN)
+@pytest.mark.parametrize(("source", "why", "tracebacks"), first_on_pypy(BROKEN))
 def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
     """At the first start it ends the command: the app's traceback once, one line, status 1."""
     (tmp_path / "broken.py").write_text(source)
@@ -130,6 +134,7 @@ def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
         assert re.search(r'broken.py", line \d in <module>', done.stderr)  # where it was
 
 
+@pytest.mark.long_on_pypy
 def test_a_port_in_use(tmp_path):
     """It is told before any worker begins, with status 2."""
     with socket.socket() as other:
@@ -141,7 +146,7 @@ def test_a_port_in_use(tmp_path):
     assert done.returncode == 2 and "another program listens there" in done.stderr and "worker" not in done.stderr
 
 
-@pytest.mark.parametrize(("bind", "lane"), each_once(BINDS, ["auto", "off"]))
+@pytest.mark.parametrize(("bind", "lane"), first_on_pypy(each_once(BINDS, ["auto", "off"])))
 def test_the_queue_is_served_at_the_end(start, raw_client, tmp_path, wait_until, bind, lane):
     """Who has connected before SIGTERM is answered, though no worker could accept so far."""
     process = start("--workers", "2", "--threads", "0", "--lane", lane, *flags_of(bind, tmp_path))
@@ -204,6 +209,7 @@ def test_a_second_signal(start, raw_client, tmp_path, wait_until):
     assert client.is_closed() and not any(map(is_alive, pids))
 
 
+@pytest.mark.long_on_pypy
 def test_at_once(start, raw_client, tmp_path, wait_until):
     """SIGQUIT waits for nothing."""
     process = start("--workers", "2")
@@ -214,6 +220,7 @@ def test_at_once(start, raw_client, tmp_path, wait_until):
     assert client.is_closed()
 
 
+@pytest.mark.long_on_pypy
 def test_term_while_it_starts(tmp_path):
     """SIGTERM while the first worker imports the app ends the command at once."""
     (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
@@ -225,6 +232,7 @@ def test_term_while_it_starts(tmp_path):
     assert process.returncode == 0 and "stopped" in log and "Traceback" not in log
 
 
+@pytest.mark.long_on_pypy
 def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
     """What is cut off at --drain-timeout makes the exit status 1, and has one line in the access log: the worker's."""
     log = tmp_path / "access.log"
@@ -238,6 +246,7 @@ def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
     assert log.read_text() == f"cut GET /wait{tmp_path}/gate HTTP/1.1\n"
 
 
+@pytest.mark.long_on_pypy
 def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
     """The pid file and the socket are the supervisor's: a worker that ends leaves both, and they go with the supervisor."""
     process = start("--workers", "1", "--pid-file", str(tmp_path / "pid"), "--bind", f"unix:{tmp_path}/s")
@@ -270,6 +279,7 @@ def test_a_crash(start, raw_client, wait_until):
     process.wait_for_log("no worker is missing any more: 2 workers")
 
 
+@pytest.mark.long_on_pypy
 def test_broken_code_after_a_crash(start):
     """While a crashed worker cannot be replaced, the others go on; the log says since when, why, and what to do."""
     process = start("--workers", "2")
@@ -303,6 +313,7 @@ def test_a_supervisor_that_dies(start, raw_client, tmp_path, wait_until):
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies_before_a_worker_that_is_kept(start, wait_until):
     """A thread of the app's that never ends keeps its process for some seconds after the drain, and no longer."""
     source = "import threading\nthreading.Thread(target=threading.Event().wait).start()\ndef app(*args): pass\n"
@@ -312,6 +323,7 @@ def test_a_supervisor_that_dies_before_a_worker_that_is_kept(start, wait_until):
     wait_until(lambda: not is_alive(pid))
 
 
+@pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
     """A worker whose import hangs ends with its supervisor, too."""
     (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
@@ -329,7 +341,8 @@ def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
 
 
 @pytest.mark.parametrize(
-    ("bind", "flags"), each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
+    ("bind", "flags"),
+    first_on_pypy(each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])),
 )
 def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     """SIGHUP: the new code takes over, and no request fails, on kept connections and on fresh ones."""
@@ -348,7 +361,9 @@ def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     assert process.stop() == 0
 
 
-@pytest.mark.parametrize(("bind", "flags"), each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"]]))
+@pytest.mark.parametrize(
+    ("bind", "flags"), first_on_pypy(each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"]]))
+)
 def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, flags):
     """Who is connected when all workers are replaced goes on, on the same connection, with the new code."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
@@ -371,6 +386,7 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
 
 
+@pytest.mark.long_on_pypy
 def test_never_fewer_workers(start):
     """During a reload there are at every moment as many as before, and the successor serves before one goes."""
     process = start("--workers", "2")
@@ -405,6 +421,7 @@ def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
     assert process.count("Traceback") == tracebacks
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("raised ValueError")
 def test_a_reload_of_code_that_answers_with_errors(start):
     """What --warm-up asks is part of the start: code that imports, and has views that do not, changes nothing."""
@@ -419,6 +436,7 @@ def test_a_reload_of_code_that_answers_with_errors(start):
     assert process.wait_for_workers(2) == before
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_a_reload_of_code_that_hangs(start):
     """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""
@@ -433,6 +451,7 @@ def test_a_reload_of_code_that_hangs(start):
     assert process.wait_for_workers(1) == before
 
 
+@pytest.mark.long_on_pypy
 def test_reloads_during_a_reload(start, tmp_path, wait_until):
     """However many are asked for while one is under way, one more follows."""
     process = start("--workers", "2")
@@ -450,6 +469,7 @@ def test_reloads_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_term_during_a_reload(start):
     """It ends all of them, those that are starting, too."""
     process = start("--workers", "2")
@@ -461,6 +481,7 @@ def test_term_during_a_reload(start):
     assert "could not start" not in process.log
 
 
+@pytest.mark.long_on_pypy
 def test_settings_are_read_anew(start, tmp_path):
     """A reload reads the file of settings; what needs a restart is told, and a mistake changes nothing."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
@@ -482,6 +503,7 @@ def test_settings_are_read_anew(start, tmp_path):
     assert len(process.wait_for_workers(2)) == 2
 
 
+@pytest.mark.long_on_pypy
 def test_touch(start, tmp_path):
     """--touch-reload: a file that appears, or changes, does what SIGHUP does."""
     process = start("--workers", "1", "--touch-reload", "touched")
@@ -516,6 +538,7 @@ def strip(name):
 # One worker more, one less, another
 
 
+@pytest.mark.long_on_pypy
 def test_one_more_and_one_less(start):
     """SIGTTIN and SIGTTOU; the last worker stays."""
     process = start("--workers", "1")
@@ -530,6 +553,7 @@ def test_one_more_and_one_less(start):
     process.wait_for_log("SIGTTOU: the number of workers stays 1")
 
 
+@pytest.mark.long_on_pypy
 def test_a_worker_that_is_told_to_end(start):
     """SIGTERM to a worker: its successor serves before it drains."""
     process = start("--workers", "2")
@@ -542,6 +566,7 @@ def test_a_worker_that_is_told_to_end(start):
     assert process.count("is ready") == 3
 
 
+@pytest.mark.long_on_pypy
 def test_logs_are_reopened(start, tmp_path, wait_until):
     """SIGUSR1 to the supervisor: every worker goes on in a new file."""
     process = start("--workers", "2", "--access-log", "log")
@@ -557,6 +582,7 @@ def test_logs_are_reopened(start, tmp_path, wait_until):
 # What speaks to them
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("loop", LOOP_KINDS)
 def test_tls(start, authority, localhost, monkeypatch, loop):
     """TLS works in workers, and a reload loses no request of it."""
@@ -577,6 +603,7 @@ def test_tls(start, authority, localhost, monkeypatch, loop):
 PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
 
 
+@pytest.mark.long_on_pypy
 def test_uwsgi(start, tmp_path):
     """A front server's requests, a connection each, lose nothing in a reload."""
     process = start("--workers", "2", "--bind", f"uwsgi://unix:{tmp_path}/s")

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import pytest
-from harness.interpreter import has_module
+from harness.interpreter import first_on_pypy, has_module
 from harness.streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, steps, streams, without_interim
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ if not has_module("httptools"):  # as on PyPy
 EXAMPLES = 100 if SECONDS else 50  # at once; `make test` also runs the fuzzers beside the suite
 PROBE = b"GET /list?probe HTTP/1.1\r\nHost: a\r\n\r\n"
 
-fuzzed = pytest.mark.parametrize(("protocol", "parser"), KINDS, ids=["-".join(kind) for kind in KINDS])
+fuzzed = pytest.mark.parametrize(("protocol", "parser"), first_on_pypy(KINDS), ids=["-".join(kind) for kind in KINDS])
 
 
 @pytest.fixture
@@ -101,6 +101,7 @@ def cut(octets: bytes, sizes: list[int]) -> list[bytes]:
     return [piece for piece in [*pieces, octets] if piece]
 
 
+@pytest.mark.long_on_pypy
 @fuzzed
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
 def test_exchanges(protocol, parser, hold):

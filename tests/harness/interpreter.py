@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +18,23 @@ ONCE = pytest.mark.skipif(IS_PYPY, reason="no interpreter has a part in it: CPyt
 def once(*values: Any) -> Any:
     """Return a row of `parametrize` for CPython's run alone: it differs from PyPy's rows in what no interpreter has a part in."""
     return pytest.param(*values, marks=ONCE)
+
+
+def later_on_pypy(*values: Any) -> Any:
+    """Return a row of `parametrize` that `make test` leaves out on PyPy: another row shows there what the interpreter has a part in."""
+    return pytest.param(*values, marks=pytest.mark.long_on_pypy)
+
+
+def first_on_pypy(rows: Iterable[Any]) -> list[Any]:
+    """Return rows of `parametrize` of which `make test` runs the first alone on PyPy; a tuple is a row of several values."""
+    first, *others = rows
+    found = [first]
+    for row in others:
+        if hasattr(row, "marks"):  # of pytest.param
+            found.append(pytest.param(*row.values, marks=(*row.marks, pytest.mark.long_on_pypy), id=row.id))
+        else:
+            found.append(later_on_pypy(*row) if isinstance(row, tuple) else later_on_pypy(row))
+    return found
 
 
 def has_module(name: str) -> bool:

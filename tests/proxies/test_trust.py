@@ -191,6 +191,7 @@ SENT = [
 ]  # fmt: skip
 
 
+@pytest.mark.long_on_pypy
 @settings(EXAMPLES, max_examples=200)
 @given(
     st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),

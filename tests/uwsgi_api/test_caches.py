@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import cutting, nesting
+from harness.interpreter import first_on_pypy
 
 from aserve.uwsgi_api import caches
 
@@ -201,7 +202,7 @@ def test_as_a_dict(open_memory):
     assert sorted(cache.keys()) == sorted(expected)
 
 
-@pytest.mark.parametrize("change", cutting.CHANGES)
+@pytest.mark.parametrize("change", first_on_pypy(cutting.CHANGES))
 def test_cut_off_anywhere(change):
     """Who dies while it changes something leaves a whole cache: the others' values, and its own as before, as after, or not at all."""
     done = subprocess.run(
@@ -210,7 +211,7 @@ def test_cut_off_anywhere(change):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("outer", nesting.OUTER)
+@pytest.mark.parametrize("outer", first_on_pypy(nesting.OUTER))
 def test_used_in_the_midst_of_its_use(outer):
     """A finalizer or a handler of a signal comes at any line: it reads what is there, what it changes is done, and nothing waits."""
     done = subprocess.run(
