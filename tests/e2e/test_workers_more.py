@@ -1,0 +1,102 @@
+"""Worker processes: one more, one less and one that is told to end; TLS and uwsgi to them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import socket
+import sys
+
+import pytest
+from harness.client import RawClient, TLSClient
+from harness.interpreter import LOOP_KINDS
+from harness.load import load
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
+]
+
+
+# One worker more, one less, another
+
+
+def test_one_more_and_one_less(start_workers):
+    """SIGTTIN and SIGTTOU; the last worker stays."""
+    process = start_workers("--workers", "1")
+    with load(functools.partial(RawClient, process.address)):
+        process.signal(signal.SIGTTIN)
+        process.wait_for_log("SIGTTIN: the number of workers is 2 now; it was 1")
+        first, _ = process.wait_for_workers(2)
+        process.signal(signal.SIGTTOU)
+        process.wait_for_log("SIGTTOU: the number of workers is 1 now")
+        assert process.wait_for_workers(1) == [first]
+    process.signal(signal.SIGTTOU)
+    process.wait_for_log("SIGTTOU: the number of workers stays 1")
+
+
+def test_a_worker_that_is_told_to_end(start_workers):
+    """SIGTERM to a worker: its successor serves before it drains."""
+    process = start_workers("--workers", "2")
+    first, second = process.wait_for_workers(2)
+    with load(functools.partial(RawClient, process.address)):
+        os.kill(second, signal.SIGTERM)
+        process.wait_for_log(rf"worker 2 is to be replaced: worker 2 \(pid {second}\): it was sent SIGTERM")
+        process.wait_for_log(rf"worker 2 \(pid {second}\) has ended: it exited with status 0")
+        assert first in process.wait_for_workers(2)
+    assert process.count("is ready") == 3
+
+
+def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):
+    """SIGUSR1 to the supervisor: every worker goes on in a new file."""
+    process = start_workers("--workers", "2", "--access-log", "log")
+    process.wait_for_workers(2)
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    process.signal(signal.SIGUSR1)
+    for number in (1, 2):
+        process.wait_for_log(rf"worker {number}: the access log .* was reopened")
+    raw_client(process.address).fetch("/")
+    wait_until(lambda: (tmp_path / "log").read_text())
+
+
+# What speaks to them
+
+
+@pytest.mark.parametrize("loop", LOOP_KINDS)
+def test_tls(start_workers, authority, localhost, monkeypatch, loop):
+    """TLS works in workers, and a reload loses no request of it."""
+    monkeypatch.setattr(RawClient, "authority", str(authority.certificate))
+    flags = ["--certificate", str(localhost.certificate), "--key", str(localhost.key), "--loop", loop]
+    process = start_workers("--workers", "2", "--bind", "https://127.0.0.1:0", *flags)
+    process.wait_for_workers(2)
+    port = int(re.search(r"https://127.0.0.1:(\d+)", process.log)[1])
+    with load(functools.partial(TLSClient, ("127.0.0.1", port)), kinds=("kept", "fresh")):
+        process.signal(signal.SIGHUP)
+        process.wait_for_log("SIGHUP: done")
+        process.wait_for_workers(2)
+    assert process.stop() == 0
+
+
+PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
+
+
+def test_uwsgi(start_workers, tmp_path):
+    """A front server's requests, a connection each, lose nothing in a reload."""
+    process = start_workers("--workers", "2", "--bind", f"uwsgi://unix:{tmp_path}/s")
+    process.wait_for_workers(2)
+    versions = set()
+    process.write_app("two")
+    process.signal(signal.SIGHUP)
+    while not process.count("SIGHUP: done") or "two" not in versions:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(30)
+            client.connect(str(tmp_path / "s"))
+            client.sendall(PACKET)
+            with client.makefile("rb") as file:
+                reply = file.read()
+        assert reply.startswith(b"HTTP/1.1 200 OK\r\n"), reply
+        versions.add(reply.split()[-2].decode())
+    assert process.stop() == 0
