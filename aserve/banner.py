@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from typing import TextIO
 
 from .compressors import find_codings
-from .layers import nothing_here
-from .mounts import Mounts
+from .mounts import Mounts, nothing_here
 from .settings import VERSION, Config, parse_bind
 from .settings.secrecy import show_app
 

@@ -30,10 +30,9 @@ from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
 from .lacking import describe_lack
-from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app, load_module
 from .logs import set_up_logging
-from .mounts import load_mounts
+from .mounts import load_mounts, nothing_here
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command

@@ -1,6 +1,6 @@
 """Several apps in one server, each below a path: --mount.
 
-Owns:     Mounts, an app that calls the one whose path it is; loading them.
+Owns:     Mounts, an app that calls the one whose path it is; loading them; nothing_here, the app where there is none.
 Thread:   loading: any, before the server starts; calling: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "environ Variables": SCRIPT_NAME and PATH_INFO.
 Not here: importing an app (loading.py), the setting's grammar (settings/files.py).
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .loading import load_app
+from .settings import Config, ConfigError
 from .settings.files import parse_mount
 from .wsgi import WSGIApp
 
@@ -47,3 +48,23 @@ def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
     if not texts:
         return main
     return Mounts([(prefix, load_app(spec)) for prefix, spec in map(parse_mount, texts)], main)
+
+
+def check_mounts(app: WSGIApp, config: Config) -> None:
+    """
+    See that mounts which are named have been loaded.
+
+    Raises:
+        ConfigError: they have not.
+    """
+    if config.mount and type(app) is not Mounts:
+        raise ConfigError(
+            "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
+            "werkzeug's DispatcherMiddleware"
+        )
+
+
+def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """A WSGI app that has nothing: what is asked for is neither a file nor below a mount, and no APP was named."""
+    start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+    return [b"404: nothing is served at this path\n"]

@@ -46,10 +46,8 @@ class Records:
         config = server.config
         self._server = server
         self.busy = Busy(config.threads or 1)  # --threads 0: the event loop's own
-        # `aserve status` has the oldest requests, and so has a title; a response may tell of its wait.
-        self._times_anyway = bool(
-            (config.control is not None and slot is None) or config.process_titles or config.queue_wait_header
-        )
+        # `aserve status` has the oldest requests, and so has a title.
+        self._times_anyway = bool((config.control is not None and slot is None) or config.process_titles)
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None

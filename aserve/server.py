@@ -26,8 +26,9 @@ from .connections.load_board import LoadBoard
 from .connections.service import Service
 from .connections.websockets import WebSockets
 from .failing import Failing
-from .layers import layered
+from .features import extensions_of
 from .loading import check_unpatched
+from .mounts import check_mounts
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
 from .records import Records
@@ -88,7 +89,9 @@ class Server:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config: Config = config if config is not None else Config(**settings)
-        self._app = layered(app, self.config)
+        check_mounts(app, self.config)
+        self._extensions = extensions_of(self.config)
+        self._app = self._extensions.wrap_app(app)
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
         self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []
@@ -367,7 +370,8 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor), self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids, deadlines=self._deadlines,
+            times_requests=records.wants_times or self._extensions.wants_times, names_requests=records.wants_ids, deadlines=self._deadlines,
+            extensions=self._extensions,
         )  # fmt: skip
 
     def _accept(self) -> None:

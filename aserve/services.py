@@ -1,6 +1,6 @@
 """What the connections of each listener share, made from the settings.
 
-Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener.
+Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener; what extensions put there.
 Thread:   event loop only, before it serves.
 Not here: what a service is (connections/service.py), what all listeners of a server share (server.py).
 """
@@ -19,11 +19,7 @@ from .connections.sendfile import HAS_SENDFILE
 from .connections.service import Service
 from .connections.websockets import WebSockets
 from .exchange import Exchange
-from .features.queue_wait import QueueWaitField
-from .features.routes import Routes, compile_routes
-from .features.tracing import traced
-from .features.turnover import Turnover, turns_over
-from .features.underscore_fields import UnderscoredFields
+from .extension import Extensions, Place
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .protocols.underscores import ListedUnderscores, Underscores
@@ -62,10 +58,11 @@ class Shared(NamedTuple):
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
     times_requests: bool = (
-        False  # who is told of requests, such as the access log or a trace, wants to know how long they took
+        False  # what reads the ends of requests, such as the access log, wants to know how long they took
     )
     names_requests: bool = False  # and by what name they can be found
     deadlines: Deadlines | None = None  # with --request-timeout; `app` is then what they time
+    extensions: Extensions = Extensions()
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
@@ -81,7 +78,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     underscores = ListedUnderscores(listener.url, listed) if listed else Underscores(listener.url)
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"
-    before = _before_the_app(listener, shared, trust)
+    believes = who_is_believed(bind, peers) if peers is not None else None
+    place = Place(listener, shared.common_fields, believes or (lambda connection: False))
+    extensions = shared.extensions
+    before = [*_steps_of_the_engine(place, shared, trust), *extensions.before(place)]
     return Service(
         config,
         name=listener.url,
@@ -89,7 +89,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
         executor=shared.executor,
-        gateway=Gateway(_traced(shared, trust), shared.common_fields, HAS_SENDFILE, before),
+        gateway=Gateway(extensions.wrap_calls(shared.app, place), shared.common_fields, HAS_SENDFILE, before),
         common_fields=shared.common_fields,
         base_environ=build_base_environ(
             *listener.server_name_and_port,
@@ -108,39 +108,21 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
         in_flight=shared.in_flight,
         times_requests=shared.times_requests,
-        is_turning_over=any(type(one) is Turnover for one in before),
+        sees_responses=extensions.sees_responses,
         deadlines=shared.deadlines,
     )
 
 
-def _before_the_app(listener: Listener, shared: Shared, trust: Trust | None) -> list[Before]:
-    """Return what sees each exchange of a listener before the app does, in this order."""
-    config, common_fields = shared.config, shared.common_fields
-    is_http = listener.bind.protocol in ("http", "https")
-    before: list[Before] = []
+def _steps_of_the_engine(place: Place, shared: Shared, trust: Trust | None) -> list[Before]:
+    """Return what sees each exchange first: C does the same for plain requests."""
+    steps: list[Before] = []
     if shared.times_requests:
-        before.append(Timing())
-    if config.queue_wait_header is not None:  # then times are taken: records.py
-        before.append(QueueWaitField(config.queue_wait_header))
-    if shared.names_requests or config.request_id_header is not None:
-        before.append(RequestId(config.request_id_header))
+        steps.append(Timing())
+    id_field = shared.config.request_id_header
+    if shared.names_requests or id_field is not None:
+        steps.append(RequestId(id_field))
     if trust is not None:
-        before.append(TrustedProxies(common_fields, trust, listener.url))
-    if is_http and config.underscore_fields:
-        is_believed = who_is_believed(listener.bind, shared.peers) if shared.peers is not None else None
-        is_believed = is_believed or (lambda connection: False)
-        before.append(UnderscoredFields(config.underscore_fields, is_believed, listener.url))
-    if is_http and turns_over(config):  # others carry one request
-        before.append(Turnover(config))
-    if listener.bind.protocol == "uwsgi":
-        before.append(RPCCalls(common_fields))
-    if config.route:
-        before.append(Routes(common_fields, compile_routes(config.route)))
-    return before
-
-
-def _traced(shared: Shared, trust: Trust | None) -> WSGIApp:
-    if not shared.config.tracing:
-        return shared.app
-    believes = trust.is_believed if trust is not None else lambda connection: False
-    return traced(shared.app, believes, shared.config.show_queries)
+        steps.append(TrustedProxies(place.common_fields, trust, place.listener.url))
+    if place.listener.bind.protocol == "uwsgi":
+        steps.append(RPCCalls(place.common_fields))
+    return steps

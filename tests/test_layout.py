@@ -39,10 +39,11 @@ FLOORS = (
     "wsgi",
     "compressors files mounts",
     "compressing",  # for whom, and of what type, as with files
-    "layers fault_page",  # between the app and the gateway
+    "fault_page",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
+    "extension",
     "features",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
     "exits metrics slow_requests stalls titles",  # metrics: counts what statistics knows
@@ -115,7 +116,7 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
-    "features": ("queue_wait routes tracing turnover underscore_fields",),
+    "features": ("compress files queue_wait routes tracing turnover underscore_fields",),
     "metrics": (
         "busy table",
         "advice app balance counting gil growth history stats statsd status text totals",
@@ -255,9 +256,9 @@ DOORS = {
     ("loading", "configparser"),
     ("loading", "logging.config"),
     ("protocols", "protocols.httptools1"),
-    ("layers", "files.x_sendfile"),
-    ("layers", "compressing"),
-    ("layers", "files.static"),
+    ("features.files", "files.x_sendfile"),
+    ("features.compress", "compressing"),
+    ("features.files", "files.static"),
     ("moving.origin", "moving.gunicorn"),
     ("flags", "moving.foreign_flags"),
     ("moving.origin", "moving.uwsgi"),

@@ -9,7 +9,8 @@ from harness import apps
 from harness.calling import call
 
 from aserve.errors import AserveError
-from aserve.mounts import Mounts, load_mounts
+from aserve.mounts import Mounts, check_mounts, load_mounts, nothing_here
+from aserve.settings import Config, ConfigError
 
 
 def named(name):
@@ -74,3 +75,17 @@ def test_loading(tmp_path, monkeypatch):
     assert call(mounts, "/").body == b"hello\n"
     with pytest.raises(AserveError, match="there is no file"):
         load_mounts([f"/a={tmp_path}/gone.py:app"], apps.hello)
+
+
+def test_mounts_of_a_program():
+    """Mounts are loaded by the command; a program would wait for apps that nobody has imported."""
+    with pytest.raises(ConfigError, match=r"^mount is the command's"):
+        check_mounts(apps.hello, Config(mount="/a=b:c"))
+    check_mounts(Mounts([], apps.hello), Config(mount="/a=b:c"))
+    check_mounts(apps.hello, Config())
+
+
+def test_nothing_here():
+    """Who asks where nothing is gets a text that says so."""
+    answer = call(nothing_here)
+    assert (answer.status, answer.body) == ("404 Not Found", b"404: nothing is served at this path\n")

@@ -7,12 +7,12 @@ import types
 
 import pytest
 
-from aserve import services
 from aserve.access_log import AccessLog
 from aserve.budgets import Budgets
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
+from aserve.features import extensions_of, tracing
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes
 from aserve.features.turnover import Turnover
@@ -53,7 +53,7 @@ def service(tmp_path):
         shared = Shared(
             config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
             WebSockets(config, loop), log, load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
-            names_requests=names_requests,
+            names_requests=names_requests, extensions=extensions_of(config),
         )  # fmt: skip
         return new_service(listener, shared)
 
@@ -129,16 +129,16 @@ def test_what_balancers_ask_for(service):
     """How long a request has waited is told behind the times; connections of HTTP end by their own limits."""
     assert before(service(queue_wait_header="X-Queue", times_requests=True)) == [Timing, QueueWaitField]
     found = service(max_connection_requests=10)
-    assert before(found) == [Turnover] and found.is_turning_over
+    assert before(found) == [Turnover] and found.keeps_terms
     found = service("uwsgi://127.0.0.1:0", max_connection_requests=10)
-    assert before(found) == [RPCCalls] and not found.is_turning_over
+    assert before(found) == [RPCCalls] and not found.keeps_terms
 
 
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody", "a proxy"])
 def test_whose_traces_go_on(service, monkeypatch, settings):
     """The app is called in a span; only who is believed says of what trace that is a part."""
     made = []
-    monkeypatch.setattr(services, "traced", lambda *what: made.append(what) or app)
+    monkeypatch.setattr(tracing, "traced", lambda *what: made.append(what) or app)
     service(tracing=True, show_queries=bool(settings), **settings)
     ((inner, is_believed, shows_queries),) = made
     near, far = (types.SimpleNamespace(remote_addr=address) for address in ("127.0.0.1", "192.0.2.1"))

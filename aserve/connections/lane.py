@@ -115,7 +115,7 @@ class Lane:
         self.overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._passed_on_count = 0  # requests that are for the event loop after all: it counts them, but no health check
         # Whose Connection may be its next client's, too: on a unix socket, where none has a term of its own.
-        self._reusing = [None if service.is_turning_over else service for service in self.services]
+        self._reusing = [None if service.keeps_terms else service for service in self.services]
         self.is_draining, self._draining_since = False, 0  # the lane's second
         self._is_closed = False
         self.native: Native | None = None  # serves plain requests

@@ -18,12 +18,8 @@ from ..proxies.trust import TrustedProxies
 from ..wsgi import Gateway, WSGIApp
 from ..wsgi.environ import Environ
 from ..wsgi.request_id import RequestId
-from ..wsgi.rpc_calls import RPCCalls
-from ..wsgi.timing import Timing
 from .service import Service
 
-# What may stand before the app.
-DONE_IN_C = {Timing, RequestId, TrustedProxies, RPCCalls}
 MAX_ID_FIELD_BYTES = 1024  # of the name of the field that tells a request's id: native/request.h has room for it
 
 
@@ -33,14 +29,14 @@ def new_plain(service: Service) -> Plain | None:
 
 
 def wants_each(service: Service) -> bool:
-    """Whether a setting wants to see each exchange; spans have it by the Response, whose start_response the app gets."""
-    return bool(service.tells_wire or service.config.tracing)
+    """Whether something wants to see each exchange, or its Response."""
+    return service.tells_wire or service.sees_responses
 
 
 def _stand_in(service: Service) -> Plain | None:
-    before: dict[type, Any] = {type(one): one for one in service.gateway.before}
-    if not before.keys() <= DONE_IN_C:
+    if not all(step.is_done_in_c for step in service.gateway.before):
         return None
+    before: dict[type, Any] = {type(one): one for one in service.gateway.before}
     naming: RequestId | None = before.get(RequestId)
     if naming is not None and len(naming.beginning) > MAX_ID_FIELD_BYTES:
         return None

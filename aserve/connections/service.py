@@ -52,7 +52,7 @@ class Service:
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
         in_flight: InFlight | None = None,
         times_requests: bool = False,
-        is_turning_over: bool = False,
+        sees_responses: bool = False,
         deadlines: Deadlines | None = None,
     ) -> None:
         self.config = config
@@ -70,7 +70,8 @@ class Service:
         self.access_log = access_log  # is told of the end of each request; None: nobody is
         self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
         self.deadlines = deadlines  # of the server's requests; None: there are none
-        self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (features/turnover.py)
+        self.sees_responses = sees_responses  # what stands in front of the app has the Response of each exchange
+        self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each

@@ -1,6 +1,6 @@
 """Tells in a field of each response for how long its request has waited for a thread.
 
-Owns:     QueueWaitField.
+Owns:     QueueWait, the extension; QueueWaitField, its step.
 Thread:   a worker (with --threads 0: the event loop).
 Not here: the times themselves (wsgi/timing.py, connections/lane.py), and the wait of those who still wait (workers/queue_wait.py).
 
@@ -14,10 +14,13 @@ The times cost what they do for --metrics.
 from __future__ import annotations
 
 from ..exchange import Exchange
+from ..extension import Extension, Place
+from ..settings import Config
+from ..wsgi.gateway import Before
 
 
-class QueueWaitField:
-    """Puts the field into each response's form; a Before (wsgi/gateway.py)."""
+class QueueWaitField(Before):
+    """Puts the field into each response's form."""
 
     __slots__ = ("_beginning",)
 
@@ -28,3 +31,21 @@ class QueueWaitField:
         """Tell the wait in milliseconds."""
         seconds = exchange.began_at - (exchange.arrived_at or exchange.began_at)
         exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
+
+
+class QueueWait(Extension):
+    """--queue-wait-header."""
+
+    wants_times = True
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @classmethod
+    def from_config(cls, config: Config) -> QueueWait | None:
+        """See Extension."""
+        return cls(config.queue_wait_header) if config.queue_wait_header is not None else None
+
+    def before(self, place: Place) -> Before | None:
+        """See Extension."""
+        return QueueWaitField(self._name)

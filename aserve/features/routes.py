@@ -1,6 +1,6 @@
 """Routes: requests that an RPC function answers, or decides about, before the app is called.
 
-Owns:     the grammar of --route, its actions, and Routes.
+Owns:     the grammar of --route, its actions, Routes, and Routing, the extension.
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, what uWSGI 2.0.30 does.
@@ -24,11 +24,12 @@ from typing import Literal, NamedTuple, Union
 from .. import rpc
 from ..errors import AppError, ResponseTruncated
 from ..exchange import Exchange
+from ..extension import Extension, Place
 from ..forks import end_if_forked, forked
-from ..settings import ConfigError
+from ..settings import Config, ConfigError
 from ..settings.secrecy import show_route
 from ..wsgi.environ import Environ, build_bodyless_environ
-from ..wsgi.gateway import Reply
+from ..wsgi.gateway import Before, Reply
 from ..wsgi.head import Headers
 from ..wsgi.response import CommonFields, Response, error_response
 
@@ -142,8 +143,8 @@ def _route_error(text: str, why: str) -> ConfigError:
 # Running
 
 
-class Routes:
-    """Answers the requests that a route is for; a Before (wsgi/gateway.py)."""
+class Routes(Before):
+    """Answers the requests that a route is for."""
 
     __slots__ = ("_common_fields", "_routes")
 
@@ -263,3 +264,19 @@ def _break() -> Iterator[bytes]:
     """Close the connection without a response, as uWSGI does."""
     yield b""  # sends nothing, but makes this a generator: the connection aborts when iterating raises
     raise ResponseTruncated("a route said break")
+
+
+class Routing(Extension):
+    """--route."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self._routes = routes
+
+    @classmethod
+    def from_config(cls, config: Config) -> Routing | None:
+        """See Extension."""
+        return cls(compile_routes(config.route)) if config.route else None
+
+    def before(self, place: Place) -> Before | None:
+        """See Extension."""
+        return Routes(place.common_fields, self._routes)

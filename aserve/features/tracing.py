@@ -1,11 +1,11 @@
 """A span of OpenTelemetry's for each request (--tracing).
 
-Owns:     `traced`: the app, called within a span that is current on whichever thread runs it, also while its response is iterated.
+Owns:     Tracing, the extension; `traced`: the app, called within a span that is current on whichever thread runs it, also while its response is iterated.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
 Not here: where spans go: that is the SDK's, which the app or `opentelemetry-instrument` sets up.
 
-It is a layer around the app, put there where the settings ask for it: other servers have nothing of it. It stands outside of wsgi/deadlines.py,
+It stands outside of wsgi/deadlines.py,
 and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
 
 Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
@@ -21,7 +21,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 from ..exchange import Exchange
-from ..settings import VERSION
+from ..extension import Extension, Place
+from ..settings import VERSION, Config
 from ..wsgi.gateway import WSGIApp
 from ..wsgi.returned import iterate
 from ..wsgi.wrapping import is_inert, named_as
@@ -36,10 +37,8 @@ ATTRIBUTES = {
 QUERY = {"QUERY_STRING": "url.query"}
 FIELDS = {"HTTP_TRACEPARENT": "traceparent", "HTTP_TRACESTATE": "tracestate"}
 
-Believes = Callable[[Any], bool]
 
-
-def traced(app: WSGIApp, is_believed: Believes, shows_queries: bool = False) -> WSGIApp:
+def traced(app: WSGIApp, is_believed: Callable[[Any], bool], shows_queries: bool = False) -> WSGIApp:
     """Return a WSGI app that calls `app` in a span; it goes on with the trace of peers whose connection is believed."""
     # An optional dependency, which only those need who ask for it.
     from opentelemetry import context, trace
@@ -159,3 +158,21 @@ class _TracedIterable:
             raise
         finally:
             self._request.end(fault)
+
+
+class Tracing(Extension):
+    """--tracing."""
+
+    wants_times = True
+
+    def __init__(self, shows_queries: bool) -> None:
+        self._shows_queries = shows_queries
+
+    @classmethod
+    def from_config(cls, config: Config) -> Tracing | None:
+        """See Extension."""
+        return cls(config.show_queries) if config.tracing else None
+
+    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+        """See Extension."""
+        return traced(app, place.believes, self._shows_queries)

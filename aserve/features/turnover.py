@@ -1,6 +1,6 @@
 """Ends kept connections after a number of requests or an age, so that balancers spread theirs anew.
 
-Owns:     Turnover; Term, what one connection may reach.
+Owns:     ConnectionLimits, the extension; Turnover, its step; Term, what one connection may reach.
 Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread.
 Spec:     RFC 9112 section 9.6.
 Not here: what is done with `Exchange.keep_alive` (wsgi/response.py says close, the wires close); a worker process's own limits
@@ -20,7 +20,9 @@ import random
 import time
 
 from ..exchange import Exchange
+from ..extension import Extension, Place
 from ..settings import Config
+from ..wsgi.gateway import Before
 
 # At most that part of a limit is left unused, drawn anew for each connection. Guess: enough that those which began together
 # do not end together, and little enough that a limit means something.
@@ -37,10 +39,11 @@ class Term:
         self.ends_at = ends_at  # by the monotonic clock, in seconds
 
 
-class Turnover:
-    """Counts, and has the response say close where a connection has served its term; a Before (wsgi/gateway.py)."""
+class Turnover(Before):
+    """Counts, and has the response say close where a connection has served its term."""
 
     __slots__ = ("_chance", "_max_requests", "_max_seconds", "_now")
+    keeps_term = True
 
     def __init__(self, config: Config, chance: random.Random | None = None) -> None:
         self._max_requests = config.max_connection_requests
@@ -68,6 +71,17 @@ class Turnover:
         )
 
 
-def turns_over(config: Config) -> bool:
-    """Whether a connection is to end by a limit."""
-    return bool(config.max_connection_requests or config.max_connection_seconds)
+class ConnectionLimits(Extension):
+    """--max-connection-requests and --max-connection-age."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @classmethod
+    def from_config(cls, config: Config) -> ConnectionLimits | None:
+        """See Extension."""
+        return cls(config) if config.max_connection_requests or config.max_connection_seconds else None
+
+    def before(self, place: Place) -> Before | None:
+        """See Extension; connections of uwsgi and SCGI carry one request."""
+        return Turnover(self._config) if place.is_http else None

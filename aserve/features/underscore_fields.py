@@ -1,6 +1,6 @@
 """Fields whose names have an underscore, from proxies that are believed: --underscore-fields.
 
-Owns:     UnderscoredFields, of listeners that have the setting; no other pays for it.
+Owns:     UnderscoreFields, the extension; UnderscoredFields, its step.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
 Not here: finding them in a head (protocols/underscores.py), who is believed (proxies/trust.py).
@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..exchange import Exchange
+from ..extension import Extension, Place
 from ..log_once import LogOnce
 from ..proxies.forwarded import cgi_name
+from ..settings import Config
+from ..wsgi.gateway import Before
 
 logger = logging.getLogger("aserve")
 
 
-class UnderscoredFields:
-    """Takes away the twins with hyphens, then adds what a believed peer has sent; a Before (wsgi/gateway.py)."""
+class UnderscoredFields(Before):
+    """Takes away the twins with hyphens, then adds what a believed peer has sent."""
 
     __slots__ = ("_beginning", "_is_believed", "_line", "_twins", "_where")
 
@@ -62,3 +65,19 @@ class UnderscoredFields:
             ", ".join(name[len("HTTP_") :] for name in sent)[:200],
             exchange.connection.remote_addr or "a unix socket",
         )
+
+
+class UnderscoreFields(Extension):
+    """--underscore-fields."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    @classmethod
+    def from_config(cls, config: Config) -> UnderscoreFields | None:
+        """See Extension."""
+        return cls(config.underscore_fields) if config.underscore_fields else None
+
+    def before(self, place: Place) -> Before | None:
+        """See Extension; uwsgi and SCGI have names of CGI."""
+        return UnderscoredFields(self._names, place.believes, place.listener.url) if place.is_http else None

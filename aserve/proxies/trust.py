@@ -26,6 +26,7 @@ from ..request_log import NativeEnds, Parts, RequestLog
 from ..settings import Bind, Config
 from ..wsgi import Reply
 from ..wsgi.environ import Environ
+from ..wsgi.gateway import Before
 from ..wsgi.response import CommonFields, Response, error_response
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
@@ -127,10 +128,11 @@ def who_is_believed(bind: Bind, peers: Peers) -> Callable[[Any], bool] | None:
     return lambda connection: peers.has_peer(connection.remote_addr)
 
 
-class TrustedProxies:
-    """Rewrites each exchange as trusted proxies describe the client; a Before (wsgi/gateway.py)."""
+class TrustedProxies(Before):
+    """Rewrites each exchange as trusted proxies describe the client."""
 
     __slots__ = ("_common_fields", "_where", "line", "trust")
+    is_done_in_c = True
 
     def __init__(self, common_fields: CommonFields, trust: Trust, where: str) -> None:
         self._common_fields = common_fields

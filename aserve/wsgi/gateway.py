@@ -30,7 +30,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Callable, NamedTuple, Protocol, Union
+from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
 from ..errors import (
     AppError,
@@ -120,11 +120,16 @@ class FileResponse(NamedTuple):
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 
 
-class Before(Protocol):
+class Before:
     """What sees each exchange of a listener before the app does."""
+
+    __slots__ = ()
+    is_done_in_c = False  # C does the same for a plain request (connections/plain.py)
+    keeps_term = False  # it keeps something in Connection.term: no other client may have that Connection
 
     def before(self, exchange: Exchange) -> Reply | None:
         """Change the exchange, or return a reply in the app's place; on the app's thread."""
+        raise NotImplementedError
 
 
 class Gateway:

@@ -17,6 +17,7 @@ import os
 import re
 
 from ..exchange import Exchange
+from .gateway import Before
 
 _NAME = "HTTP_X_REQUEST_ID"
 _MARK = f"\0{_NAME}\0"
@@ -35,10 +36,11 @@ def _find(vars: str) -> int:
     return at
 
 
-class RequestId:
-    """Names each request that has no name; a Before (gateway.py)."""
+class RequestId(Before):
+    """Names each request that has no name."""
 
     __slots__ = ("beginning",)
+    is_done_in_c = True
 
     def __init__(self, field_name: str | None = None) -> None:
         """`field_name`: of the response's field that tells it; None: no field does."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 from .. import rpc
 from ..exchange import Exchange
 from ..forks import end_if_forked, forked
-from .gateway import Reply
+from .gateway import Before, Reply
 from .response import CommonFields
 
 
-class RPCCalls:
-    """Answers what is a call; a Before (gateway.py) of uwsgi's listeners."""
+class RPCCalls(Before):
+    """Answers what is a call; of uwsgi's listeners."""
 
     __slots__ = ("_common_fields",)
+    is_done_in_c = True
 
     def __init__(self, common_fields: CommonFields) -> None:
         self._common_fields = common_fields

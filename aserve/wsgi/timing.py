@@ -13,12 +13,16 @@ import threading
 import time
 
 from ..exchange import Exchange
+from .gateway import Before
 
 _monotonic, _get_ident = time.monotonic, threading.get_ident
 
 
-class Timing:
-    """Notes the time in each exchange; a Before (gateway.py)."""
+class Timing(Before):
+    """Notes the time in each exchange."""
+
+    __slots__ = ()
+    is_done_in_c = True
 
     def before(self, exchange: Exchange) -> None:
         """Note when it is begun, and where."""

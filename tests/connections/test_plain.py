@@ -39,7 +39,7 @@ TRUSTING = TrustedProxies(FIELDS, TRUST, "here")
 
 def service_of(gateway, **changes):
     settings = {
-        "access_log": None, "common_fields": FIELDS, "deadlines": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
+        "access_log": None, "common_fields": FIELDS, "deadlines": None, "tells_wire": False, "sees_responses": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
         "base_environ": build_base_environ("server", "80", server_software="s", multithread=True, file_wrapper=object),
     }  # fmt: skip
     return SimpleNamespace(**{**settings, **changes, "gateway": gateway})
@@ -83,7 +83,7 @@ def test_deadlines():
     assert new_plain(service_of(APP, deadlines=deadlines)) is None
 
 
-@pytest.mark.parametrize("changes", [{"tells_wire": True}, {"config": Config(tracing=True)}])
+@pytest.mark.parametrize("changes", [{"tells_wire": True}, {"sees_responses": True}])
 def test_who_wants_each(changes):
     """Where something looks at each exchange, none is plain."""
     assert new_plain(service_of(APP, **changes)) is None

@@ -8,8 +8,7 @@ import signal
 import pytest
 from harness import apps, sidecars
 
-from aserve.layers import nothing_here
-from aserve.mounts import Mounts
+from aserve.mounts import Mounts, nothing_here
 
 OTHER = """\
 def app(environ, start_response):

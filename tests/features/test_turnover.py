@@ -8,7 +8,7 @@ import pytest
 from harness import apps
 from harness.gateways import new_exchange
 
-from aserve.features.turnover import Turnover, turns_over
+from aserve.features.turnover import ConnectionLimits, Turnover
 from aserve.settings import Config
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
@@ -73,7 +73,8 @@ def test_a_client_that_closes():
     assert b"\r\nConnection: close\r\n" in gateway.respond(exchange)
 
 
-def test_turns_over():
+def test_by_the_settings():
     """Without a limit there is nothing to count."""
-    assert not turns_over(Config())
-    assert turns_over(Config(max_connection_requests=1)) and turns_over(Config(max_connection_seconds=1.0))
+    assert ConnectionLimits.from_config(Config()) is None
+    for settings in ({"max_connection_requests": 1}, {"max_connection_seconds": 1.0}):
+        assert ConnectionLimits.from_config(Config(**settings)) is not None

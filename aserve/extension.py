@@ -1,0 +1,97 @@
+"""The one extension point: what an option adds to the engine.
+
+Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; Place.
+Thread:   the methods of Extension: event loop only, before the server serves. What they return says its own.
+Not here: which extensions there are (features/), what the engine does with them (server.py, services.py).
+
+A method that a class does not override is never called: Extensions collects once which do. So what is not on costs a request nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable, NamedTuple
+
+from .connections.listeners import Listener
+from .settings import Config
+from .wsgi import WSGIApp
+from .wsgi.gateway import Before
+from .wsgi.response import CommonFields
+from .wsgi.wrapping import named_as
+
+
+class Place(NamedTuple):
+    """One listener of a server, for what an extension puts there."""
+
+    listener: Listener
+    common_fields: CommonFields
+    believes: Callable[[Any], bool]  # whether the peer of a connection is one of --trusted-proxies
+
+    @property
+    def is_http(self) -> bool:
+        """Whether it speaks HTTP, with or without TLS."""
+        return self.listener.bind.protocol in ("http", "https")
+
+
+class Extension:
+    """One option of a server; override what it needs."""
+
+    wants_times = False  # it reads Exchange.arrived_at and began_at: they cost a request two looks at the clock
+
+    @classmethod
+    def from_config(cls, config: Config) -> Extension | None:
+        """
+        Return the extension as the settings want it; None if they do not.
+
+        Raises:
+            ConfigError: a setting of it is wrong.
+        """
+        raise NotImplementedError
+
+    def wrap_app(self, app: WSGIApp) -> WSGIApp:
+        """Return an app that calls `app`, for all listeners. It runs within the time limit of a request, and may not see its Response."""
+        raise NotImplementedError
+
+    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+        """Return an app that calls `app`, for one listener. It stands outside of the time limit; `start_response.__self__` is the Response."""
+        raise NotImplementedError
+
+    def before(self, place: Place) -> Before | None:
+        """Return a step that sees each exchange of a listener before the app does; None: of this listener it needs none."""
+        raise NotImplementedError
+
+
+class Extensions:
+    """Those of one server."""
+
+    def __init__(self, extensions: Iterable[Extension] = ()) -> None:
+        """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
+        found = tuple(extensions)
+        self.wants_times = any(one.wants_times for one in found)
+        self._wrapping, self._wrapping_calls, self._before = (
+            [one for one in found if getattr(type(one), name) is not getattr(Extension, name)]
+            for name in ("wrap_app", "wrap_calls", "before")
+        )
+
+    @property
+    def sees_responses(self) -> bool:
+        """Whether one of them needs each Response: C makes none."""
+        return bool(self._wrapping_calls)
+
+    def wrap_app(self, app: WSGIApp) -> WSGIApp:
+        """Return the app in all that stands in front of it; the app itself if nothing does."""
+        wrapped = app
+        for one in reversed(self._wrapping):
+            wrapped = one.wrap_app(wrapped)
+        return wrapped if wrapped is app else named_as(wrapped, app)
+
+    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+        """Return the app as a listener calls it."""
+        for one in reversed(self._wrapping_calls):
+            app = one.wrap_calls(app, place)
+        return app
+
+    def before(self, place: Place) -> list[Before]:
+        """Return the steps of a listener, in their order."""
+        steps = [one.before(place) for one in self._before]
+        return [step for step in steps if step is not None]

@@ -1,0 +1,24 @@
+"""Which of the two is on, by the settings, and in what order they meet a request."""
+
+from __future__ import annotations
+
+from harness import apps
+
+from aserve.compressing import Compressing
+from aserve.features import extensions_of
+from aserve.files.static import StaticFiles
+from aserve.files.x_sendfile import XSendfile
+from aserve.settings import Config
+
+
+def test_nothing_is_in_front_of_an_app():
+    """What nobody has asked for costs no request a step."""
+    assert extensions_of(Config()).wrap_app(apps.hello) is apps.hello
+
+
+def test_the_order(tmp_path):
+    """Files are looked for before the app is asked, and go out as they are; what the app names is looked at next to it."""
+    settings = {"static": f"/s={tmp_path}", "x_sendfile": str(tmp_path), "compress": True}
+    outer = extensions_of(Config(**settings)).wrap_app(apps.hello)
+    assert type(outer) is StaticFiles and type(outer._app) is Compressing
+    assert type(outer._app._app) is XSendfile and outer._app._app._app is apps.hello

@@ -1,0 +1,86 @@
+"""What an option adds to the engine: only what is overridden is called, and in the order of the features."""
+
+from __future__ import annotations
+
+import types
+
+from harness import apps
+
+from aserve.extension import Extension, Extensions, Place
+from aserve.wsgi.gateway import Before
+
+
+class Wrapper:
+    """An app around another."""
+
+    def __init__(self, inner, name):
+        self.inner, self.name = inner, name
+
+
+class Nothing(Extension):
+    """One that overrides nothing: each of its methods would raise."""
+
+
+class Named(Extension):
+    """One that wraps the app, and the calls of each listener; `is_late`: it has no step."""
+
+    def __init__(self, name, is_late=False):
+        self.name, self.is_late = name, is_late
+
+    def wrap_app(self, app):
+        return Wrapper(app, self.name)
+
+    def wrap_calls(self, app, place):
+        return Wrapper(app, f"{self.name} at {place.listener}")
+
+    def before(self, place):
+        return None if self.is_late else Step()
+
+
+class Step(Before):
+    """A step."""
+
+
+class Timed(Extension):
+    """One that wants to know when requests came."""
+
+    wants_times = True
+
+
+PLACE = Place("a listener", None, lambda connection: False)
+
+
+def test_nothing():
+    """What nobody has asked for costs no request a step."""
+    for extensions in (Extensions(), Extensions([Nothing()])):
+        assert extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, PLACE) is apps.hello
+        assert extensions.before(PLACE) == [] and not extensions.sees_responses and not extensions.wants_times
+
+
+def test_the_order():
+    """The first wraps those behind it, and its step is the first; one without a step for this listener has none."""
+    extensions = Extensions([Named("first"), Nothing(), Named("second", is_late=True)])
+    outer = extensions.wrap_app(apps.hello)
+    assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
+    outer = extensions.wrap_calls(apps.hello, PLACE)
+    assert (outer.name, outer.inner.name) == ("first at a listener", "second at a listener")
+    assert [type(step) for step in extensions.before(PLACE)] == [Step] and extensions.sees_responses
+
+
+def test_the_name_of_the_app():
+    """The log names the app, and not what is in front of it."""
+    outer = Extensions([Named("first")]).wrap_app(apps.hello)
+    assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
+    assert Extensions([Named("first")]).wrap_app(Wrapper(None, "")).__qualname__ == "Wrapper"
+
+
+def test_times():
+    """They are taken if one of them reads them."""
+    assert Extensions([Nothing(), Timed()]).wants_times
+
+
+def test_a_place():
+    """It says whether its listener speaks HTTP."""
+    for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
+        listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
+        assert Place(listener, None, lambda connection: False).is_http is is_http
