@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TextIO
 
-from .compressors import find_codings
+from .features.files.compressors import find_codings
 from .mounts import Mounts, nothing_here
 from .settings import VERSION, Config, parse_bind
 from .settings.secrecy import show_app

@@ -3,7 +3,7 @@
 Owns:     http_date.
 Thread:   any; pure.
 Spec:     RFC 9110 5.6.7, IMF-fixdate.
-Not here: reading them (files/conditions.py).
+Not here: reading them (features/files/conditions.py).
 
 email.utils writes them, too, and brings 0.3 MB of modules into each process.
 """

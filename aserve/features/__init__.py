@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ..extension import Extension, Extensions
 from ..settings import Config
-from .compress import Compress
-from .files import Static, XSendfileFolders
+from .files import Compress, Static, XSendfileFolders
 from .queue_wait import QueueWait
 from .routes import Routing
 from .tracing import Tracing

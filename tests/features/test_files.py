@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from harness import apps
 
-from aserve.compressing import Compressing
 from aserve.features import extensions_of
-from aserve.files.static import StaticFiles
-from aserve.files.x_sendfile import XSendfile
+from aserve.features.files import Compress
+from aserve.features.files.compressing import Compressing
+from aserve.features.files.static import StaticFiles
+from aserve.features.files.x_sendfile import XSendfile
 from aserve.settings import Config
 
 
@@ -22,3 +23,10 @@ def test_the_order(tmp_path):
     outer = extensions_of(Config(**settings)).wrap_app(apps.hello)
     assert type(outer) is StaticFiles and type(outer._app) is Compressing
     assert type(outer._app._app) is XSendfile and outer._app._app._app is apps.hello
+
+
+def test_compression_by_the_settings():
+    """Without --compress there is none."""
+    assert Compress.from_config(Config()) is None
+    outer = Compress.from_config(Config(compress=True, compress_min_bytes=7)).wrap_app(apps.hello)
+    assert type(outer) is Compressing and outer._app is apps.hello and outer.min_bytes == 7

@@ -9,7 +9,7 @@ from harness import apps
 from harness.calling import call
 from harness.descriptors import none_stays_open
 
-from aserve.files.x_sendfile import XSendfile
+from aserve.features.files.x_sendfile import XSendfile
 from aserve.settings import Config
 
 PAGE = b"<p>a page</p>\n"

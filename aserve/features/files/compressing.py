@@ -3,7 +3,7 @@
 Owns:     Compressing, a WSGI app that calls yours, and compresses what it answers with, where that pays.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 8.4, 8.8.3.3 and 12.5.3; PEP 3333 "Buffering and Streaming".
-Not here: the codings themselves (compressors.py), files that are compressed already (files/static.py).
+Not here: the codings themselves (compressors.py), files that are compressed already (static.py).
 
 A response that comes in pieces is flushed after each: what the app has yielded, the client can read. One whose first
 piece is all of it, by its Content-Length, is compressed as a whole, and has a length again.
@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
+from ...errors import AppError
+from ...settings import Config
+from ...wsgi import WSGIApp
+from ...wsgi.returned import iterate
+from .codings import ranked
 from .compressors import Stream, find_codings
-from .errors import AppError
-from .files.codings import ranked
-from .files.content_types import is_compressible
-from .files.reply import Fields, StartResponse
-from .settings import Config
-from .wsgi import WSGIApp
-from .wsgi.returned import iterate
+from .content_types import is_compressible
+from .reply import Fields, StartResponse
 
 # Statuses whose responses have no body.
 _KEPT_CODES = frozenset(("204", "205"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.files.codings import ranked
+from aserve.features.files.codings import ranked
 
 OFFERED = ("br", "zstd", "gzip")
 

@@ -10,8 +10,8 @@ import pytest
 from harness import apps
 from harness.calling import call
 
-from aserve.compressing import Compressing
 from aserve.errors import AppError
+from aserve.features.files.compressing import Compressing
 from aserve.settings import Config
 
 PAGE = b"<p>a page of text</p>\n" * 200

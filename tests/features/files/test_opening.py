@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from aserve.files import opening
-from aserve.files.opening import Folder
+from aserve.features.files import opening
+from aserve.features.files.opening import Folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from harness import apps
 from harness.calling import call
 from harness.descriptors import none_stays_open
 
-from aserve.files.static import StaticFiles
+from aserve.features.files.static import StaticFiles
 from aserve.settings import Config
 
 CSS = b"a { color: red }\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.files.ranges import MAX_RANGES, Part, content_range, multipart, parse_range
+from aserve.features.files.ranges import MAX_RANGES, Part, content_range, multipart, parse_range
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ..settings import Config
-from ..settings.files import parse_sent
-from ..wsgi import WSGIApp
-from ..wsgi.returned import iterate
+from ...settings import Config
+from ...settings.files import parse_sent
+from ...wsgi import WSGIApp
+from ...wsgi.returned import iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
 from .opening import Folder, Found

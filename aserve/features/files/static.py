@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from ..settings import Config
-from ..settings.files import AddedField, Expiry, parse_added_field, parse_expiry, parse_static
-from ..wsgi import WSGIApp
+from ...settings import Config
+from ...settings.files import AddedField, Expiry, parse_added_field, parse_expiry, parse_static
+from ...wsgi import WSGIApp
 from .codings import ranked
 from .conditions import validators_of
 from .content_types import content_type, is_compressible

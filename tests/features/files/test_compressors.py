@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from aserve import compressors
-from aserve.compressors import find_codings
+from aserve.features.files import compressors
+from aserve.features.files.compressors import find_codings
 
 TEXT = b"".join(b"<li>line %d of a page</li>\n" % number for number in range(2000))
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from aserve.files.conditions import (
+from aserve.features.files.conditions import (
     FAILED,
     NOT_MODIFIED,
     PASSED,

@@ -7,8 +7,8 @@ import os
 import pytest
 from harness.calling import call
 
-from aserve.files.conditions import Validators
-from aserve.files.reply import SMALL_BYTES, send_file
+from aserve.features.files.conditions import Validators
+from aserve.features.files.reply import SMALL_BYTES, send_file
 from aserve.wsgi import FileWrapper
 
 CONTENT = bytes(range(256)) * 400  # 100 KiB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.files.content_types import content_type, is_compressible
+from aserve.features.files.content_types import content_type, is_compressible
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Files that the server answers with by itself: those of --static, and those that the app names."""
