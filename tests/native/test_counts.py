@@ -6,7 +6,7 @@ import mmap
 
 import pytest
 from harness.examples import EXAMPLES
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aserve.exchange import ANSWERED, CLIENT_GONE
@@ -29,7 +29,7 @@ def record(status, is_cut, size, was_timed, wait, run):
     return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b""
 
 
-@EXAMPLES
+@settings(EXAMPLES, max_examples=50)
 @given(ENDS)
 def test_the_same_numbers(ends):
     """Requests by class and end, octets, and times by bucket; the sums to the microsecond for each."""

@@ -116,7 +116,7 @@ def is_plain(base: dict[str, Any], request: Request) -> bool:
     return bool(environ.get("DOCUMENT_URI")) or "%" not in environ.get("REQUEST_URI", "").partition("?")[0]
 
 
-@settings(EXAMPLES, max_examples=100)
+@settings(EXAMPLES, max_examples=50)
 @given(
     pool=st.lists(requests(), min_size=1, max_size=4),
     order=st.lists(

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from harness.examples import EXAMPLES
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aserve.exchange import ANSWERED, CLIENT_GONE
@@ -76,7 +76,7 @@ def without_millis(line):
 
 
 @pytest.mark.parametrize("text", FORMATS)
-@EXAMPLES
+@settings(EXAMPLES, max_examples=25)
 @given(found=st.lists(ends(), max_size=2))
 def test_the_same_lines(text, found):
     """Of any request in any format; where C makes none, it says so, and that is seldom: what is not ASCII in JSON, Basic authentication, a named request without vars."""

@@ -131,7 +131,7 @@ def test_sections_that_come_once(native):
 def test_more_sections_than_places(native):
     """One takes another's place; each answer is right, and what was put out is gone."""
     base = new_base()
-    requests = [from_client(("HTTP_A", f"section {number}"), ("HTTP_B", "b")) for number in range(3 * SECTIONS)]
+    requests = [from_client(("HTTP_A", f"section {number}"), ("HTTP_B", "b")) for number in range(2 * SECTIONS)]
     for _ in range(2):
         for request in requests:
             for _ in range(2):
@@ -179,14 +179,14 @@ def mixed(native, bases, count):
 
 
 def test_nothing_leaks(native):
-    """After 10,000 requests of all kinds and `forget` there is as much memory in use as before, and as many objects."""
+    """After 4,000 requests of all kinds and `forget` there is as much memory in use as before, and as many objects."""
     bases = [new_base(), new_base(scheme="https"), {**new_base()}]
     mixed(native, bases, 1000)
     tracemalloc.start()
     try:
         seen = []
         for _ in range(2):
-            mixed(native, bases, 5000)
+            mixed(native, bases, 2000)
             gc.collect()
             seen.append(
                 (tracemalloc.get_traced_memory()[0], len(gc.get_objects()), [sys.getrefcount(base) for base in bases])

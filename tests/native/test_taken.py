@@ -43,7 +43,7 @@ def id_by_twin(vars):
     return vars[at + 1 :].split("\0", 2)[1].encode("latin-1") if at >= 0 else None
 
 
-@settings(EXAMPLES, max_examples=300)
+@settings(EXAMPLES, max_examples=100)
 @given(LINES, st.lists(st.tuples(NAMES, VALUES), max_size=8))
 def test_any_fields(native, line, fields):
     """Wherever they stand, and whatever values look like."""

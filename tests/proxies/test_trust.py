@@ -192,7 +192,7 @@ SENT = [
 
 
 @pytest.mark.long_on_pypy
-@settings(EXAMPLES, max_examples=200)
+@settings(EXAMPLES, max_examples=80)
 @given(
     st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),
     st.sampled_from(["inside:8000", "inside", "[::1]", "", None]),
