@@ -92,6 +92,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/codespell
+	$(VENV)/bin/python tests/measures.py
 	clang-format --dry-run -Werror --style=file:cparsers/.clang-format cparsers/*.[ch] native/*.[ch] tests/fuzz/*.[ch]
 	for compiler in cc clang; do \
 	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler PYTHON=$(abspath $(VENV))/bin/python || exit 1; \

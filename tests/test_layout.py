@@ -292,6 +292,7 @@ TESTS_OF_NO_ONE_FILE = {
     "docs",
     "faults",
     "layout",
+    "measures",
     "setup",
     "simulate_scale",
     "whole",

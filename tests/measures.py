@@ -1,0 +1,161 @@
+"""How the parts are tied, as numbers: python tests/measures.py; `make lint` prints them.
+
+Each has a bound and a goal. The bound is what is reached: `tests/test_measures.py` fails if a number is worse, and if one is better and its
+bound has not followed. ENGINE and OPTIONS say which rooms are which; a module of neither is shared by both, or above them.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "aserve"
+
+# One process serves, and the supervisor keeps several.
+_ENGINE = (
+    "accounts body budgets connections descriptors episode error_log errors exchange failing footprint forks frames http_date lacking proxies "
+    "protocols processes request_log spool stacks statistics stalls tls workers wsgi"
+)
+# What both do without.
+_OPTIONS = (
+    "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving rpc sharing slow_requests "
+    "spooler titles top top_screen uwsgi_api wire_log"
+)
+ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
+DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds", "wishes")
+
+
+class Measure(NamedTuple):
+    """One of them."""
+
+    name: str
+    count: Callable[[], int]
+    bound: int
+    goal: int
+
+
+def name_of(path: pathlib.Path) -> str:
+    """Return a module's dotted name below aserve; "" for the package."""
+    return ".".join(part for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__")
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports_of(name: str) -> Iterator[str]:
+    """Yield our modules that a module imports, those of functions and of types included."""
+    path = MODULES[name]
+    parts = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = [*parts[: len(parts) - node.level + 1], *filter(None, (node.module or "").split("."))][1:]
+        for alias in node.names:
+            full = ".".join([*base, alias.name])
+            yield full if full in MODULES else ".".join(base)
+
+
+def room(name: str) -> str:
+    """Return the room that a module is in: what stands at the top of the package."""
+    return name.partition(".")[0]
+
+
+def entries() -> int:
+    """Count what `ls aserve` shows of our files."""
+    return len(
+        {
+            path.relative_to(PACKAGE).parts[0]
+            for path in PACKAGE.rglob("*")
+            if path.suffix in (".py", ".pyi", ".html", ".typed")
+        }
+    )
+
+
+def imports_of_options() -> int:
+    """Count imports of an option by the engine."""
+    return sum(room(found) in OPTIONS for name in MODULES if room(name) in ENGINE for found in set(imports_of(name)))
+
+
+def fan_out() -> int:
+    """Return how many of our modules the module imports that imports most."""
+    return max(len(set(imports_of(name))) for name in MODULES)
+
+
+def classes() -> Iterator[ast.ClassDef]:
+    """Yield every class."""
+    for path in MODULES.values():
+        yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+
+
+def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the methods that a class defines."""
+    return {one.name: one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def constructor_arguments() -> int:
+    """Return how many arguments the constructor takes that takes most."""
+    found = [methods_of(node).get("__init__") for node in classes()]
+    return max(len(one.args.args) + len(one.args.kwonlyargs) - 1 for one in found if one is not None)
+
+
+def methods() -> int:
+    """Return how many methods the largest class has, with those of its bases among ours."""
+    by_name = {node.name: node for node in classes()}
+
+    def all_of(node: ast.ClassDef) -> set[str]:
+        bases = [
+            base.id for base in node.bases if isinstance(base, ast.Name) and base.id in by_name and base.id != node.name
+        ]
+        return set(methods_of(node)).union(*[all_of(by_name[base]) for base in bases])
+
+    return max(len(all_of(node)) for node in by_name.values())
+
+
+def rows_of(heading: str) -> list[str]:
+    """Return the rows of the table below a heading of docs/design.md, without its first two lines."""
+    section = (ROOT / "docs/design.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\|.*\|$", section, re.MULTILINE)[2:]
+
+
+def private_words() -> int:
+    """Count the words of our own that docs/design.md explains."""
+    return len(rows_of("Words"))
+
+
+def places() -> int:
+    """Count the entries of "Where is what?"; a row has two."""
+    return sum(len([cell for cell in row.split("|")[1:6:3] if cell.strip()]) for row in rows_of("Where is what?"))
+
+
+def lines_that_decide() -> int:
+    """Count the lines of the supervisor's decisions."""
+    return sum(len((PACKAGE / f"processes/{name}.py").read_text().splitlines()) for name in DECIDES)
+
+
+MEASURES = (
+    Measure("entries at the top of aserve/", entries, 90, 15),
+    Measure("imports of options by the engine", imports_of_options, 43, 0),
+    Measure("own modules that one module imports", fan_out, 45, 15),
+    Measure("arguments of a constructor", constructor_arguments, 20, 8),
+    Measure("methods of a class", methods, 105, 40),
+    Measure("private words in docs/design.md", private_words, 43, 20),
+    Measure('entries of "Where is what?"', places, 114, 30),
+    Measure("lines of the supervisor's decisions", lines_that_decide, 887, 350),
+)
+
+
+def main() -> int:
+    """Print them all; return 1 if one is worse than its bound."""
+    found = [(measure.count(), measure) for measure in MEASURES]
+    for count, measure in found:
+        print(f"{count:5d}  bound {measure.bound:4d}  goal {measure.goal:4d}  {measure.name}")
+    return 1 if any(count > measure.bound for count, measure in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

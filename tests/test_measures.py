@@ -1,0 +1,27 @@
+"""How the parts are tied is no worse than it was, and each bound is what is reached."""
+
+from __future__ import annotations
+
+import measures
+import pytest
+from harness.interpreter import ONCE
+
+pytestmark = [pytest.mark.checkout, ONCE]
+
+
+@pytest.mark.parametrize("measure", measures.MEASURES, ids=lambda measure: measure.name)
+def test_a_bound_is_what_is_reached(measure):
+    """One that has become better has its bound in the same commit, so that it stays so."""
+    assert measure.count() == measure.bound >= measure.goal
+
+
+def test_rooms_are_there():
+    """A room that is renamed would count for nothing."""
+    rooms = {measures.room(name) for name in measures.MODULES}
+    assert rooms >= measures.ENGINE | measures.OPTIONS and not measures.ENGINE & measures.OPTIONS
+
+
+def test_imports_are_found():
+    """Of modules and of names, from beside and from above."""
+    found = set(measures.imports_of("features.files.static"))
+    assert {"settings", "settings.files", "wsgi", "features.files.reply"} <= found
