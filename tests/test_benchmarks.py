@@ -16,7 +16,7 @@ from harness.benchmarks import BENCHMARKS, modules
 from harness.interpreter import ONCE
 from harness.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.checkout, ONCE]
+pytestmark = [pytest.mark.checkout, ONCE, pytest.mark.long_on_pypy]
 
 ROOT = BENCHMARKS.parent
 

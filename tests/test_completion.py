@@ -10,6 +10,8 @@ import pytest
 from aserve import cli
 from aserve import completion as completion_module
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_scripts(shell, capsys):

@@ -16,6 +16,8 @@ import pytest
 from aserve.demo import app
 from aserve.settings import VERSION
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def request(method="GET", path="/", body=b"", **extra):
     """Call the app through wsgiref's validator; return status, headers, body."""

@@ -9,6 +9,8 @@ from aserve import cli
 from aserve.explain import explain, split_name
 from aserve.settings import SETTINGS, Config, ConfigError, read_toml
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize("name", ["max-body", "--max-body", "ASERVE_MAX_BODY", "max_body_bytes"])
 def test_one_setting(name):

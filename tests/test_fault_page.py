@@ -10,6 +10,8 @@ from aserve.exchange import IS_FORWARDED
 from aserve.fault_page import MARK, Fault, FaultPage, is_loopback_name
 from aserve.settings import Config
 
+pytestmark = pytest.mark.long_on_pypy
+
 FAULT = Fault("importing a raised ValueError: <b>", 'Traceback:\n  File "a.py"\n    if 1 < 2 & 3:\n')
 BROWSER = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8", "HTTP_HOST": "localhost:8000"}
 

@@ -9,6 +9,8 @@ import pytest
 from aserve import cli
 from aserve.finding import describe_found, find_apps
 
+pytestmark = pytest.mark.long_on_pypy
+
 MANAGE = """\
 import os
 def main():

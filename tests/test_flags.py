@@ -7,6 +7,8 @@ import pytest
 from aserve.flags import build_parser, parse_args
 from aserve.settings import SETTINGS, ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def test_what_was_given():
     """By the names of the settings, and nothing that was not."""

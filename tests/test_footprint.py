@@ -14,6 +14,8 @@ from harness.waiting import wait_until
 from aserve import footprint as module
 from aserve.footprint import FRESH_SECONDS, Activity, Footprints, Memory, activity_of, descriptors_of, memory_of
 
+pytestmark = pytest.mark.long_on_pypy
+
 MIB = 1 << 20
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="this system does not tell")
 

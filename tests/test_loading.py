@@ -218,6 +218,7 @@ def error_of_app(spec):
 # What is not found
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     ("spec", "parts"),
     [
@@ -280,6 +281,7 @@ def test_not_found(folder, spec, parts):
         assert part.format(folder=folder) in text
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("depth", [100, 200, 300, 500, 700, 900, 1500, 5000])
 @pytest.mark.parametrize("shape", ["sum", "minus", "attributes"])
 def test_deep_arguments(folder, shape, depth):

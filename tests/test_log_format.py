@@ -10,6 +10,8 @@ from test_log_values import AT, NEVER, PAIRS, lines, record
 from aserve import log_format
 from aserve.log_format import LineFormat
 
+pytestmark = pytest.mark.long_on_pypy
+
 NASTY = 'a" 200 "b\\\n\r\x1b[31m\x7f\x85\xff\0'.replace("\0", "")
 
 

@@ -14,6 +14,8 @@ from aserve.log_format import LineFormat
 from aserve.log_values import MAX_REQUEST_ID, Process, Record, Times, died, path_of, record_of
 from aserve.settings.log_line import ATOMS
 
+pytestmark = pytest.mark.long_on_pypy
+
 AT = 1_800_000_000.25
 NEVER = Times(0.0, 0.0, 101.5, 0)
 PAIRS = {

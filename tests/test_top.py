@@ -17,6 +17,8 @@ from aserve.top import (
     workers_table,
 )
 
+pytestmark = pytest.mark.long_on_pypy
+
 MIB = 1 << 20
 
 

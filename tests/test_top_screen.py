@@ -22,6 +22,8 @@ from textual.widgets import DataTable
 from aserve import top_screen
 from aserve.top_screen import Confirming, NoAnswer, Reading, Top, ask
 
+pytestmark = pytest.mark.long_on_pypy
+
 WORKER = {
     "slot": 1, "pid": 11, "generation": 1, "state": "ready", "seconds": 60.0, "requests": 7, "connections": 3, "running": 1,
     "waiting": 0, "threads_busy": 1, "silent_seconds": 0.4, "rss_bytes": 50 << 20, "pss_bytes": 40 << 20,
@@ -82,7 +84,6 @@ def colours_of(app, text):
     }
 
 
-@pytest.mark.long_on_pypy
 async def test_what_it_shows(server):
     """The head, both tables, the keys; a target is no markup."""
     async with watching(server) as (pilot, until):
@@ -280,7 +281,6 @@ async def test_reload(server):
             assert len(server.asked("reload")) == 1
 
 
-@pytest.mark.long_on_pypy
 async def test_recycle(server):
     """Of the chosen row, after it was asked whether that is meant."""
     server.answers["recycle"] = [{"text": "worker 1 is replaced: pid 17 serves"}]

@@ -66,6 +66,7 @@ def test_no_version_in_common(new_line, log):
     assert not line.harness.service.connections
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_comes(new_line, authority, seed):
     """Octets that are changed on their way, at any time, in any pieces, raise nothing and end somewhere."""

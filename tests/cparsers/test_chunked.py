@@ -6,6 +6,8 @@ import pytest
 
 from aserve._cparsers import ffi, lib
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def test_accepted_body(accepted_body, decode_chunked):
     """Each body of the corpus has the content its JSON says; what follows it is left."""

@@ -31,6 +31,7 @@ def test_accepted_head(accepted_head, parse_head):
     assert head.consumed == expected["consumed"]
 
 
+@pytest.mark.long_on_pypy
 def test_rejected_head(rejected_head, parse_head):
     """Each bad head of the corpus is refused for the reason its JSON names, with its clause."""
     assert parse_head(rejected_head.raw, **rejected_head.limits) == rejected_head.expected["error"]
@@ -40,6 +41,7 @@ def test_rejected_head(rejected_head, parse_head):
 # Splits
 
 
+@pytest.mark.long_on_pypy
 def test_two_pieces(any_head, parse_head):
     """A head cut in two anywhere is answered as the whole is."""
     raw, limits = any_head.raw, any_head.limits
@@ -48,12 +50,14 @@ def test_two_pieces(any_head, parse_head):
         assert parse_head(raw, [cut, len(raw)], **limits) == whole, cut
 
 
+@pytest.mark.long_on_pypy
 def test_octet_by_octet(any_head, parse_head):
     """A head that drips in octet by octet is answered as the whole is."""
     raw, limits = any_head.raw, any_head.limits
     assert parse_head(raw, list(range(len(raw) + 1)), **limits) == parse_head(raw, **limits)
 
 
+@pytest.mark.long_on_pypy
 def test_every_prefix_waits(accepted_head, parse_head):
     """A good head is never refused, nor accepted, before its last octet."""
     raw, consumed = accepted_head.raw, accepted_head.expected["consumed"]

@@ -9,6 +9,8 @@ from harness.front_vars import own_first
 
 from aserve._cparsers import ffi, lib
 
+pytestmark = pytest.mark.long_on_pypy
+
 LEAD = [["CONTENT_LENGTH", "0"], ["SCGI", "1"]]
 
 

@@ -10,6 +10,8 @@ from harness.front_vars import own_first
 
 from aserve._cparsers import ffi, lib
 
+pytestmark = pytest.mark.long_on_pypy
+
 SERVED = {lib.UWSGI_WSGI, lib.UWSGI_WSGI_MOUNT, lib.UWSGI_PING, lib.UWSGI_RPC}
 CAPITALS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PAIRS = [["REQUEST_METHOD", "POST"], ["QUERY_STRING", ""], ["CONTENT_LENGTH", "5"]]

@@ -6,6 +6,8 @@ import pytest
 
 from aserve._cparsers import ffi, lib
 
+pytestmark = pytest.mark.long_on_pypy
+
 TCHARS = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

@@ -183,6 +183,7 @@ def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog,
         assert r"/\x9b31mRED\x85forged" in messages.pop()
 
 
+@pytest.mark.long_on_pypy
 def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
     """SIGUSR1: lines go to a new file, once the one of before was moved away."""
     process = start_process("hello", "--access-log", str(tmp_path / "log"))

@@ -204,6 +204,7 @@ def test_at_once(start_workers, programs, tmp_path):
     assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT and not is_alive(pid) and not programs.has_term(pid)
 
 
+@pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies(start_workers, programs):
     """The kernel tells the program, which ends: the next supervisor starts another."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")

@@ -140,6 +140,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
     assert len(lines_of(caplog.text, mark)) == 1
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
     """Beyond --spool-files a file is read by its worker: it arrives as the others do."""
@@ -169,6 +170,7 @@ from apps import opens_a_file
 """
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_until, lane, tmp_path):
     """With `ulimit -n 256` and 124 uploads at once an app still opens its files; who was accepted is answered."""

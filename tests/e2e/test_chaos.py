@@ -6,18 +6,15 @@ import asyncio
 
 import pytest
 from harness.benchmarks import modules
-from harness.interpreter import first_on_pypy
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 apps, chaos_client = modules("apps", "chaos_client")
 
 
 @pytest.mark.slow
 @pytest.mark.also_inline
-@pytest.mark.parametrize(
-    "where", first_on_pypy(["http://127.0.0.1:0", "http://unix:{}/s", "uwsgi://unix:{}/s", "scgi://unix:{}/s"])
-)
+@pytest.mark.parametrize("where", ["http://127.0.0.1:0", "http://unix:{}/s", "uwsgi://unix:{}/s", "scgi://unix:{}/s"])
 def test_good_requests_survive_chaos(start_server, tmp_path, where):
     """None is lost, crossed, answered twice or run twice while others send nonsense, break off and vanish."""
     bind = where.format(tmp_path)

@@ -18,6 +18,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"
 # Requests that are refused (more of them: corpus/desync)
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9112 7.1", "a chunk size is hexadecimal digits", "400 for signs, 0x, white space and all else, then closed")
 @rule("RFC 9112 6.1", "Content-Length beside Transfer-Encoding may be refused", "400, then closed")
 @rule("RFC 9112 6.1", "a request whose last coding is not chunked is answered 400", "400, then closed")
@@ -69,6 +70,7 @@ def test_malformed_requests(start_server, raw_client, rest):
     assert app.count == 0
 
 
+@pytest.mark.long_on_pypy
 @rule(
     "RFC 9112 2.2",
     "an LF alone may end a line",
@@ -130,6 +132,7 @@ BAD_HOSTS = [
 ]
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9112 3.2", "an HTTP/1.1 request without Host is answered 400", "400, then closed")
 @rule("RFC 9112 3.2", "a request with more than one Host is answered 400", "400, then closed, even if they are equal")
 @rule("RFC 9112 3.2", "an invalid Host is answered 400", "400 for paths, URIs, white space, bad ports and brackets")
@@ -155,6 +158,7 @@ def test_bad_hosts(start_server, raw_client):
     assert app.count == 0
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9112 3.2.2", "the host of an absolute-form target is taken in place of Host", "HTTP_HOST is the target's")
 @pytest.mark.parametrize(
     ("target", "host", "path", "query"),
@@ -176,6 +180,7 @@ def test_absolute_form(start_server, raw_client, target, host, path, query, own)
         assert environ["REQUEST_URI"] == target
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9110 4.2.4", "a target with user information is an error", "400, then closed")
 @pytest.mark.parametrize("target", ["http://u@b/", "http://b,c/", "http:///x", "ftp://b/", "b:80", "*", "x"])
 def test_bad_targets(start_server, raw_client, target):
@@ -186,6 +191,7 @@ def test_bad_targets(start_server, raw_client, target):
     assert client.recv_to_end() == b""
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9112 6.1", "Transfer-Encoding in HTTP/1.0 is faulty, and the connection is closed", "400, then closed")
 @rule("RFC 9112 6.1", "the connection is closed after a request with both framings", "400, then closed")
 @pytest.mark.parametrize(("version", "has_length"), [("1.0", False), ("1.0", True), ("1.1", True)])
@@ -207,6 +213,7 @@ def test_two_framings(start_server, raw_client, version, has_length, connection)
 # Fields
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9110 5.5", "a value's octets above 0x7f are opaque", "each is one character of latin-1, as PEP 3333 asks")
 @pytest.mark.parametrize("octets", [b"\xff\xfe", b"\xc3\x28", b"\xe9t\xe9", "é€😀".encode(), bytes(range(0x80, 0x100))])
 def test_octets_in_values(start_server, raw_client, octets):

@@ -82,6 +82,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     process.wait_for_log(" has taken .* so far")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     """ps shows what a process is at, without its query; the supervisor's command line stays."""

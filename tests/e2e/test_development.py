@@ -18,7 +18,7 @@ from harness.interpreter import IS_PYPY
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a supervisor needs Linux")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="a supervisor needs Linux"), pytest.mark.long_on_pypy]
 
 APP = """\
 def app(environ, start_response):
@@ -66,7 +66,6 @@ def wait_for_text(process, part, accept="*/*"):
     return wait_until(look, PATIENCE_SECONDS, lambda: f"no {part!r}:\n{process.log}")
 
 
-@pytest.mark.long_on_pypy
 def test_from_a_broken_start_to_a_mended_app(start_process, tmp_path):
     """The command does not end; each save is served, or shown why it cannot be, while the app of before serves what is no page."""
     save(tmp_path / "app.py", "from one_is_missing import app\n")
@@ -87,7 +86,6 @@ def test_from_a_broken_start_to_a_mended_app(start_process, tmp_path):
     assert process.wait() == 0
 
 
-@pytest.mark.long_on_pypy
 def test_the_same_size_within_a_second(start_process, tmp_path):
     """What Python has compiled does not pass for the new source."""
     path = tmp_path / "saved_twice.py"
@@ -111,7 +109,6 @@ def test_an_import_that_hangs(start_process, tmp_path):
     wait_for_text(process, "two")
 
 
-@pytest.mark.long_on_pypy
 def test_templates(start_process, tmp_path):
     """A folder that --reload-extra names is looked at, too."""
     (tmp_path / "templates").mkdir()
@@ -191,7 +188,6 @@ class AtTerminal(ServerProcess):
         os.close(self.master)
 
 
-@pytest.mark.long_on_pypy
 def test_breakpoints(tmp_path):
     """breakpoint() stops the request, and its prompt is at the terminal; Ctrl-C there ends the server."""
     save(tmp_path / "app.py", BREAKPOINT)

@@ -247,6 +247,7 @@ def test_run_in_a_thread():
     assert (done.returncode, done.stdout, done.stderr) == (0, b"aserve-worker-1\n", b"")
 
 
+@pytest.mark.long_on_pypy
 def test_run_without_a_log():
     """aserve.run() ends at a SIGTERM, and writes nothing where nobody has asked for a log."""
     code = (

@@ -66,6 +66,7 @@ def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait
     wait_until(lambda: limits() == [UNSENT_BYTES])
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])
 @pytest.mark.parametrize("how", ["seek", "read"])
 def test_offset(start_server, raw_client, path, offset, how):
@@ -82,6 +83,7 @@ def test_offset(start_server, raw_client, path, offset, how):
         assert client.fetch().body == expected
 
 
+@pytest.mark.long_on_pypy
 @rule('PEP 3333 "Handling the Content-Length Header"', "a file is sent up to Content-Length", "no further")
 @pytest.mark.parametrize("length", [0, 1, 70_000])
 def test_part_of_a_file(start_server, raw_client, path, length):
@@ -202,6 +204,7 @@ def unpacked(kind, path):
     return file
 
 
+@pytest.mark.long_on_pypy
 @rule(
     'PEP 3333 "Optional Platform-Specific File Handling"',
     "what is no file of the system is read",

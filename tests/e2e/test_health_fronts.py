@@ -6,7 +6,7 @@ import pytest
 from harness import apps
 from harness.front import Page, fronts
 
-pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
 PAGE = Page("deploy")

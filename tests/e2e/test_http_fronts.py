@@ -9,7 +9,7 @@ from harness import apps
 from harness.front import HTTP_FRONTS, fronts, octets, site
 from harness.rules import rule
 
-pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.plain]
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.plain, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
 
@@ -26,7 +26,6 @@ def behind(request, start_server, fronts):
     return start
 
 
-@pytest.mark.long_on_pypy
 @rule(
     "RFC 9112 9.6",
     "a server that closes reads on, lest its last answer be lost",
@@ -41,7 +40,6 @@ def test_an_early_answer(behind, size):
         assert status == 413 and b"--max-body" in body
 
 
-@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("size", [200_000, 20_000_000])
 def test_a_body_that_nobody_reads(behind, size):
     """--body stream and an app that answers at once: the same."""
@@ -51,7 +49,6 @@ def test_a_body_that_nobody_reads(behind, size):
         assert (status, body) == (200, b"unread")
 
 
-@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("target", ["/cut", "/cut-pieces"])
 def test_truncation(behind, target):
     """An app that dies within its body: the client behind the front server sees it, too."""

@@ -11,6 +11,7 @@ from harness.rules import rule
 pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9112 9.3", "an HTTP/1.1 connection stays open", "it does, without a Connection field")
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.written, apps.no_chunks, apps.raises])
 def test_http_1_1_stays_open(start_server, raw_client, app):

@@ -195,6 +195,7 @@ def test_preloaded_workers(start_workers, raw_client, tmp_path):
     assert process.stop() == 0 and not path.exists()
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.any_parser
 def test_one_process(start_process, raw_client, tmp_path):
     """Without --workers it answers itself; its log says where."""

@@ -85,6 +85,7 @@ def test_the_environ(nginx):
     assert "HTTP_CONTENT_LENGTH" not in environ and "HTTP_CONTENT_TYPE" not in environ
 
 
+@pytest.mark.long_on_pypy
 def test_repeated_fields(nginx):
     """A field that a client repeats is joined, by nginx from 1.23 on, by us before."""
     with socket.create_connection(("127.0.0.1", nginx.port), 10) as client:
@@ -135,6 +136,7 @@ def test_a_chunked_request(nginx):
     assert status == 200 and body == b"".join(pieces) and fields["X-Length"] == "10011"
 
 
+@pytest.mark.long_on_pypy
 def test_head(nginx):
     """HEAD has the fields of GET and no body; the connection goes on."""
     connection = nginx.connect()
@@ -174,6 +176,7 @@ def test_an_app_that_fails(nginx, method):
     assert status == 500 and (b"its log says why" in body) is (method == "GET")
 
 
+@pytest.mark.long_on_pypy
 def test_a_body_over_the_limit(behind):
     """Our limit answers 413 through nginx, however much is still on its way."""
     nginx = behind("uwsgi", max_body_bytes="100k")
@@ -237,6 +240,7 @@ def test_rights(behind, fronts):
     assert nginx.fetch("/")[0] == (502 if os.getuid() == 0 else 200)
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(
     ("target", "script_name", "path_info"),
     [("/app/x%20y?z", "/app", "/x y"), ("/app", "/app", ""), ("/app/", "/app", "/")],
@@ -258,6 +262,7 @@ def test_a_mount_point_over_scgi(behind, fronts):
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("body", [None, b"12345"], ids=["GET", "POST"])
 def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
     """Who copies uwsgi_params lists CONTENT_LENGTH and SCGI beside nginx's own: served; of other names the last wins."""
@@ -280,6 +285,7 @@ def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
     assert (environ["TENANT"], environ["PATH_INFO"]) == ("blue", "/a")
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
 def test_more_fields_than_the_limit(behind, protocol):
     """The client is told that its head is too large, and what the limit is called: no 502."""
@@ -345,6 +351,7 @@ def test_streamed_uploads(behind):
     assert nginx.fetch("/", "POST", large)[2] == large
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("is_told", [False, True], ids=["as it comes", "with its length"])
 def test_streamed_uploads_over_scgi(behind, fronts, is_told):
     """nginx announces no body with scgi_request_buffering off: the answer says what to add, and with that all of it arrives."""

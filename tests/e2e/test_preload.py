@@ -180,6 +180,7 @@ def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
     assert done.returncode == 1 and done.stderr.count("Traceback (most recent call last)") == tracebacks
 
 
+@pytest.mark.long_on_pypy
 def test_a_hook_that_raises(tmp_path):
     """A worker that cannot open what it needs cannot serve; at the first start it ends the command, and the mold with it."""
     (tmp_path / "hooked.py").write_text(
@@ -244,6 +245,7 @@ def test_an_app_that_cannot_be_shared(start, name):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_warming_up_opens_a_connection(start):
     """What only a request opens is found, too."""
     extra = "import socket\n@property\ndef x(self): pass\n"

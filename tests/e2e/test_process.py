@@ -125,6 +125,7 @@ def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
     assert process.wait() == 0 and not (tmp_path / "a.pid").exists()
 
 
+@pytest.mark.long_on_pypy
 def test_port(start_process, raw_client, tmp_path):
     """PORT of a platform: it listens on all interfaces, and says so."""
     process = start_process("hello", launcher=["env"], PORT="0")

@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.checkout,
     pytest.mark.one_way,
     pytest.mark.skipif(sys.platform != "linux", reason="clients need addresses of their own: on Linux all of 127/8"),
+    pytest.mark.long_on_pypy,
 ]
 
 __all__ = ["fronts"]  # a fixture

@@ -38,6 +38,7 @@ def temporary_files():
     return [name for name in names if "aserve-body-" in name or "(deleted)" in name]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 @pytest.mark.c_and_python
 @pytest.mark.parametrize("is_chunked", [False, True])

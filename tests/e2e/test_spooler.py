@@ -97,6 +97,7 @@ def test_jobs(start, tmp_path):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_what_fails(start):
     """It is done again, until it is done; others go on."""
     process = start()

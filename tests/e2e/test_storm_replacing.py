@@ -136,6 +136,7 @@ def settle(storm, control, count):
     storm.wait_for_workers(count)
 
 
+@pytest.mark.long_on_pypy
 @every_way
 @pytest.mark.parametrize("first", first_on_pypy(["reload", "end"]))
 def test_an_end_among_reloads(start_storm, first):

@@ -194,6 +194,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(("found", "kind"), CELLS)
 def test_surroundings(start, found, kind):
     """It serves a request and ends by SIGTERM with status 0; or its last line says what to do, and it ends by itself."""

@@ -73,7 +73,7 @@ COLUMNS = {
 if IS_PYPY:  # whose processes take longer to start: what follows is the same code for the others
     COLUMNS = {name: COLUMNS[name] for name in ("SIGTERM, one process", "reload")}
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
 
 
 @pytest.fixture
@@ -110,7 +110,6 @@ def check_cells(folder, pids):
 WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
 
 
-@pytest.mark.long_on_pypy
 @pytest.mark.parametrize(  # a worker that is recycled, or drained with its supervisor, ends as by a reload
     "column",
     [
@@ -143,7 +142,6 @@ def test_what_becomes_of_them(start_process, raw_client, folder, column):
         assert raw_client(server).fetch().body == b"hello"  # its successor serves
 
 
-@pytest.mark.long_on_pypy
 def test_a_failed_start(folder):
     """An import that fails has a shorter time, and its status; otherwise it is an end like others."""
     (folder / "own.py").write_text(FAILING)

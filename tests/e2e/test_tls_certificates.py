@@ -14,7 +14,7 @@ import types
 import pytest
 from harness.tls_clients import SECONDS
 
-pytestmark = [pytest.mark.any_parser]
+pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
 also_inline = pytest.mark.also_inline
 one_way = pytest.mark.one_way
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -44,7 +44,6 @@ def serial_of(server, authority):
         return secure.getpeercert()["serialNumber"]
 
 
-@pytest.mark.long_on_pypy
 def test_reload_under_load(serve_tls, authority, localhost, files, raw_client):
     """While certificates change, good and bad, no request fails, on old connections and new."""
     server = serve_tls(certificate=files[0], key=files[1])

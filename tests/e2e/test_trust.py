@@ -14,6 +14,8 @@ from aserve import rpc
 from aserve.errors import BindError
 from aserve.proxies import peers as peers_module
 
+pytestmark = pytest.mark.long_on_pypy
+
 FIELDS = [
     "Forwarded: for=1.2.3.4;host=evil;proto=https",
     "X-Forwarded-For: 1.2.3.4",

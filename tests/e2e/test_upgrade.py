@@ -401,6 +401,7 @@ def test_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_reload_during_it(start, tmp_path, wait_until):
     """A reload during the trial is finished before the new code takes over."""
     process = start("--workers", "1")

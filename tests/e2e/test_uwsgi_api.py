@@ -66,6 +66,7 @@ def test_cache(start, flags, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_lock_of_the_dead(start, wait_until):
     """A worker that is killed lets its locks go."""
@@ -168,6 +169,7 @@ def test_a_reload_loses_no_tick(start, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_facts(start, wait_until):
     """What agents ask, and who the workers are."""
     process = start()

@@ -139,6 +139,7 @@ def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
     assert process.stop() == 0 and '"GET /exit' in log.read_text()
 
 
+@pytest.mark.long_on_pypy
 def test_workers_share_the_work(start_workers):
     """Who has a connection that idles leaves the next one to the other."""
     process = start_workers("--workers", "2", "--threads", "2", app=APP)

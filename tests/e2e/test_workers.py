@@ -179,6 +179,7 @@ def test_term_under_load(start, tmp_path):
     assert {failure.what for failure in running.failures} <= {"refused"}  # nobody listens any more
 
 
+@pytest.mark.long_on_pypy
 def test_ctrl_c_is_the_supervisors(start, raw_client, tmp_path, wait_until):
     """A terminal sends SIGINT to all of them: workers go on with what runs, and the supervisor drains them."""
     process = start("--workers", "2")

@@ -16,6 +16,8 @@ from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 
+pytestmark = pytest.mark.long_on_pypy
+
 FIELDS = CommonFields("")
 
 VARS = {

@@ -11,6 +11,8 @@ from aserve.metrics import advice as module
 from aserve.metrics.advice import add_warnings, advise
 from aserve.settings import Config
 
+pytestmark = pytest.mark.long_on_pypy
+
 MIB = 1 << 20
 WORKER = {
     "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,

@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from aserve.metrics import app as module
 from aserve.metrics.app import AppMetrics, is_installed, read_app_metrics
 
+pytestmark = pytest.mark.long_on_pypy
+
 IN_FILES = """
 import os, sys
 from aserve.metrics.app import name_files, read_app_metrics

@@ -12,6 +12,8 @@ from aserve.metrics import pages as module
 from aserve.metrics.balance import Balance, Host, Reading
 from aserve.metrics.pages import FRESH_SECONDS, Pages, Wanted, Whence
 
+pytestmark = pytest.mark.long_on_pypy
+
 HERE = Whence()  # from this machine, to an address of its own
 HERE_EXPOSED = Whence(is_loopback=False)
 AWAY = Whence(is_own=False, is_loopback=False)

@@ -12,6 +12,8 @@ from aserve.metrics.statsd import MAX_DATAGRAM_BYTES, Statsd
 from aserve.metrics.table import BOUNDS, PLACES, SUM, WORDS
 from aserve.settings import Config, ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 class Heard:
     """A statsd."""

@@ -22,6 +22,8 @@ from aserve.metrics.table import (
 )
 from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
 def test_names(metric):

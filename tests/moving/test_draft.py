@@ -7,6 +7,8 @@ import pytest
 from aserve.moving.draft import MAX_SHOWN, Draft, Given, Rows, always, maps, unlike
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def put_threads(draft, given):
     """A row's function."""

@@ -7,6 +7,8 @@ import pytest
 from aserve.moving.foreign_flags import explain_flag
 from aserve.moving.gunicorn_table import FLAGS, ROWS
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize(
     ("flag", "said"),

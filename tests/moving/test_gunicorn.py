@@ -14,6 +14,8 @@ from aserve.loading import LoadError
 from aserve.moving.gunicorn import load_gunicorn
 from aserve.settings import Config, ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):

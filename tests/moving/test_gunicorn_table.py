@@ -9,6 +9,8 @@ import pytest
 from aserve.moving.draft import BY_KEY
 from aserve.moving.gunicorn_table import FLAGS, ROWS, SWITCHES, TABLE
 
+pytestmark = pytest.mark.long_on_pypy
+
 # What 50 configurations of public projects have, most often first.
 COMMON = [
     "bind",

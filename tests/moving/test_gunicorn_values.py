@@ -26,6 +26,8 @@ from aserve.moving.gunicorn_values import (
 )
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def taken(take, value):
     """Return the draft after one setting."""

@@ -9,6 +9,8 @@ import pytest
 from aserve.moving.origin import hooks_of, is_uwsgi_file, read_origin, take_flags
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

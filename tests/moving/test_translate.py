@@ -14,6 +14,8 @@ from aserve.moving.translate import as_toml, run_translate
 from aserve.moving.uwsgi import load_uwsgi
 from aserve.settings import Config, ConfigError, read_toml
 
+pytestmark = pytest.mark.long_on_pypy
+
 HERE = pathlib.Path(__file__).parent
 ENVIRON = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP_UID": "root", "SHOP_GID": "root"}
 FILES = sorted([*(HERE / "uwsgi").glob("*.[ixyj]*"), *(HERE / "gunicorn").glob("*.py")])

@@ -11,6 +11,8 @@ import pytest
 from aserve.moving.uwsgi import load_uwsgi
 from aserve.settings import Config, ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):

@@ -11,6 +11,8 @@ from aserve.moving.uwsgi_cron import add_cron
 from aserve.settings.crontab import parse_times
 from aserve.uwsgi_api.schedules import checked_cron
 
+pytestmark = pytest.mark.long_on_pypy
+
 UNIQUE = "it is not begun once more while it runs"
 
 

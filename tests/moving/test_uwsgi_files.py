@@ -10,6 +10,8 @@ import pytest
 from aserve.moving.uwsgi_files import has_section, read_options, split_section
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def options(path, section=""):
     """Return names and values."""

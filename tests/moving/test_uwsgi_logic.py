@@ -16,6 +16,8 @@ from aserve.moving.uwsgi_files import read_options
 from aserve.moving.uwsgi_logic import from_variables, include, resolve
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 ENVIRON = {"HOME": "/root", "EMPTY": ""}
 
 

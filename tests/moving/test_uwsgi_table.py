@@ -11,6 +11,8 @@ import pytest
 from aserve.moving.draft import BY_KEY
 from aserve.moving.uwsgi_table import ROWS, TABLE
 
+pytestmark = pytest.mark.long_on_pypy
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # What 86 configurations of public projects have, most often first.
 COMMON = [

@@ -29,6 +29,8 @@ from aserve.moving.uwsgi_values import (
 )
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def given(value, key="key"):
     """Return such a setting."""

@@ -16,6 +16,8 @@ from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def ask(supervised, tmp_path):

@@ -13,6 +13,8 @@ import pytest
 from aserve.processes.ask import is_command, run_command, show_age
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 WORKER = {
     "slot": 1, "pid": 12, "generation": 1, "state": "ready", "seconds": 3700.0, "requests": 7, "connections": 3, "running": 1,
     "waiting": 0, "threads_busy": 1, "silent_seconds": 0.4, "rss_bytes": 50 << 20, "pss_bytes": 40 << 20,

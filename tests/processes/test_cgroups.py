@@ -6,6 +6,8 @@ import pytest
 
 from aserve.processes.cgroups import Cgroups
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 class Tree:
     """A /proc and the folders that are mounted, in a folder of the test's."""

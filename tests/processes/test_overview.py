@@ -27,6 +27,8 @@ from aserve.processes.memory_file import open_memory_file
 from aserve.processes.slots import Field
 from aserve.settings import Config, ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 def read(one):
     """Return what it tells: {(name, labels...): value}."""

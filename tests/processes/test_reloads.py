@@ -18,6 +18,8 @@ from aserve.processes.child import State
 from aserve.processes.memory_file import map_memory_file
 from aserve.settings import ConfigError
 
+pytestmark = pytest.mark.long_on_pypy
+
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
 
 

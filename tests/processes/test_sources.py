@@ -11,6 +11,8 @@ import pytest
 from aserve.processes import sources as sources_module
 from aserve.processes.sources import Sources, files_below, forget_compiled
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):

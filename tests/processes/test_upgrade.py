@@ -23,6 +23,8 @@ from aserve.processes.slots import Slots
 from aserve.processes.timers import Timers
 from aserve.settings import VERSION, Config
 
+pytestmark = pytest.mark.long_on_pypy
+
 USR2 = signal.SIGUSR2
 
 

@@ -177,6 +177,7 @@ def test_pipelining_limits_mean_nothing_either(new_http1, name, count):
     assert [facts(exchange) for exchange in some] == whole
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("pair", desync.load(), ids=lambda pair: pair.name)
 def test_splits_of_smuggled_requests_mean_nothing(new_http1, pair):
     """

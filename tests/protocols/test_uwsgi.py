@@ -178,6 +178,7 @@ def test_encode_ping():
 # Refusals
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("modifier1", [number for number in range(256) if number not in (0, 30, 100, 173)])
 def test_other_modifiers(modifier1):
     """Every other modifier is refused at its header; the line names it, what it means, and what is served."""

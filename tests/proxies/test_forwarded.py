@@ -23,6 +23,8 @@ from aserve.proxies.forwarded import (
 )
 from aserve.proxies.peers import Peers
 
+pytestmark = pytest.mark.long_on_pypy
+
 PROXIES = Peers(["10.0.0.0/8", "2001:db8:a::/48"])
 ALL = [
     "x-forwarded-for",

@@ -16,6 +16,8 @@ from aserve.proxies.proxy_protocol import (
     parse_header,
 )
 
+pytestmark = pytest.mark.long_on_pypy
+
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 V4 = bytes([192, 0, 2, 1, 198, 51, 100, 2]) + struct.pack("!HH", 56324, 443)
 V6 = bytes.fromhex("20010db8000000000000000000000001 20010db8000000000000000000000002") + struct.pack("!HH", 1, 65535)

@@ -20,6 +20,8 @@ from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
 from aserve.wsgi.response import CommonFields
 
+pytestmark = pytest.mark.long_on_pypy
+
 PROXY = "10.0.0.1"
 HEAD = {
     "REQUEST_METHOD": "GET",
@@ -191,7 +193,6 @@ SENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.long_on_pypy
 @settings(EXAMPLES, max_examples=80)
 @given(
     st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),

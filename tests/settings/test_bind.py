@@ -9,6 +9,8 @@ from harness.refusals import error_of
 
 from aserve.settings import Bind, parse_bind, with_reach
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize(
     ("text", "bind"),

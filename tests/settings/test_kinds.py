@@ -9,6 +9,8 @@ from harness.refusals import error_of
 
 from aserve.settings import SETTINGS, Config, show_bytes, split_sni
 
+pytestmark = pytest.mark.long_on_pypy
+
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from aserve.settings.log_line import ATOMS, GUNICORN, NAMED, Atom, parse_line_format, parse_skip
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize(
     ("text", "parts"),

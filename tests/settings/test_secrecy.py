@@ -17,6 +17,8 @@ from aserve.settings.secrecy import (
     show_word,
 )
 
+pytestmark = pytest.mark.long_on_pypy
+
 # Each row that may hold a secret, with values that are accepted, and wrong ones; "hunter2" is the secret.
 ACCEPTED = {
     "route": ("^/rpc rpc f:hunter2", "call:f hunter2 b", "^/a rpcret f: hunter2"),

@@ -14,6 +14,8 @@ from aserve.settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_
 from aserve.settings.bind import TLS_KEYS
 from aserve.settings.table import TLS
 
+pytestmark = pytest.mark.long_on_pypy
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 

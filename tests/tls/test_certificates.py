@@ -21,6 +21,7 @@ from aserve.tls import certificates as tls_certificates
 from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
 from aserve.tls.client_hello import FirstOctets
 
+pytestmark = pytest.mark.long_on_pypy
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
 
 
@@ -34,8 +35,7 @@ def error_of(settings):
     """Return the one line that loading these settings says."""
     with pytest.raises(ConfigError) as caught:
         Certificates([settings])
-    text = str(caught.value)
-    assert text and "\n" not in text and "_ssl.c" not in text
+    assert (text := str(caught.value)) and "\n" not in text and "_ssl.c" not in text
     return text
 
 

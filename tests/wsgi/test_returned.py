@@ -41,7 +41,7 @@ WRONG = [
 NOT_BYTES = [(b"Hello", "returns [body]"), ("Hello", "encode it"), ([None], "not NoneType")]
 
 
-@pytest.mark.parametrize(("make", "told"), WRONG)
+@pytest.mark.parametrize(("make", "told"), first_on_pypy(WRONG))
 def test_what_cannot_be_iterated(make, told, caplog):
     """It is the app's fault: a 500, and a line that names the app and the remedy, without frames of the server; nothing warns."""
     exchange = new_exchange()

@@ -18,6 +18,8 @@ from aserve.features.files.conditions import (
     validators_of,
 )
 
+pytestmark = pytest.mark.long_on_pypy
+
 NOW = 784_111_777  # Sun, 06 Nov 1994 08:49:37 GMT
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 BEFORE = "Sun, 06 Nov 1994 08:49:36 GMT"

@@ -6,6 +6,8 @@ import pytest
 
 from aserve.features.files.ranges import MAX_RANGES, Part, content_range, multipart, parse_range
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.mark.parametrize(
     ("field", "parts"),

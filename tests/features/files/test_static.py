@@ -12,6 +12,8 @@ from harness.descriptors import none_stays_open
 from aserve.features.files.static import StaticFiles
 from aserve.settings import Config
 
+pytestmark = pytest.mark.long_on_pypy
+
 CSS = b"a { color: red }\n"
 
 

@@ -12,6 +12,8 @@ from harness.descriptors import none_stays_open
 from aserve.features.files.x_sendfile import XSendfile
 from aserve.settings import Config
 
+pytestmark = pytest.mark.long_on_pypy
+
 PAGE = b"<p>a page</p>\n"
 
 
