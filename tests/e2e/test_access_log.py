@@ -29,6 +29,7 @@ def read_lines(path):
     return [match.groupdict() for match in matches]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 @pytest.mark.one_way
 def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_until):

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 from harness import apps
-from harness.interpreter import first_on_pypy
 from harness.rules import rule
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, mounts")]
@@ -114,7 +113,8 @@ def test_the_response_before_it_is_finished(start_server, raw_client):
 # Disk: responses
 
 
-@pytest.mark.parametrize("lack", first_on_pypy(["disk", "files"]))
+@pytest.mark.long_on_pypy
+@pytest.mark.parametrize("lack", ["disk", "files"])
 def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplog):
     """A response that finds no room waits for its client, as without a spool; every octet of all arrives."""
     block, count = b"0123456789abcdef" * 4096, 256

@@ -11,7 +11,7 @@ from harness import apps, sidecars
 from harness.rules import rule
 from harness.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
+pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 PAGE = b"<p>a page of text</p>\n" * 5000
 HTML = ("Content-Type", "text/html")

@@ -45,6 +45,7 @@ def curl(*arguments):
     return subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
 
 
+@pytest.mark.long_on_pypy
 def test_flask(serve):
     """Flask: routes, JSON, an upload, a stream, a file with ranges, its own error page."""
     client, process = serve("flask")

@@ -209,6 +209,7 @@ def test_front_servers(start, raw_client, scheme, encode):
     assert client.recv_to_end().endswith(b"hello\n") and app.count == 1
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 def test_tls(start, raw_client, tls_settings):
     """In TLS as without it."""
@@ -217,6 +218,7 @@ def test_tls(start, raw_client, tls_settings):
     assert [client.fetch(target).body for target in (LIVE, "/", READY)] == [b"live\n", b"hello\n", b"ready\n"]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("peers", ["127.0.0.1", "10.0.0.0/8"])
 def test_proxies(start, raw_client, peers):
     """What a proxy, or somebody else, tells of its client changes nothing."""

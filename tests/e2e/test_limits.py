@@ -15,6 +15,7 @@ import aserve.episode
 pytestmark = pytest.mark.also_inline
 
 
+@pytest.mark.long_on_pypy
 @rule("RFC 9110 15.5.15", "414 for a target that is too long", "at --max-request-line")
 @rule("RFC 6585 5", "431 for fields that are too large", "at --max-head and --max-fields")
 @rule(

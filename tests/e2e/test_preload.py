@@ -255,6 +255,7 @@ def test_warming_up_opens_a_connection(start):
     process.wait_for_workers(2)
 
 
+@pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies(start, wait_until):
     """The mold ends with it, and nothing is left."""
     process = start()

@@ -51,6 +51,7 @@ def test_a_worker_that_is_killed(start_storm):
     storm.stop()
 
 
+@pytest.mark.long_on_pypy
 def test_a_supervisor_that_is_killed(start_storm, tmp_path):
     """5: kill -9 of the supervisor: workers finish what they have, and nothing is left."""
     storm = start_storm("--workers", "2")

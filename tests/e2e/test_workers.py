@@ -195,6 +195,7 @@ def test_ctrl_c_is_the_supervisors(start, raw_client, tmp_path, wait_until):
     assert process.wait() == 0
 
 
+@pytest.mark.long_on_pypy
 def test_a_second_signal(start, raw_client, tmp_path, wait_until):
     """Asked again, it ends all of them at once."""
     process = start("--workers", "2")

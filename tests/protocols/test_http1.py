@@ -207,6 +207,7 @@ def test_a_websocket_is_asked_for():
     assert protocol.has_unparsed and [each.asks_websocket for each in protocol.receive(b"")] == [False, True]
 
 
+@pytest.mark.long_on_pypy
 @pytest.mark.parametrize("name", [path.stem for path in sorted(REJECTED.glob("*.raw"))])
 def test_an_error_waits_for_no_octet(name):
     """However the octets of a bad head are cut, it is refused at the same one of them."""

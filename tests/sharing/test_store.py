@@ -15,6 +15,8 @@ from aserve.settings.shared import Shared
 from aserve.sharing import store as module
 from aserve.sharing.store import ANSWER_SECONDS, Away, Store, StoreError
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def new(store_server):

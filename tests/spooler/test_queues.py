@@ -16,6 +16,8 @@ from aserve.spooler import queues as module
 from aserve.spooler.queues import Queue
 from aserve.spooler.runner import SPOOL_OK, Spooler
 
+pytestmark = pytest.mark.long_on_pypy
+
 
 @pytest.fixture
 def new(store_server, monkeypatch):

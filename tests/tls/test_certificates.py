@@ -35,7 +35,8 @@ def error_of(settings):
     """Return the one line that loading these settings says."""
     with pytest.raises(ConfigError) as caught:
         Certificates([settings])
-    assert (text := str(caught.value)) and "\n" not in text and "_ssl.c" not in text
+    text = str(caught.value)
+    assert text and "\n" not in text and "_ssl.c" not in text
     return text
 
 
@@ -113,8 +114,7 @@ def test_not_pem(settings, localhost, tmp_path):
 
 def test_damaged(settings, localhost, tmp_path):
     """What looks like PEM and is not one of ours says so in OpenSSL's words."""
-    damaged = tmp_path / "damaged"
-    damaged.write_text(localhost.certificate.read_text().replace("MII", "AAA", 1))
+    (damaged := tmp_path / "damaged").write_text(localhost.certificate.read_text().replace("MII", "AAA", 1))
     assert re.search("damaged cannot be used: it or its key", error_of(settings._replace(certificate=str(damaged))))
 
 
