@@ -94,14 +94,37 @@ def run_python(folder: pathlib.Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+NEEDS_GIT = pytest.mark.skipif(
+    not (ROOT / ".git").exists(), reason="only git knows which files belong to the repository"
+)
+
+
+def copy_to(folder: pathlib.Path) -> set[str]:
+    """Copy the files of the repository there; return their names."""
+    files = dists.tracked()
+    for parent in {(folder / name).parent for name in files}:
+        parent.mkdir(parents=True, exist_ok=True)
+    for name in files:
+        shutil.copyfile(ROOT / name, folder / name)
+    return files
+
+
+@NEEDS_GIT
+def test_what_goes_into_an_sdist(tmp_path):
+    """All that git has, and nothing that was built, is on setuptools' list, by which an sdist is made."""
+    files = copy_to(tmp_path)
+    run_python(tmp_path, "setup.py", "--quiet", "egg_info")
+    names = set((tmp_path / "aserve_wsgi.egg-info" / "SOURCES.txt").read_text().splitlines())
+    assert dists.faults_of_sdist(names, files) == []
+
+
+@pytest.mark.long  # the list above is the same
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files belong to the repository")
+@NEEDS_GIT
 def test_what_an_sdist_has(tmp_path):
     """All that git has, and nothing that was built. Of that the package goes into a wheel, with every file beside the code."""
-    files, copy, unpacked, lib = dists.tracked(), tmp_path / "copy", tmp_path / "unpacked", tmp_path / "lib"
-    for name in files:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, copy / name)
+    copy, unpacked, lib = tmp_path / "copy", tmp_path / "unpacked", tmp_path / "lib"
+    files = copy_to(copy)
     run_python(copy, "-c", "import setuptools.build_meta as backend; backend.build_sdist('dist')")
     (sdist,) = (copy / "dist").iterdir()
     assert dists.faults_of_sdist(dists.names_of(sdist), files) == []

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from harness import apps
+from harness.combining import long
 from harness.front import Page, fronts, octets, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
@@ -71,7 +72,7 @@ def test_paths_are_decoded_once(apache, target, path_info):
     assert environ["REQUEST_URI"] == target
 
 
-@pytest.mark.parametrize("size", [0, 71_453, 20_000_000])
+@pytest.mark.parametrize("size", [0, 71_453, long(20_000_000)])
 def test_bodies_up_and_down(apache, size):
     """Bodies arrive whole: down with and without a length, and there and back."""
     data = octets(size)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.combining import long
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 from harness.workers import is_alive
@@ -148,7 +149,7 @@ def test_its_end(start_workers, programs):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [long(signal.SIGHUP), signal.SIGUSR2], ids=lambda number: number.name)
 def test_a_reload(start_workers, programs, number):
     """It goes on until workers are new, is started anew once, and is one at any time: also where the supervisor becomes new code."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")

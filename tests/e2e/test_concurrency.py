@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from harness import apps
+from harness.combining import long
 
 pytestmark = pytest.mark.any_parser
 
@@ -181,7 +182,7 @@ def app(environ, start_response):
     "flags", [(), ("--workers", "1"), ("--workers", "1", "--preload")], ids=["alone", "workers", "preload"]
 )
 @pytest.mark.parametrize(
-    ("first", "expected"), [("", b"0.001"), ("sys.setswitchinterval(0.02)", b"0.02")], ids=["ours", "the-apps"]
+    ("first", "expected"), [("", b"0.001"), long(("sys.setswitchinterval(0.02)", b"0.02"))], ids=["ours", "the-apps"]
 )
 def test_the_switch_interval(start_process, raw_client, tmp_path, flags, first, expected):
     """The command shortens CPython's, in each process that serves; an app may set its own."""

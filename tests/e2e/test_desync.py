@@ -15,6 +15,7 @@ import threading
 import pytest
 from harness import desync
 from harness.client import RawClient, Truncated
+from harness.combining import long
 from harness.front import HTTP_FRONTS, fronts
 
 pytestmark = pytest.mark.long_on_pypy
@@ -130,7 +131,7 @@ def wrong_behind(port, tag, witness, pairs):
 @pytest.mark.checkout
 @pytest.mark.one_way
 @pytest.mark.plain
-@pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", "httptools"])
+@pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", long("httptools")])
 @pytest.mark.parametrize("front", HTTP_FRONTS)
 def test_behind(start_server, fronts, front, http_parser):
     """Behind a front server the app sees no request that the front server has not sent."""

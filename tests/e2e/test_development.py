@@ -122,6 +122,7 @@ def test_templates(start_process, tmp_path):
     wait_for_text(process, "two")
 
 
+@pytest.mark.long  # the tests below have its page
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
 def test_a_browser_sees_it_mended(start_process, tmp_path):

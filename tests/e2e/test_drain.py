@@ -10,6 +10,7 @@ import time
 
 import pytest
 from harness import apps
+from harness.combining import long
 from harness.interpreter import first_on_pypy
 from harness.workers import APP
 
@@ -237,7 +238,7 @@ while not os.path.exists({0!r} + ".go"):
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.provokes("has crashed", "degraded", "has ended after")
 @pytest.mark.parametrize(
-    ("bind", "flags"), [("127.0.0.1:0", []), ("unix:{}/s", []), ("127.0.0.1:0", ["--preload"])], ids=str
+    ("bind", "flags"), [long(("127.0.0.1:0", [])), ("unix:{}/s", []), ("127.0.0.1:0", ["--preload"])], ids=str
 )
 def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_until, bind, flags):
     """Who waits while a successor of the only worker, or its mold, imports the app is served; then all ends, with status 0."""

@@ -20,9 +20,12 @@ APP = f"{pathlib.Path(__file__).parent / 'forking_app.py'}:app"
 WAYS = [("asyncio", "4", "auto"), ("asyncio", "0", "auto")]
 if has_module("uvloop"):
     WAYS = [("uvloop", "4", "auto"), ("uvloop", "0", "off"), ("asyncio", "4", "off")]
+LONG_WAYS = [("asyncio", "4", "off")]  # each of its values is one of another's
 
 
-@pytest.fixture(params=WAYS, ids=["-".join(way) for way in WAYS])
+@pytest.fixture(
+    params=[pytest.param(way, id="-".join(way), marks=pytest.mark.long if way in LONG_WAYS else ()) for way in WAYS]
+)
 def start_forking(request, start_process):
     """Start a server of the forking app."""
     loop, threads, lane = request.param

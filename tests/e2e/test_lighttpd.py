@@ -7,6 +7,7 @@ import json
 
 import pytest
 from harness import apps
+from harness.combining import long
 from harness.front import Page, fronts, octets, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
@@ -68,7 +69,7 @@ def test_paths_are_decoded_once(lighttpd, target, path_info):
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("", path_info)
 
 
-@pytest.mark.parametrize("size", [0, 71_453, 20_000_000])
+@pytest.mark.parametrize("size", [0, 71_453, long(20_000_000)])
 def test_bodies_up_and_down(lighttpd, size):
     """Bodies arrive whole: down with and without a length, and there and back."""
     data = octets(size)

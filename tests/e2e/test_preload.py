@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.combining import long
 from harness.interpreter import first_on_pypy
 from harness.load import load
 from harness.workers import is_alive
@@ -309,7 +310,7 @@ def test_upgrade(start, wait_until):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
-@pytest.mark.parametrize("is_upgraded", [False, True])
+@pytest.mark.parametrize("is_upgraded", [long(False), True])
 def test_what_a_worker_was_at(start_workers, tmp_path, wait_until, is_upgraded):
     """The table of its requests is the supervisor's, too, though the mold has forked it: both logs tell them, after an upgrade as well."""
     process = start_workers("--workers", "1", "--preload", "--access-log", str(tmp_path / "access.log"))

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import pytest
+from harness.combining import long
 from harness.interpreter import later_on_pypy
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
@@ -51,7 +52,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--threads", "0"),
+        long((("--threads", "0"),)),
         ("--threads", "4"),
         pytest.param(
             ("--workers", "2"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
@@ -189,7 +190,7 @@ finally:
 
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(not can_make_a_root(), reason="only root of a machine may make a root that cannot be written to")
-@pytest.mark.parametrize("threads", ["0", "2"])
+@pytest.mark.parametrize("threads", [long("0"), "2"])
 def test_a_read_only_root(threads):
     """With a read-only root, a user without a name and without HOME it starts, serves and ends without a warning."""
     command = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", sys.executable, "-I", "-c", SERVING, threads]

@@ -90,6 +90,7 @@ def queries_of_dashboard():
     return [re.sub(r"\$(job|instance)", ".*", expr).replace("$__rate_interval", "1m") for expr in found]
 
 
+@pytest.mark.long  # test_metrics.py has the same numbers, without Prometheus
 @pytest.mark.provokes("has crashed")
 def test_two_workers(start_workers, tmp_path):
     """They are killed and reloaded under load: each scrape succeeds, and no counter has run backwards."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.combining import long
 from harness.process import ServerProcess
 
 pytestmark = pytest.mark.long_on_pypy
@@ -88,7 +89,7 @@ def pserve(tmp_path):
     ("settings", "name"),
     [
         ("host = 127.0.0.1\nport = 0\nthreads = 3", "#main"),
-        ("listen = 127.0.0.1:0\nmax_body = 1M", ""),
+        long(("listen = 127.0.0.1:0\nmax_body = 1M", "")),
     ],
 )
 def test_a_pyramid_site(pserve, wait_until, tmp_path, settings, name):

@@ -162,7 +162,7 @@ SETTINGS = {
     "CONTROL": "control",
     "INSTALL": "cp new.py shop_app.py",
     "RESTART": "systemctl restart shop.service",
-    "PATIENCE": "1000",  # times 20 requests
+    "PATIENCE": "1000",  # times 60 requests
 }
 
 
@@ -176,7 +176,7 @@ def test_new_code_on_all_hosts(site, machine):
         def on_asked(words):
             if words[0] == "sleep":  # as long as it takes HAProxy to answer some more requests
                 before = clients.count
-                return 0 if wait_until(lambda: clients.count >= before + 20, PATIENCE_SECONDS) else 1
+                return 0 if wait_until(lambda: clients.count >= before + 60, PATIENCE_SECONDS) else 1
             return hosts[words[0]].restart()
 
         rolled = machine(SSH, on_asked)

@@ -196,7 +196,7 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
     assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
 
 
-@pytest.mark.long_on_pypy
+@pytest.mark.long  # the same as above, of bodies that one client reads below
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
     """64 clients do not read 8 MiB each, given in one piece: most of it waits on the disk, and all comes in the end."""

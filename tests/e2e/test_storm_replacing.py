@@ -14,6 +14,7 @@ import sys
 
 import pytest
 from harness.callers import TestCaller
+from harness.combining import long
 from harness.front import fronts
 from harness.interpreter import first_on_pypy
 from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
@@ -59,7 +60,7 @@ def test_no_request_is_lost(start_storm, tmp_path):
     storm.stop()
 
 
-@pytest.mark.long_on_pypy
+@pytest.mark.long  # the same as above, for longer
 def test_no_request_is_lost_by_a_slow_import(start_storm):
     """2: the same while the app takes its time to be imported."""
     storm = start_storm("--workers", "2", app=SLOW + APP % "one")
@@ -152,7 +153,7 @@ def test_an_end_among_reloads(start_storm, first):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [[], ["--reload-at-once"]])
+@pytest.mark.parametrize("flags", [[], long(["--reload-at-once"])])
 def test_never_fewer_than_asked_for(start_storm, flags):
     """7: during a reload there are never fewer workers that serve than asked for; each goes when its successor serves."""
     storm = start_storm("--workers", "3", *flags)

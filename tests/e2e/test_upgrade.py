@@ -16,6 +16,7 @@ import time
 
 import pytest
 from harness.client import RawClient
+from harness.combining import long
 from harness.load import load
 from harness.waiting import wait_until
 from harness.workers import GATED, Workers, is_alive
@@ -91,7 +92,7 @@ def ask(process):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
+@pytest.mark.parametrize("bind", [long("127.0.0.1:0"), "unix:{}/s"])
 def test_under_load(start, tmp_path, bind):
     """The new code takes over in the same process, on the same listeners; no request fails, on kept connections or fresh ones."""
     flags = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
@@ -301,7 +302,7 @@ def test_an_app_that_is_broken(start):
     assert running.first_words == {b"one", b"two"}
 
 
-@pytest.mark.long_on_pypy
+@pytest.mark.long  # 15 s; reloads have the same
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_an_app_that_hangs(start):
     """Its trial has --start-timeout, and its stack is told."""

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.combining import long
 from harness.interpreter import first_on_pypy
 from harness.uwsgi_apps import APP, ask, notes, who
 
@@ -44,7 +45,7 @@ def workers_of(process, count, is_preloaded=False):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
-@pytest.mark.parametrize("flags", [[], ["--preload"]])
+@pytest.mark.parametrize("flags", [[], long(["--preload"])])
 def test_cache(start, flags, wait_until):
     """What one worker keeps, all have: after a crash, a reload and an upgrade, too."""
     process = start(*flags, *CACHE, extra="uwsgi.cache_set('imported', 'first')\n")
@@ -78,7 +79,7 @@ def test_lock_of_the_dead(start, wait_until):
     assert ask(process, "uwsgi.lock(1) or uwsgi.is_locked(1)")[0] == "True"
 
 
-@pytest.mark.parametrize("flags", first_on_pypy([[], ["--preload"], ["--threads", "0"]]))
+@pytest.mark.parametrize("flags", first_on_pypy([[], long(["--preload"]), long(["--threads", "0"])]))
 def test_timer(start, flags, wait_until):
     """Each tick is one worker's: five are five, of however many workers."""
     extra = (
@@ -132,7 +133,7 @@ def test_a_function_that_hangs(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [[], ["--preload"]])
+@pytest.mark.parametrize("flags", [[], long(["--preload"])])
 def test_reload_waits(start, wait_until, flags):
     """What runs when its worker is replaced comes to its end; ticks go on in the successors, and end in nobody's drain."""
     process = start(*flags, extra=GATED)

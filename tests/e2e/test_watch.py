@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.combining import long
 from harness.interpreter import first_on_pypy
 
 pytestmark = [
@@ -52,7 +53,7 @@ def ask(process, path="/"):
         (("--max-requests", "5"), "/", 5, r"it has answered 5 requests \(--max-requests 5\)"),
         (("--max-lifetime", "1s"), "/", 1, r"it has served for \d+ s \(--max-lifetime 1\)"),
         (("--max-rss", "200M"), "/grow", 1, r"its RSS is \d+\.\d MiB \(--max-rss 200MiB\)"),
-        (("--max-uss", "200M"), "/grow", 1, r"its USS is \d+\.\d MiB \(--max-uss 200MiB\)"),
+        long((("--max-uss", "200M"), "/grow", 1, r"its USS is \d+\.\d MiB \(--max-uss 200MiB\)")),
     ],
     ids=["requests", "lifetime", "rss", "uss"],
 )
@@ -98,7 +99,7 @@ def test_a_worker_that_hangs(start_workers):
 
 
 @pytest.mark.provokes("has crashed", "Fatal Python error: Segmentation fault")
-@pytest.mark.parametrize("lane", first_on_pypy(["auto", "off"]))
+@pytest.mark.parametrize("lane", first_on_pypy(["auto", long("off")]))
 def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_until, lane):
     """The log line of its end names the requests, and each of them has its line in the access log."""
     log = tmp_path / "access.log"

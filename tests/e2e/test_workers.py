@@ -15,8 +15,8 @@ from importlib.util import find_spec
 
 import pytest
 from harness.client import RawClient
-from harness.combining import each_once
-from harness.interpreter import first_on_pypy, later_on_pypy
+from harness.combining import each_once, long
+from harness.interpreter import first_on_pypy
 from harness.load import Load, load
 from harness.workers import GATED, children_of, is_alive
 
@@ -60,9 +60,7 @@ def address_of(process, bind, folder):
 # Start and end
 
 
-@pytest.mark.parametrize(
-    "flags", [[], ["--threads", "0"], later_on_pypy(["--lane", "off"]), later_on_pypy(["--loop", "asyncio"])]
-)
+@pytest.mark.parametrize("flags", [[], ["--threads", "0"], long(["--lane", "off"]), long(["--loop", "asyncio"])])
 def test_start_and_end(start, wait_until, flags):
     """Each worker serves; the banner says how many there are, and why; SIGTERM ends all, with status 0."""
     process = start("--workers", "2", *flags)
@@ -116,7 +114,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("source", "why", "tracebacks"), first_on_pypy(BROKEN))
+@pytest.mark.parametrize(
+    ("source", "why", "tracebacks"), first_on_pypy([BROKEN[0], *map(long, BROKEN[1:4]), *BROKEN[4:]])
+)
 def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
     """At the first start it ends the command: the app's traceback once, one line, status 1."""
     (tmp_path / "broken.py").write_text(source)
@@ -388,7 +388,7 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
 
 
-@pytest.mark.long_on_pypy
+@pytest.mark.long  # test_storm_replacing.py has three, under load
 def test_never_fewer_workers(start):
     """During a reload there are at every moment as many as before, and the successor serves before one goes."""
     process = start("--workers", "2")
@@ -400,10 +400,8 @@ def test_never_fewer_workers(start):
 
 
 @pytest.mark.provokes("Fatal Python error: Segmentation fault")
-@pytest.mark.parametrize(  # test_storm_replacing.py has all of them, with fewer words
-    ("source", "why", "tracebacks"),
-    [BROKEN[0], *(pytest.param(*row, marks=pytest.mark.long) for row in BROKEN[1:5])],
-)
+# test_storm_replacing.py has all of them, with fewer words
+@pytest.mark.parametrize(("source", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:5])])
 def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
     """Code that does not start changes nothing: the workers of before go on, and the log says why."""
     process = start("--workers", "2")

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from harness.client import RawClient, TLSClient
+from harness.combining import long
 from harness.interpreter import LOOP_KINDS
 from harness.load import load
 
@@ -65,7 +66,7 @@ def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):
 # What speaks to them
 
 
-@pytest.mark.parametrize("loop", LOOP_KINDS)
+@pytest.mark.parametrize("loop", [*map(long, LOOP_KINDS[:-1]), LOOP_KINDS[-1]])
 def test_tls(start_workers, authority, localhost, monkeypatch, loop):
     """TLS works in workers, and a reload loses no request of it."""
     monkeypatch.setattr(RawClient, "authority", str(authority.certificate))

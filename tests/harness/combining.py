@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 
+def long(row: Any) -> Any:
+    """Return a row of `parametrize` for the whole suite alone: a value, or a tuple of values."""
+    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.long)
+
+
 def each_once(firsts: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
     """Return rows of `parametrize`, all pairs; in the brief run each of `seconds`, which are more, has one of `firsts` in turn."""
     return [
