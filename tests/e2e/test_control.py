@@ -89,7 +89,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
+@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
 def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     """ps shows what a process is at, without its query; the supervisor's command line stays."""
     pytest.importorskip("setproctitle")

@@ -16,7 +16,6 @@ import pytest
 from harness.callers import TestCaller
 from harness.combining import long
 from harness.front import fronts
-from harness.interpreter import first_on_pypy
 from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
 from harness.waiting import wait_until
 
@@ -139,7 +138,7 @@ def settle(storm, control, count):
 
 @pytest.mark.long_on_pypy
 @every_way
-@pytest.mark.parametrize("first", first_on_pypy(["reload", "end"]))
+@pytest.mark.parametrize("first", ["reload", "end"])
 def test_an_end_among_reloads(start_storm, first):
     """6: SIGTERM amid a reload, and SIGHUP amid the end: it ends with status 0, and nothing of it is left."""
     storm = start_storm("--workers", "2")
