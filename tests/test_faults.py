@@ -91,10 +91,19 @@ def test_finalizer():
 '''
 
 
-def run(folder: pathlib.Path, text: str) -> str:
-    """Return what pytest says of a file of tests."""
+PROVOKED = RAISES[: RAISES.index("@pytest.mark.one_way")]
+for _name, _line in (("test_our_own_bug", "please report this"), ("test_task", "another line")):
+    _test = RAISES[RAISES.index(f"def {_name}(") :]
+    PROVOKED += f'@pytest.mark.provokes("{_line}")\n{_test[: _test.index("def test_", 5)]}'
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory) -> str:
+    """Return what pytest says of both files of tests."""
+    folder = tmp_path_factory.mktemp("faults")
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_it.py").write_text(text)
+    (folder / "test_it.py").write_text(RAISES)
+    (folder / "test_provoked.py").write_text(PROVOKED)
     command = [sys.executable, "-Im", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(folder)]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
     done = subprocess.run(
@@ -105,27 +114,23 @@ def run(folder: pathlib.Path, text: str) -> str:
 
 @pytest.mark.long_on_pypy
 @pytest.mark.slow
-def test_what_nobody_has_handled_fails_its_test(tmp_path):
+def test_what_nobody_has_handled_fails_its_test(said):
     """In a callback, a task, a thread, a finalizer, a process, or logged by us: its test fails, and shows the place."""
     names = [line.split("(")[0][len("def ") :] for line in RAISES.splitlines() if line.startswith("def test_")]
-    said = run(tmp_path, RAISES)
-    failed = re.findall(r"^(?:FAILED|ERROR) \S*::(\w+)", said, re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) \S*test_it.py::(\w+)", said, re.MULTILINE)
     assert sorted(failed) == sorted(names), said
     shown = re.split(r"^_{3,} .* _{3,}$", said, flags=re.MULTILINE)[1:]
-    assert len(shown) == len(names)
+    assert len(shown) == len(names) + 1  # and one of the other file
     for part in shown:
         assert "ValueError: on the floor" in part and 'raise ValueError("on the floor")' in part, part
 
 
 @pytest.mark.long_on_pypy
 @pytest.mark.slow
-def test_a_fault_that_is_provoked_passes(tmp_path):
+def test_a_fault_that_is_provoked_passes(said):
     """A test that names the line provokes it on purpose; another line still fails it."""
-    text = RAISES.replace("def test_our", '@pytest.mark.provokes("please report this")\ndef test_our')
-    text = text.replace("def test_task", '@pytest.mark.provokes("another line")\ndef test_task')
-    said = run(tmp_path, text)
-    assert "::test_our_own_bug" not in said, said
-    assert "::test_task" in said, said
+    assert "test_provoked.py::test_our_own_bug" not in said, said
+    assert "test_provoked.py::test_task" in said, said
 
 
 def test_a_context_is_shown_with_its_traceback():

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from harness.benchmarks import modules
+from harness.combining import long
 
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
@@ -14,7 +15,9 @@ apps, chaos_client = modules("apps", "chaos_client")
 
 @pytest.mark.slow
 @pytest.mark.also_inline
-@pytest.mark.parametrize("where", ["http://127.0.0.1:0", "http://unix:{}/s", "uwsgi://unix:{}/s", "scgi://unix:{}/s"])
+@pytest.mark.parametrize(
+    "where", ["http://127.0.0.1:0", long("http://unix:{}/s"), "uwsgi://unix:{}/s", "scgi://unix:{}/s"]
+)
 def test_good_requests_survive_chaos(start_server, tmp_path, where):
     """None is lost, crossed, answered twice or run twice while others send nonsense, break off and vanish."""
     bind = where.format(tmp_path)

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 import yaml
+from harness.combining import long
 from harness.front import Page, free_port, fronts
 from harness.process import ServerProcess
 
@@ -123,7 +124,7 @@ def test_the_page_shows_the_program():
     assert Page("embedding").block("Beside FastAPI", "python") in (EXAMPLES / "asyncio/program.py").read_text()
 
 
-@pytest.mark.parametrize("name", ["Flask", "Bottle", "CherryPy"])
+@pytest.mark.parametrize("name", ["Flask", long("Bottle"), long("CherryPy")])
 def test_an_app_in_one_file(start_process, place, name):
     """`aserve hello:app` in the example's folder serves it, and ends cleanly."""
     pytest.importorskip(name.lower())

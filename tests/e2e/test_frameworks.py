@@ -143,6 +143,7 @@ def test_cherrypy_behind_internal_redirects(serve):
     process.wait_for_log("redirects to itself")
 
 
+@pytest.mark.long  # test_examples.py has a site of Django, too
 def test_django(start_process, tmp_path):
     """Django: log in to the admin with its CSRF token, add a user, upload a file, get it back."""
     pytest.importorskip("django")

@@ -112,7 +112,7 @@ def test_gauges(served, raw_client, tmp_path):
 def test_no_number_falls(start_workers, tmp_path):
     """Workers are replaced, recycled and killed, and the supervisor becomes new code: in the end all that was answered is counted."""
     path = tmp_path / "m"
-    process = start_workers("--workers", "2", "--threads", "4", "--max-requests", "200", "--metrics", f"unix:{path}")
+    process = start_workers("--workers", "2", "--threads", "4", "--max-requests", "500", "--metrics", f"unix:{path}")
     process.wait_for_workers(2)
     answered = 0
     with scraping(path) as scraper:

@@ -114,18 +114,7 @@ def stop(process):
 
 
 # Of the manners in which such files are written; the others are read by the same code.
-BRIEF = (
-    "flask.ini",
-    "placeholders.ini",
-    "conditions.ini",
-    "docker.ini",
-    "mount.ini",
-    "shop.xml",
-    "includes.ini",
-    "example.py",
-    "preload.py",
-    "unix.py",
-)
+BRIEF = ("placeholders.ini", "conditions.ini", "docker.ini", "mount.ini", "shop.xml", "example.py", "preload.py")
 
 
 def brief(names):

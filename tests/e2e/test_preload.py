@@ -121,9 +121,9 @@ def test_one_import(start, wait_until):
     first_on_pypy(
         [
             [],
-            ["--threads", "0"],
-            pytest.param(["--lane", "off"], marks=pytest.mark.long),
-            pytest.param(["--reload-at-once"], marks=pytest.mark.long),
+            long(["--threads", "0"]),
+            long(["--lane", "off"]),
+            long(["--reload-at-once"]),
         ]
     ),
 )
@@ -169,7 +169,7 @@ BROKEN = [
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize(("app", "why", "tracebacks"), BROKEN)
+@pytest.mark.parametrize(("app", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:])])
 def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
     """At the first start it ends the command, as without the flag."""
     (tmp_path / "broken.py").write_text(app)

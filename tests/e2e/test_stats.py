@@ -23,7 +23,10 @@ pytestmark = pytest.mark.long_on_pypy
 
 UWSGITOP = pathlib.Path(sys.executable).parent / "uwsgitop"
 needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-KINDS = [pytest.param(["--workers", "2"], marks=needs_workers, id="workers"), pytest.param([], id="single")]
+KINDS = [
+    pytest.param(["--workers", "2"], marks=needs_workers, id="workers"),
+    pytest.param([], id="single", marks=pytest.mark.long),
+]
 
 
 def read_stats(address):

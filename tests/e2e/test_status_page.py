@@ -22,7 +22,10 @@ pytestmark = pytest.mark.long_on_pypy
 
 IS_PYPY = sys.implementation.name == "pypy"
 needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-KINDS = [pytest.param(["--workers", "2"], marks=needs_workers, id="workers"), pytest.param([], id="single")]
+KINDS = [
+    pytest.param(["--workers", "2"], marks=needs_workers, id="workers"),
+    pytest.param([], id="single", marks=pytest.mark.long),
+]
 
 
 @pytest.fixture

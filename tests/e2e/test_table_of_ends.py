@@ -113,7 +113,7 @@ WAITING = "waiting for the app's (.*); a second signal ends it, or the time limi
 @pytest.mark.parametrize(  # a worker that is recycled, or drained with its supervisor, ends as by a reload
     "column",
     [
-        pytest.param(column, marks=pytest.mark.long if column in ("SIGTERM, workers", "recycle") else ())
+        pytest.param(column, marks=pytest.mark.long if column in ("SIGTERM, workers", "recycle", "upgrade") else ())
         for column in COLUMNS
     ],
 )

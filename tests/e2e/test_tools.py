@@ -18,7 +18,7 @@ IS_PYPY = sys.implementation.name == "pypy"
     ("path", "flags"),
     [
         ("/", []),
-        later_on_pypy("/", ["--threads", "0"]),
+        pytest.param("/", ["--threads", "0"], marks=pytest.mark.long),
         pytest.param("/", ["--access-log", "access.log"], marks=pytest.mark.long),
         pytest.param("/stream?3", [], marks=pytest.mark.long),
         later_on_pypy("/file?30000", []),
