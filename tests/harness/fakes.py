@@ -164,6 +164,9 @@ class FakeTransport:
         self.peer.close()
 
 
+DEFAULTS = Config()  # once: it checks each of its settings
+
+
 class FakeConnection:
     """What wsgi/environ.py, wsgi/response.py and wsgi/gateway.py ask of a connection."""
 
@@ -171,7 +174,7 @@ class FakeConnection:
         self.base_environ: dict[str, Any] = {} if base_environ is None else base_environ
         self.remote_addr = "203.0.113.7"
         self.remote_port = "4711"
-        self.service = types.SimpleNamespace(config=Config())
+        self.service = types.SimpleNamespace(config=DEFAULTS)
         self.sent: list[bytes] = []
         self.error: BaseException | None = None  # what `send` raises
 
