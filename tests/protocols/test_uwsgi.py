@@ -178,13 +178,12 @@ def test_encode_ping():
 # Refusals
 
 
-@pytest.mark.long_on_pypy
-@pytest.mark.parametrize("modifier1", [number for number in range(256) if number not in (0, 30, 100, 173)])
-def test_other_modifiers(modifier1):
+def test_other_modifiers():
     """Every other modifier is refused at its header; the line names it, what it means, and what is served."""
-    raw = packet(b"\0" * 8, modifier1)
-    meaning = MEANINGS.get(modifier1, "unknown")
-    check_silent(new().receive(raw[:4]), 501, f"modifier1 {modifier1} ({meaning})", "0, 30", "ping (100)", "RPC (173)")
+    for modifier1 in sorted({*range(256)} - {0, 30, 100, 173}):
+        told = f"modifier1 {modifier1} ({MEANINGS.get(modifier1, 'unknown')})"
+        raw = packet(b"\0" * 8, modifier1)
+        check_silent(new().receive(raw[:4]), 501, told, "0, 30", "ping (100)", "RPC (173)")
 
 
 def test_meanings_are_those_of_the_specification():
