@@ -385,6 +385,7 @@ def test_no_interpreter(start, tmp_path):
 # Beside it
 
 
+@pytest.mark.long  # tests/processes has it with processes that the test plays
 @pytest.mark.long_on_pypy
 def test_during_a_reload(start, tmp_path, wait_until):
     """The reload is finished first."""
@@ -402,6 +403,7 @@ def test_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long  # tests/processes has it with processes that the test plays
 @pytest.mark.long_on_pypy
 def test_reload_during_it(start, tmp_path, wait_until):
     """A reload during the trial is finished before the new code takes over."""
@@ -418,6 +420,7 @@ def test_reload_during_it(start, tmp_path, wait_until):
     process.wait_for_workers(1)
 
 
+@pytest.mark.long  # tests/processes has it with processes that the test plays
 @pytest.mark.long_on_pypy
 def test_term_during_it(start, tmp_path, wait_until):
     """All of them end, the trial, too, and nothing is left."""

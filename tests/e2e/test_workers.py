@@ -436,6 +436,7 @@ def test_a_reload_of_code_that_answers_with_errors(start):
     assert process.wait_for_workers(2) == before
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_a_reload_of_code_that_hangs(start):
@@ -451,6 +452,7 @@ def test_a_reload_of_code_that_hangs(start):
     assert process.wait_for_workers(1) == before
 
 
+@pytest.mark.long  # tests/processes has it with processes that the test plays
 @pytest.mark.long_on_pypy
 def test_reloads_during_a_reload(start, tmp_path, wait_until):
     """However many are asked for while one is under way, one more follows."""
@@ -469,6 +471,7 @@ def test_reloads_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
 @pytest.mark.long_on_pypy
 def test_term_during_a_reload(start):
     """It ends all of them, those that are starting, too."""
@@ -503,6 +506,7 @@ def test_settings_are_read_anew(start, tmp_path):
     assert len(process.wait_for_workers(2)) == 2
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
 @pytest.mark.long_on_pypy
 def test_touch(start, tmp_path):
     """--touch-reload: a file that appears, or changes, does what SIGHUP does."""

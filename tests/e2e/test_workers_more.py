@@ -25,6 +25,7 @@ pytestmark = [
 # One worker more, one less, another
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
 def test_one_more_and_one_less(start_workers):
     """SIGTTIN and SIGTTOU; the last worker stays."""
     process = start_workers("--workers", "1")
@@ -39,6 +40,7 @@ def test_one_more_and_one_less(start_workers):
     process.wait_for_log("SIGTTOU: the number of workers stays 1")
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
 def test_a_worker_that_is_told_to_end(start_workers):
     """SIGTERM to a worker: its successor serves before it drains."""
     process = start_workers("--workers", "2")
