@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.combining import long
 from harness.interpreter import later_on_pypy
 from harness.waiting import wait_until
 
@@ -69,7 +70,7 @@ def test_a_caller_that_says_no_more(start_workers, start_process, control, flags
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+@pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
 def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     """It is told of while it runs, with its stack; then its end."""
     flags = (*flags, "--control", control, "--slow-request", "100ms")
@@ -89,7 +90,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+@pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
 def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     """ps shows what a process is at, without its query; the supervisor's command line stays."""
     pytest.importorskip("setproctitle")
@@ -115,7 +116,7 @@ def test_process_titles(start_workers, start_process, control, tmp_path, flags):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.timeout(300)  # seconds; a dozen starts of Python, which have taken 81 s on PyPy at a load of 15
-@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
+@pytest.mark.parametrize("flags", [(), long((("--preload",),))], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""
     if flags and sys.implementation.name == "pypy":

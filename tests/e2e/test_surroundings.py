@@ -107,7 +107,7 @@ SURROUNDINGS = {
     "20 descriptors": Surroundings(shell("ulimit -n 20"), None),
     "32 descriptors": Surroundings(shell("ulimit -n 32")),
 }  # fmt: skip
-# What depends on the event loop and the interpreter: tried with more kinds, and on PyPy, too, whose processes take longer to start.
+# What depends on the event loop and the interpreter: tried inline and on PyPy, too, whose processes take longer to start.
 OF_THE_LOOP = ("no standard descriptor", "no /proc", "blocked signals", "10 descriptors")
 
 
@@ -181,9 +181,10 @@ def start(tmp_path):
 
 
 def marks_of(number: int, name: str, kind: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a cell: in the brief run each surrounding has one kind in turn, and what depends on the loop two."""
-    kinds = ("inline", "mold") if name in OF_THE_LOOP else (("by itself", "mold", "programs")[number % 3],)
-    return [] if kind in kinds else [pytest.mark.long]
+    """Return the marks of a cell: in the brief run each surrounding has one kind in turn."""
+    kinds = ("inline", "mold") if name in OF_THE_LOOP else ("by itself", "mold", "programs")
+    chosen = "mold" if IS_PYPY else kinds[number % len(kinds)]
+    return [] if kind == chosen else [pytest.mark.long]
 
 
 CELLS = [

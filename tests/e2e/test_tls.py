@@ -17,7 +17,6 @@ import types
 
 import pytest
 from harness import apps
-from harness.combining import long
 from harness.interpreter import first_on_pypy, later_on_pypy
 from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
 from harness.waiting import wait_until
@@ -368,9 +367,10 @@ def test_the_page(start_process, tmp_path):
         Config(**words)
 
 
+@pytest.mark.long  # workers have the same of clients in Python
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
-@pytest.mark.parametrize("path", ["/", long("/file?30000")])
+@pytest.mark.parametrize("path", ["/", "/file?30000"])
 def test_wrk(start_process, localhost, path):
     """A second of wrk: many connections, not one error."""
     process = start_process(

@@ -347,6 +347,7 @@ def test_its_own_code_is_broken(start):
     process.wait_for_log("SIGHUP: done")
 
 
+@pytest.mark.long  # tests/processes has it with processes that the test plays
 @pytest.mark.long_on_pypy
 def test_settings_that_are_wrong(start, tmp_path):
     """They are told by what is wrong with them."""
