@@ -2,7 +2,7 @@
 
 from . import rpc
 from .connections.detaching import Detached
-from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
+from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .hooks import post_fork
 from .running import run, serve
 from .server import Server

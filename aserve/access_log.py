@@ -4,7 +4,7 @@ Owns:     the lines that wait to be written; requests without a line; what is to
           the lines of a process that has died.
 Thread:   `write` whichever thread tells of ends (request_log.py); `write_refused`, `on_second`, `reopen` on the event loop.
           `append_unanswered` in another process, which serves nothing.
-Not here: what a line says (log_format.py), where it goes (log_target.py); what is logged when (connections/connection.py,
+Not here: what a line says (log_format.py), where it goes (core/log_target.py); what is logged when (connections/connection.py,
           connections/wire_loop.py); error logs (logging).
 
 A line costs 0.6 us alone, and 0.2 us among 64, if the same was asked in this second (2026-11-23, CPython 3.11).
@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .episode import Episode
-from .errors import BindError, RequestRefused
-from .exchange import ANSWERED, REFUSED, Exchange
+from .core.episode import Episode
+from .core.errors import BindError, RequestRefused
+from .core.exchange import ANSWERED, REFUSED, Exchange
+from .core.log_target import Target, open_target
 from .line_program import new_program
 from .log_format import LineFormat
-from .log_target import Target, open_target
 from .log_values import died, path_of, record_of
 from .request_log import Ended
 from .settings import Config

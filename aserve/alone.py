@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
-from . import forks
-from .footprint import Footprints, memory_of
+from .core import forks
+from .core.footprint import Footprints, memory_of
 from .metrics.advice import add_warnings
 from .metrics.growth import SAMPLE_SECONDS, Growth
 from .metrics.status import describe_single

@@ -19,17 +19,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from . import exits
-from .arenas import share_one_arena
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
+from .core.arenas import share_one_arena
+from .core.errors import FAILED, USAGE_ERROR, AserveError, BindError
+from .core.lacking import describe_lack
+from .core.signals import unblock_all
+from .core.standard_streams import fill_standard_streams
+from .core.start_folder import FolderGoneError, StartFolder, real_folder
 from .demo import app as demo_app
-from .errors import FAILED, USAGE_ERROR, AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .features.routes import compile_routes
 from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
-from .lacking import describe_lack
 from .loading import LoadError, check_unpatched, load_app, load_module
 from .logs import set_up_logging
 from .mounts import load_mounts, nothing_here
@@ -46,9 +49,6 @@ from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
 from .settings.secrecy import show_app
-from .signals import unblock_all
-from .standard_streams import fill_standard_streams
-from .start_folder import FolderGoneError, StartFolder, real_folder
 from .surroundings import set_surroundings, with_whole_paths
 from .switch_interval import shorten_switch_interval
 from .tls.certificates import load_certificates

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .escaping import escape_html
+from .core.escaping import escape_html
 from .settings import VERSION
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .near_names import near_names
+from .core.near_names import near_names
 from .settings import RELOAD_IMPLIES, SETTINGS, TERMINAL_IMPLIES, Config, ConfigError, Setting, platform_settings
 
 CONFIG = "config"

@@ -18,8 +18,8 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .escaping import escape_html
-from .exchange import IS_FORWARDED
+from .core.escaping import escape_html
+from .core.exchange import IS_FORWARDED
 from .settings import Config, parse_bind
 from .wsgi import WSGIApp
 from .wsgi.wrapping import named_as

@@ -3,7 +3,7 @@
 Owns:     what they are called there; storing those that were bound, taking them back at the next start, and ending those that no
           setting names any more.
 Thread:   any, before it serves.
-Not here: binding (connections/listeners.py), the words (systemd.py), the sockets of a socket unit, which a bind names (both).
+Not here: binding (connections/listeners.py), the words (core/systemd.py), the sockets of a socket unit, which a bind names (both).
 
 A unit asks for it by FileDescriptorStoreMax=, and systemd says so by FDSTORE, from version 254 on. Whoever connects while the
 service restarts, or after it was killed, then waits for the next process. So what is stored is as if it had been
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from .connections.listeners import Listener, bind_listeners
+from .core.systemd import STORED, Notifier, store_size, stored_sockets
 from .settings import Bind, Config, parse_bind
-from .systemd import STORED, Notifier, store_size, stored_sockets
 
 logger = logging.getLogger("aserve")
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .completion import SHELLS
+from .core.near_names import near_names
 from .features.routes import lacks_action
-from .near_names import near_names
 from .settings import SETTINGS, SWITCH, ConfigError
 from .settings.secrecy import show_argument
 

@@ -21,9 +21,9 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from .errors import FAILED, USAGE_ERROR, AserveError
-from .misnamed import hint_for_module, why_hidden
-from .near_names import near_names
+from .core.errors import FAILED, USAGE_ERROR, AserveError
+from .core.misnamed import hint_for_module, why_hidden
+from .core.near_names import near_names
 from .settings.secrecy import show_app
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Union
 
-from .exchange import escape
+from .core.exchange import escape
 from .log_values import (
     JSON_END,
     JSON_FIELDS,

@@ -18,8 +18,8 @@ from operator import itemgetter
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from .exchange import WORKER_DIED, Exchange
-from .local_time import local_time, show_offset
+from .core.exchange import WORKER_DIED, Exchange
+from .core.local_time import local_time, show_offset
 from .request_log import Ended
 from .settings.log_line import Atom
 

@@ -2,7 +2,7 @@
 
 Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
 Thread:   the main thread, before it serves.
-Not here: what is logged; how it is written (error_log.py); the access log (access_log.py); the app's loggers, which nothing here touches.
+Not here: what is logged; how it is written (core/error_log.py); the access log (access_log.py); the app's loggers, which nothing here touches.
 
 The command owns the log of its process, so no configuration of the app, at whatever time, takes a logger away from it as a side effect. What
 names our loggers on purpose is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from .error_log import open_error_log
-from .json_text import read_json
-from .local_time import local_time
+from .core.error_log import open_error_log
+from .core.json_text import read_json
+from .core.local_time import local_time
 from .settings import Config, ConfigError, read_toml
 
 logger = logging.getLogger("aserve")

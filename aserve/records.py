@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import error_log, forks
+from .core import error_log, forks
 from .metrics.busy import Busy
 from .metrics.status import Serving
 from .request_log import Ends, RequestLog
@@ -22,7 +22,7 @@ from .wire_log import WireLog, is_told
 
 if TYPE_CHECKING:
     from .access_log import AccessLog
-    from .exchange import Exchange
+    from .core.exchange import Exchange
     from .metrics.counting import Counters
     from .metrics.single import Single
     from .slow_requests import SlowRequests
@@ -117,7 +117,7 @@ class Records:
 
     @property
     def bound(self) -> list[bytes]:
-        """The addresses of their listeners, for forks.py."""
+        """The addresses of their listeners, for core/forks.py."""
         listeners = self._single.listeners if self._single is not None else ()
         return [forks.local_address(listener.socket.fileno()) for listener in listeners]
 

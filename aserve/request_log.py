@@ -20,11 +20,11 @@ from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 if TYPE_CHECKING:
-    from .errors import RequestRefused
-    from .exchange import Exchange
+    from .core.errors import RequestRefused
+    from .core.exchange import Exchange
 
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
-# it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
+# it; status (0: there was none) and octets sent of its response; how it ended (core/exchange.py); when it arrived, was begun, was left to the event
 # loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
 # response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
 Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]

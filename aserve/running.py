@@ -3,8 +3,8 @@
 Owns:     serve() and run(); the start of a process that binds as root, signals that drain, what systemd is told
           of that, and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
-Not here: what is served and how it ends (server.py), handlers that the app has set (signals.py), how systemd is
-          told (systemd.py), who the process is (privileges.py, pid_file.py), argv (cli.py).
+Not here: what is served and how it ends (server.py), handlers that the app has set (core/signals.py), how systemd is
+          told (core/systemd.py), who the process is (privileges.py, pid_file.py), argv (cli.py).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from .connections.listeners import Listener
-from .errors import WorkersStuck
+from .core.errors import WorkersStuck
+from .core.lacking import check_descriptors
+from .core.log_pipe import awaited_reader
+from .core.manager import Manager
+from .core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
+from .core.standard_streams import fill_standard_streams
+from .core.systemd import Notifier, watchdog_seconds
 from .exits import begin_ending
 from .fd_store import FdStore
 from .hooks import call_at_end, call_post_fork
-from .lacking import check_descriptors
 from .loading import check_unpatched
-from .log_pipe import awaited_reader
-from .manager import Manager
 from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
 from .server import Server
 from .settings import Config, ConfigError, with_reach
-from .signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
-from .standard_streams import fill_standard_streams
-from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
 
 if TYPE_CHECKING:

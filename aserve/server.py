@@ -12,8 +12,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from . import forks
-from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
 from .connections.departed import Departed
 from .connections.detaching import Detached, adopt, detach_idle
@@ -25,6 +23,9 @@ from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
 from .connections.websockets import WebSockets
+from .core import forks
+from .core.budgets import Budgets
+from .core.shielding import shielded
 from .failing import Failing
 from .features import extensions_of
 from .loading import check_unpatched
@@ -34,7 +35,6 @@ from .proxies.trust import peers_of
 from .records import Records
 from .services import Shared, new_service
 from .settings import Config
-from .shielding import shielded
 from .stacks import ORDER, describe_stacks
 from .statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from .tls.certificates import Certificates, load_certificates
@@ -95,7 +95,7 @@ class Server:
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
         self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []
-        self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
+        self._bound: list[bytes] = []  # their addresses, for core/forks.py; also after their end
         self._acceptors: list[Acceptor] = []
         self._lane: Lane | None = None
         self._connections = ConnectionLimit()

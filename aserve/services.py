@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Callable, NamedTuple
 
-from .budgets import Budgets
 from .connections.greeting import identify_by
 from .connections.in_flight import InFlight
 from .connections.limit import ConnectionLimit
@@ -18,7 +17,8 @@ from .connections.listeners import Listener
 from .connections.sendfile import HAS_SENDFILE
 from .connections.service import Service
 from .connections.websockets import WebSockets
-from .exchange import Exchange
+from .core.budgets import Budgets
+from .core.exchange import Exchange
 from .extension import Extensions, Place
 from .protocols import PROTOCOLS
 from .protocols.base import Limits

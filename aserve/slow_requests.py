@@ -18,9 +18,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import RequestRefused
-from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
-from .frames import Call, calls_of, show_calls, where_of
+from .core.errors import RequestRefused
+from .core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
+from .core.frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
 from .request_log import NativeEnds, Parts
 from .stacks import ORDER, SLOW_WATCH, look_at_threads

@@ -2,7 +2,7 @@
 
 Owns:     describe_stacks, describe_busy: threads that are at the same place are one stack; look_at_threads, for each thread.
 Thread:   any that holds the GIL for a moment; it reads source files.
-Not here: how a stack is shown (frames.py); stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
+Not here: how a stack is shown (core/frames.py); stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
 
 A thread's request is found on its stack: nothing is noted while requests are served. That of a plain request in C has no frame of ours
 but the worker's: its engine knows it.
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from .connections.connection import Connection
 from .connections.native import running
-from .exchange import TIMED_OUT, Exchange
-from .frames import calls_of, outer_frames, show_calls
+from .core.exchange import TIMED_OUT, Exchange
+from .core.frames import calls_of, outer_frames, show_calls
 from .workers.executor import WORKING
 from .wsgi.gateway import Gateway
 

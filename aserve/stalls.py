@@ -14,7 +14,7 @@ import logging
 import time
 from typing import Protocol
 
-from .episode import Episode
+from .core.episode import Episode
 from .stacks import ORDER, describe_busy
 from .workers.queue_wait import LONG_STALL_SECONDS
 

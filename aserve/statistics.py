@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .body import BufferedBody, LiveBody
 from .connections.lane import Lane
 from .connections.limit import OnLoop
 from .connections.service import Service
 from .connections.states import State
 from .connections.websocket import WebSocket
 from .connections.wire_loop import LoopWire
-from .exchange import Exchange
+from .core.body import BufferedBody, LiveBody
+from .core.exchange import Exchange
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 

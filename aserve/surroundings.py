@@ -13,10 +13,10 @@ import site
 import sys
 from collections.abc import MutableMapping
 
-from .errors import AserveError
+from .core.errors import AserveError
+from .core.start_folder import StartFolder
 from .settings import SETTINGS, Config
 from .settings.paths import Base
-from .start_folder import StartFolder
 
 HERE = StartFolder(".", is_said=False)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from .exchange import without_query
+from .core.exchange import without_query
 from .statistics import Statistics
 
 PACKAGE = "setproctitle"

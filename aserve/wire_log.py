@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from .errors import RequestRefused
-from .exchange import Exchange
+from .core.errors import RequestRefused
+from .core.exchange import Exchange
 
 logger = logging.getLogger("aserve.wire")
 

@@ -17,7 +17,7 @@ from collections.abc import MutableMapping, Sequence
 from typing import Callable
 
 from .connections.listeners import Listener, bind_listeners
-from .errors import FAILED, AserveError, BindError
+from .core.errors import FAILED, AserveError, BindError
 from .exits import begin_ending, hold_signals
 from .loading import LoadError
 from .logs import set_up_logging

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import apps
 
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
 from aserve.wsgi.response import CommonFields, Response

@@ -184,7 +184,7 @@ static int serve_in_context(engine *self, plain_request *served)
 
 /* Serve what nobody has begun of a batch.  Returns 1: the executor has to
  * look whether this worker still has its slot.  Finalizers of the app's may
- * fork, also behind a response: in a child the next job ends it (forks.py). */
+ * fork, also behind a response: in a child the next job ends it (core/forks.py). */
 static int serve_batch(engine *self, batch *from)
 {
     PyObject *type, *value, *traceback;

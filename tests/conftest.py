@@ -35,7 +35,8 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve import cli, exits, forks
+from aserve import cli, exits
+from aserve.core import forks
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent

@@ -15,8 +15,8 @@ from harness.ends import ended
 from harness.fakes import FakeConnection
 
 from aserve.access_log import AccessLog, append_unanswered
-from aserve.errors import BindError, RequestRefused
-from aserve.exchange import Exchange, refused_exchange
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange, refused_exchange
 from aserve.settings import Config
 
 

@@ -12,7 +12,7 @@ from harness import apps
 import aserve
 from aserve import alone, cli, exits
 from aserve.alone import NO_WORKERS, control_of
-from aserve.footprint import Memory
+from aserve.core.footprint import Memory
 
 
 async def ask(path, **question):

@@ -15,8 +15,8 @@ import types
 import pytest
 
 from aserve import banner, cli
+from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
-from aserve.errors import AserveError, BindError
 from aserve.mounts import nothing_here
 from aserve.processes.programs import SPOOLER_VARIABLE
 from aserve.settings import SETTINGS, VERSION, Config

@@ -13,7 +13,8 @@ import types
 import pytest
 from harness.places import run_in
 
-from aserve import exits, forks
+from aserve import exits
+from aserve.core import forks
 from aserve.exits import Remaining, begin_ending, bound_exit
 from aserve.workers.threads import OwnThread
 

@@ -6,7 +6,7 @@ import pytest
 from harness import apps
 from harness.calling import call
 
-from aserve.exchange import IS_FORWARDED
+from aserve.core.exchange import IS_FORWARDED
 from aserve.fault_page import MARK, Fault, FaultPage, is_loopback_name
 from aserve.settings import Config
 

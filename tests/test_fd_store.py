@@ -9,12 +9,12 @@ import socket
 import pytest
 from harness.manager import Manager
 
-from aserve import systemd
 from aserve.connections.listeners import bind_listeners
-from aserve.errors import BindError
+from aserve.core import systemd
+from aserve.core.errors import BindError
+from aserve.core.systemd import Notifier
 from aserve.fd_store import FdStore
 from aserve.settings import Config
-from aserve.systemd import Notifier
 
 
 class Service:

@@ -1,6 +1,6 @@
 """The plan of the house: who may know whom, and each file beside its test.
 
-The table of floors is the plan itself.  When the code teaches better, change the
+The table of rooms is the plan itself.  When the code teaches better, change the
 table, with the reason in the commit.
 """
 
@@ -23,159 +23,27 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "aserve"
 TESTS = ROOT / "tests"
 
-# From the ground up. A module imports only from floors below its own; its types may come from its own floor.
-FLOORS = (
-    "accounts errors descriptors episode escaping footprint frames http_date json_text local_time log_once log_pipe near_names shielding systemd _cparsers _native",
-    "forks lacking manager misnamed arenas standard_streams start_folder log_target",  # manager: what systemd is told, and when
-    "error_log",
+# The rooms, from the ground up: what stands at the top of the package. A module imports from its own row and those below it, and no import
+# leads back to where it comes from.
+ROOMS = (
+    "_cparsers _native core",  # what all share
     "settings",
-    "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo surroundings",
-    "hooks logs request_log",  # hooks: which the app gives
-    "workers rpc log_values wire_log",
-    "log_format switch_interval",
-    "line_program",
-    "access_log",  # none of which knows a connection, or WSGI
-    "wsgi",
-    "mounts",
-    "fault_page",  # between the app and the gateway
-    "proxies",  # stand before the gateway of wsgi
-    "protocols",
-    "connections",
-    "extension",
-    "features",
-    "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "exits metrics slow_requests stalls titles",  # metrics: counts what statistics knows
-    "records",  # what a server keeps of its requests: log and counters
-    "server",
-    "running",  # run() makes the loop that a server runs on
-    "sharing",
-    "spooler",
-    "processes",  # each worker runs a server
-    "alone top",
-    "top_screen",
-    "uwsgi_api",  # below `import uwsgi`
-    "compat moving",
-    "banner completion explain finding",
-    "flags",
-    "with_workers",
-    "cli",
-    "aserve __main__",
-    "contrib",  # of frameworks, which find it
+    "loading hooks request_log rpc tls wire_log workers",  # none of which knows a connection
+    "protocols proxies wsgi",
+    "connections extension failing stacks stalls statistics",
+    "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving sharing slow_requests spooler titles uwsgi_api",
+    "exits fd_store logs pid_file privileges records running server services surroundings switch_interval",  # one process serves
+    "processes",  # and several
+    "alone banner cli completion demo explain finding flags top top_screen with_workers __main__ aserve",
 )
-# The floors inside a package, from the ground up; its own __init__ is on top of them.
-WITHIN = {
-    "settings": (
-        "peer bind platform log_line secrecy",
-        "crontab",
-        "kinds",
-        "caches commands files shared",
-        "paths",
-        "table",
-        "toml",
-    ),
-    "rpc": ("errors", "packets", "registry client"),
-    "tls": ("certificates client_hello",),
-    "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": (
-        "environ head returned",
-        "response",
-        "begun",
-        "gateway",
-        "wrapping",
-        "rpc_calls deadlines timing request_id",
-    ),
-    "proxies": ("peers", "forwarded proxy_protocol", "trust"),
-    "protocols": ("refused_head underscores", "base", "one_request chunked", "http1 httptools1 scgi uwsgi"),
-    "connections": (
-        "addresses",
-        "states data_rate sender listeners shared_memory health",
-        "sendfile",
-        "load_board",
-        "in_flight limit listen_queue",
-        "lane_memory",
-        "service",
-        "plain",  # what stands before the app, for C
-        "connection streams pump",  # know no wire
-        "writing",  # the event loop's half of a wire
-        "large_bodies",
-        "sending",  # the workers' half
-        "ending",
-        "timeouts websockets",
-        "offered",
-        "websocket",
-        "upgrading",  # the way out of HTTP
-        "wire_loop",
-        "handover",
-        "wire_fast",  # leads to the other wire
-        "departed",  # looks at both wires
-        "lane_log native",
-        "lane greeting tls_transport",  # make connections
-        "acceptor",  # lets in; its numbers are the lane's, too
-        "detaching",  # lets go, from both wires
-    ),
-    "features": (
-        "files.codings files.compressors files.conditions files.content_types files.opening files.ranges",
-        "files.reply",
-        "files.compressing files.static files.x_sendfile",
-        "files queue_wait routes tracing turnover underscore_fields",
-    ),
-    "metrics": (
-        "busy table",
-        "advice app balance counting gil growth history stats statsd status text totals",
-        "pages picture",
-        "scrapes",
-        "single",
-    ),
-    "processes": (
-        "cgroups",
-        "resources opened warming",
-        "absences app_files ask backoff channel command control liveness memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots sources wishes",
-        "children programs",
-        "spoolers",
-        "attached",
-        "status",
-        "overview",
-        "reloading",
-        "inheritance losses molds worker",  # the last is the child's side
-        "mold trial",  # become workers
-        "shutdown upgrade watch",
-        "crew",
-        "answers",
-        "reloads",
-        "failed_starts",
-        "ends",
-        "supervisor",
-    ),
-    "sharing": ("store", "leases"),
-    "uwsgi_api": (
-        "locks schedules wake",
-        "caches handlers",
-        "shared_caches shared_locks turns",
-        "hosts",
-        "memory",
-        "signals",
-        "functions",
-        "decorators",
-    ),
-    "spooler": ("board folder", "queues", "runner", "functions"),
-    "compat": ("paste uwsgi",),
-    "moving": (
-        "draft guests",
-        "uwsgi_files uwsgi_values gunicorn_hooks",
-        "uwsgi_cron",
-        "uwsgi_logic uwsgi_table gunicorn_values",
-        "uwsgi gunicorn_table",
-        "gunicorn",
-        "foreign_flags origin",
-        "translate",
-    ),
-    "contrib": (
-        "becoming",
-        "django django.management django.management.commands",
-        "django.app django.management.commands.runaserve flask",
-    ),
+# Imports that lead up. Each is to go.
+UPWARD = {
+    ("core.budgets", "settings"),
+    ("compat.paste", "running"),
+    ("compat.uwsgi", "processes.child"),
+    ("compat.uwsgi", "processes.slots"),
+    ("moving.origin", "privileges"),
+    ("uwsgi_api.memory", "processes.memory_file"),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
@@ -187,15 +55,16 @@ RESERVED = {
             "workers.inline": "hides from the app that a loop runs",
             "workers.stopping": "the loop waits for them without blocking",
             "rpc.client": "one of its two clients is asyncio's",
+            "core.signals": "the loop calls what handles them",
         },
     ),
     "threading": (
-        "compat",
+        "alone",
         {
             "workers.threads": "the threads are its",
             "workers.executor": "workers sleep in it",
-            "forks": "asks which thread forks",
-            "budgets": "workers and the loop count in it",
+            "core.forks": "asks which thread forks",
+            "core.budgets": "workers and the loop count in it",
             "connections.pump": "has a thread of its own",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
@@ -205,8 +74,8 @@ RESERVED = {
             "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
-            "body": "a live body's reader waits for octets",
-            "spool": "the app's thread writes while the loop reads",
+            "core.body": "a live body's reader waits for octets",
+            "core.spool": "the app's thread writes while the loop reads",
             "wsgi.response": "a second thread of the app may send pieces of it, too",
             "connections.offered": "a worker meets the event loop there",
             "connections.handover": "a worker waits there while its connection leaves the lane",
@@ -253,8 +122,8 @@ DOORS = {
     ("records", "metrics.gil"),
     ("records", "metrics.single"),
     ("records", "slow_requests"),
-    ("near_names", "difflib"),
-    ("shielding", "anyio"),
+    ("core.near_names", "difflib"),
+    ("core.shielding", "anyio"),
     ("logs", "logging.config"),
     ("loading", "configparser"),
     ("loading", "logging.config"),
@@ -273,7 +142,7 @@ DOORS = {
     ("processes.reloading", "watchfiles"),
     ("processes.worker", "processes.warming"),  # --warm-up
     ("metrics.app", "prometheus_client.multiprocess"),
-    ("arenas", "ctypes"),
+    ("core.arenas", "ctypes"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
@@ -318,19 +187,13 @@ def module_name(path: pathlib.Path) -> str:
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def floor_of(name: str) -> tuple[int, int]:
-    """Return the floor of a module in the house, and inside its package."""
-    first, _, rest = (name or "aserve").partition(".")
-    inside = WITHIN.get(first, ())
-    return place_in(FLOORS, first), place_in(inside, rest) if rest else len(inside)
-
-
-def place_in(floors: tuple[str, ...], name: str) -> int:
-    """Return the number of the floor that a name stands on."""
-    for number, names in enumerate(floors):
-        if name in names.split():
+def row_of(name: str) -> int:
+    """Return the number of the row that a module's room stands in."""
+    room = (name or "aserve").partition(".")[0]
+    for number, rooms in enumerate(ROOMS):
+        if room in rooms.split():
             return number
-    raise AssertionError(f"{name} has no floor in tests/test_layout.py")
+    raise AssertionError(f"{room} is no room in tests/test_layout.py")
 
 
 @functools.cache
@@ -386,14 +249,42 @@ def all_imports() -> list[tuple[str, Import]]:
 
 
 def test_imports_point_down():
-    """A module knows only modules on lower floors; the wire protocols do not know one another."""
+    """A module knows only rooms of its own row, and of those below it; the wire protocols do not know one another."""
+    up = {
+        (name, found.name): found.line
+        for name, found in all_imports()
+        if found.is_ours and row_of(found.name) > row_of(name)
+    }
+    assert up.keys() - UPWARD == set(), f"{up}"
+    assert UPWARD - up.keys() == set(), "an exception that nothing needs"
+    wires = {"http1", "httptools1", "scgi", "uwsgi"}
     for name, found in all_imports():
-        if not found.is_ours:
-            continue
-        below, own = floor_of(found.name), floor_of(name)
-        allowed = below <= own if found.is_typing else below < own
-        where = f"{MODULES[name]}:{found.line}"
-        assert allowed, f"{where}: floor {own} imports {found.name} of floor {below}"
+        assert not {name, found.name} <= {f"protocols.{wire}" for wire in wires}, f"{MODULES[name]}:{found.line}"
+
+
+def test_no_import_leads_back():
+    """What a module needs does not need that module; types apart."""
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for name, found in all_imports():
+        if found.is_ours and not found.is_typing and found.name in MODULES and found.name not in name_and_above(name):
+            graph[name].add(found.name)
+    done: set[str] = set()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, f"{' -> '.join([*way[way.index(name) :], name])}"
+        if name not in done:
+            for below in graph[name]:
+                visit(below, (*way, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def name_and_above(name: str) -> set[str]:
+    """Return the names of the packages that a module is in: each has been begun when the module is read."""
+    parts = name.split(".")
+    return {".".join(parts[:end]) for end in range(len(parts))}
 
 
 def test_reserved_modules():
@@ -412,13 +303,13 @@ def test_reserved_modules():
                 "connections.wire_fast",
                 "connections.handover",
                 "connections.detaching",
-                "forks",
+                "core.forks",
                 "processes.molds",
                 "processes.programs",
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
-            assert floor_of(name)[0] >= floor_of(lowest)[0] or name in exceptions, where
+            assert row_of(name) >= row_of(lowest) or name in exceptions, where
 
 
 def test_the_supervisor_may_fork():
@@ -450,7 +341,7 @@ def test_what_is_behind_a_door_waits_there():
 def test_the_process_is_read_at_the_edge():
     """os.environ and sys.argv are read by the command, not by a server in someone's program; what systemd says, by both."""
     edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
-    for name in MODULES.keys() - {"cli", "systemd"}:
+    for name in MODULES.keys() - {"cli", "core.systemd"}:
         for node in ast.walk(tree_of(name)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert (node.value.id, node.attr) not in edges, f"{MODULES[name]}:{node.lineno}"
@@ -470,7 +361,13 @@ def mirrored(source_folder: pathlib.Path, test_folder: pathlib.Path) -> tuple[se
     return sources, {path.stem.removeprefix("test_") for path in test_folder.glob("test_*.py")}
 
 
-@pytest.mark.parametrize("folder", ["", *WITHIN, "features/files"])
+FOLDERS = sorted(
+    {"/".join(path.relative_to(PACKAGE).parts[:-1]) for path in MODULES.values()}
+    - {"contrib/django", "contrib/django/management", "contrib/django/management/commands"}
+)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_every_source_has_its_tests(folder):
     """
     Each source file has a test file of its name, and each test file a source.

@@ -8,7 +8,7 @@ import pytest
 from harness import apps
 from harness.calling import call
 
-from aserve.errors import AserveError
+from aserve.core.errors import AserveError
 from aserve.mounts import Mounts, check_mounts, load_mounts, nothing_here
 from aserve.settings import Config, ConfigError
 

@@ -9,9 +9,9 @@ import types
 
 import pytest
 
-from aserve import error_log
-from aserve.errors import BindError, RequestRefused
-from aserve.exchange import Exchange
+from aserve.core import error_log
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records

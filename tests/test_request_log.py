@@ -10,8 +10,8 @@ import pytest
 from harness.fakes import FakeAccessLog, FakeConnection
 
 from aserve import request_log
-from aserve.errors import RequestRefused
-from aserve.exchange import Exchange
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import Exchange
 from aserve.request_log import Ends
 
 

@@ -22,11 +22,11 @@ from harness.manager import Manager
 import aserve
 from aserve import running
 from aserve import server as server_module
-from aserve.errors import BindError
+from aserve.core.errors import BindError
+from aserve.core.systemd import Notifier
 from aserve.privileges import find_account
 from aserve.server import Server
 from aserve.settings import Config, ConfigError
-from aserve.systemd import Notifier
 
 LOOPBACK = "127.0.0.1:0"
 

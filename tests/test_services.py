@@ -8,10 +8,10 @@ import types
 import pytest
 
 from aserve.access_log import AccessLog
-from aserve.budgets import Budgets
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
+from aserve.core.budgets import Budgets
 from aserve.features import extensions_of, tracing
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes

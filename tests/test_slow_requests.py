@@ -11,9 +11,9 @@ from harness import apps
 from harness.websockets import ASKING, Switching
 
 from aserve import slow_requests
-from aserve.errors import RequestRefused
-from aserve.exchange import Exchange
-from aserve.frames import Call
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.core.frames import Call
 from aserve.slow_requests import SlowRequests
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"

@@ -11,7 +11,7 @@ import pytest
 from harness import apps
 
 import aserve.stacks
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.stacks import _Found, describe_busy, describe_stacks, look_at_threads
 
 
@@ -75,7 +75,7 @@ def test_for_how_long(start_server, raw_client):
     gate.open()
     assert client.recv_response().status == 200
     if sys.implementation.name == "pypy" and "at GET" not in text:
-        pytest.skip("PyPy could not tell this stack; see frames.py")
+        pytest.skip("PyPy could not tell this stack; see core/frames.py")
     assert re.search(r"at GET /slow for \d+\.\d s:\n", text)
 
 

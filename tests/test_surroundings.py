@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from aserve.core.start_folder import StartFolder
 from aserve.settings import SETTINGS, Config
-from aserve.start_folder import StartFolder
 from aserve.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 
 

@@ -9,8 +9,8 @@ import pytest
 from harness import apps
 
 from aserve import wire_log
-from aserve.errors import RequestRefused
-from aserve.exchange import Exchange
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import Exchange
 from aserve.settings import Config
 from aserve.wire_log import WireLog
 

@@ -16,6 +16,7 @@ from aserve import cli, hooks, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
+from aserve.core.start_folder import FolderGoneError
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD, TRIAL
 from aserve.processes.inheritance import FORM
@@ -25,7 +26,6 @@ from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import Config, ConfigError
 from aserve.spooler import runner
-from aserve.start_folder import FolderGoneError
 from aserve.uwsgi_api import memory
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import BindError
+from ..core.errors import BindError
 from ..settings import Bind, Config, parse_bind
 
 _ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
-from ..exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
+from ..core.errors import ClientDisconnected, ResponseTruncated, WrittenOff
+from ..core.exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
 from ..wire_log import tell
 from ..workers.inline import no_running_loop
 from ..wsgi import Reply
@@ -26,8 +26,8 @@ from .addresses import unmapped
 if TYPE_CHECKING:
     import asyncio
 
-    from ..errors import RequestRefused
-    from ..exchange import Exchange
+    from ..core.errors import RequestRefused
+    from ..core.exchange import Exchange
     from .service import Service
 
 logger = logging.getLogger("aserve")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..body import RequestBody
+    from ..core.body import RequestBody
     from ..settings import Config
 
 TOO_LATE = "the request did not come in time"

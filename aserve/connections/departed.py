@@ -18,7 +18,7 @@ import logging
 import select
 import sys
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from ..workers.executor import Executor, Job
 from ..workers.inline import InlineExecutor
 from .wire_fast import FastWire

@@ -8,7 +8,7 @@ Not here: when a connection ends (wire_loop.py, timeouts.py); the end of its tra
 
 from __future__ import annotations
 
-from ..exchange import CLIENT_GONE, CUT, Exchange
+from ..core.exchange import CLIENT_GONE, CUT, Exchange
 from ..protocols.base import WireProtocol
 from .connection import LOST, Connection
 from .sending import SendingHalf

@@ -14,8 +14,8 @@ import threading
 from typing import Any, Callable
 
 from .._cparsers import lib
-from ..errors import ClientDisconnected
-from ..exchange import ANSWERED, CLIENT_GONE, Exchange
+from ..core.errors import ClientDisconnected
+from ..core.exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..wire_log import tell
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor

@@ -10,7 +10,7 @@ every worker is busy, the loop itself takes what comes (workers/executor.py).
 
 from __future__ import annotations
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from ..wsgi.environ import build_bodyless_environ
 from ..wsgi.response import CommonFields, plain_response
 

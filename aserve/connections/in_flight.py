@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from .._cparsers import ffi, lib
-from ..exchange import Exchange, escape
+from ..core.exchange import Exchange, escape
 from .load_board import LoadBoard
 from .shared_memory import pointer_to
 

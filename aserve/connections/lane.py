@@ -18,9 +18,9 @@ import time
 from typing import Any
 
 from .._cparsers import ffi, lib
-from ..body import BufferedBody, RequestBody
-from ..errors import RequestRefused
-from ..exchange import CLIENT_GONE, HTTP_1_1, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
+from ..core.body import BufferedBody, RequestBody
+from ..core.errors import RequestRefused
+from ..core.exchange import CLIENT_GONE, HTTP_1_1, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
 from ..protocols import EXCHANGE_FACTORIES
 from ..protocols.base import new_body
 from ..protocols.http1 import PLAIN

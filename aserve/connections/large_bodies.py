@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Callable, cast
 
-from ..errors import ClientDisconnected, ResponseTruncated
-from ..exchange import ANSWERED, CLIENT_GONE, Exchange
+from ..core.errors import ClientDisconnected, ResponseTruncated
+from ..core.exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..wsgi import FileResponse
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sender import GONE, PIECE_BYTES, MemorySender, Outcome, Sender, pieces_of

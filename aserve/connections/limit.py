@@ -19,8 +19,8 @@ import os
 import resource
 from typing import Protocol
 
-from ..budgets import default_spool_files
-from ..episode import Episode
+from ..core.budgets import default_spool_files
+from ..core.episode import Episode
 from .load_board import LoadBoard
 
 logger = logging.getLogger("aserve")

@@ -3,7 +3,7 @@
 Owns:     binding, taking sockets that are given, what connections inherit.
 Thread:   event loop only, before it serves.
 Not here: the spec's grammar (settings/bind.py), addresses and what can go wrong with them (addresses.py), which
-          sockets systemd has passed (systemd.py), accepting (acceptor.py, the lane).
+          sockets systemd has passed (core/systemd.py), accepting (acceptor.py, the lane).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import shutil
 import socket
 from typing import Callable, NamedTuple, Union
 
-from ..errors import BindError
+from ..core.errors import BindError
+from ..core.systemd import passed_sockets
 from ..settings import PROXIED, Bind, Config, parse_bind
-from ..systemd import passed_sockets
 from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client

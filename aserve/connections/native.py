@@ -21,10 +21,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._cparsers import ffi, lib
-from ..body import BufferedBody
-from ..errors import WrittenOff
-from ..exchange import HTTP_1_1, Exchange
-from ..forks import end_if_forked, forked
+from ..core.body import BufferedBody
+from ..core.errors import WrittenOff
+from ..core.exchange import HTTP_1_1, Exchange
+from ..core.forks import end_if_forked, forked
 from ..rpc.registry import respond_framed
 from ..wsgi import Gateway
 from ..wsgi.begun import BegunResponse, Rest

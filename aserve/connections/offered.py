@@ -17,8 +17,8 @@ import socket
 import threading
 from typing import Protocol
 
-from ..errors import ClientDisconnected, RequestRefused, WrittenOff
-from ..exchange import Exchange
+from ..core.errors import ClientDisconnected, RequestRefused, WrittenOff
+from ..core.exchange import Exchange
 from ..wsgi import Reply
 from .connection import Connection, Wire, close_reply
 from .websockets import WebSockets

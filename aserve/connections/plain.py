@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import RequestRefused
-from ..exchange import Client, Exchange
-from ..log_once import LogOnce
+from ..core.errors import RequestRefused
+from ..core.exchange import Client, Exchange
+from ..core.log_once import LogOnce
 from ..protocols.underscores import Underscores
 from ..proxies.forwarded import StripForwarded
 from ..proxies.trust import TrustedProxies

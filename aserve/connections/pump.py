@@ -19,9 +19,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from .._cparsers import ffi, lib
-from ..budgets import SENT_FILE_COUNT, Budgets
-from ..exchange import Exchange
-from ..forks import end_if_forked, forked
+from ..core.budgets import SENT_FILE_COUNT, Budgets
+from ..core.exchange import Exchange
+from ..core.forks import end_if_forked, forked
 from ..wsgi import FileResponse
 from ..wsgi.gateway import SYSTEM_FILES
 from .listeners import UNSENT_BYTES

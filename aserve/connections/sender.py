@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Callable, Union, cast
 
-from ..errors import ClientDisconnected, ResponseTruncated
+from ..core.errors import ClientDisconnected, ResponseTruncated
 
 # What becomes of one who sends: None, all is with the kernel; else what went wrong, and whose fault it is.
 Outcome = Union[ClientDisconnected, ResponseTruncated, None]

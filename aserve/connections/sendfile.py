@@ -15,8 +15,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Callable
 
-from ..budgets import SENT_FILE_COUNT, Budget
-from ..errors import ResponseTruncated
+from ..core.budgets import SENT_FILE_COUNT, Budget
+from ..core.errors import ResponseTruncated
 from .sender import Outcome, Sender
 
 # Read at once by who sends a file without it.

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
-from ..budgets import SENT_FILE_COUNT
-from ..errors import ClientDisconnected, ResponseTruncated
-from ..exchange import Exchange
-from ..spool import ResponseSpool
+from ..core.budgets import SENT_FILE_COUNT
+from ..core.errors import ClientDisconnected, ResponseTruncated
+from ..core.exchange import Exchange
+from ..core.spool import ResponseSpool
 from ..workers.executor import Executor
 from ..wsgi import FileResponse, Reply
 from .large_bodies import LargeBodies

@@ -11,8 +11,8 @@ import time
 from typing import Any, Callable
 
 from .. import wire_log
-from ..budgets import Budgets
-from ..exchange import ANSWERED, CUT, Exchange
+from ..core.budgets import Budgets
+from ..core.exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..request_log import RequestLog

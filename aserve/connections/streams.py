@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from .in_flight import InFlight
 
 

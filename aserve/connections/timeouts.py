@@ -10,8 +10,8 @@ Not here: how fast a client must be (data_rate.py); who notes that there was pro
 
 from __future__ import annotations
 
-from ..errors import RequestRefused
-from ..exchange import TIMED_OUT, Exchange, refused_exchange
+from ..core.errors import RequestRefused
+from ..core.exchange import TIMED_OUT, Exchange, refused_exchange
 from ..wire_log import tell
 from .connection import Connection
 from .data_rate import TOO_LATE, DataRate, why_overdue

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 
-from ..errors import RequestRefused
-from ..exchange import Client, Exchange
+from ..core.errors import RequestRefused
+from ..core.exchange import Client, Exchange
 from .states import Event, State
 from .timeouts import TimedHalf
 from .websocket import WebSocket

@@ -19,7 +19,7 @@ import logging
 import socket
 from typing import cast
 
-from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
+from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
 from ..wire_log import tell
 from ..workers.executor import Executor
 from .connection import LOST, Connection

@@ -12,11 +12,11 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Callable
 
-from ..errors import RequestRefused
-from ..log_once import LogOnce
+from ..core.errors import RequestRefused
+from ..core.log_once import LogOnce
 
 if TYPE_CHECKING:
-    from ..exchange import Exchange
+    from ..core.exchange import Exchange
     from ..settings import Config
     from ..wsgi.deadlines import Deadlines
 

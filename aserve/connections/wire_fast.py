@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from .._cparsers import lib
-from ..errors import ClientDisconnected, RequestRefused
-from ..exchange import CLIENT_GONE, Exchange
+from ..core.errors import ClientDisconnected, RequestRefused
+from ..core.exchange import CLIENT_GONE, Exchange
 from ..wsgi import FileResponse, Reply
 from .connection import discard_reply, drop_exchange
 from .handover import Handover, Handovers

@@ -16,9 +16,9 @@ import logging
 import os
 from typing import cast
 
-from ..body import BufferedBody, LiveBody
-from ..errors import RequestRefused
-from ..exchange import ANSWERED, CUT, Exchange
+from ..core.body import BufferedBody, LiveBody
+from ..core.errors import RequestRefused
+from ..core.exchange import ANSWERED, CUT, Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
 from .connection import Connection, release_exchange
@@ -336,7 +336,7 @@ class LoopWire(UpgradingHalf):
     def _refuse(self, exchange: Exchange | None, why: RequestRefused) -> None:
         """Answer with an error; where the client's next request would begin is not known."""
         service = self._service
-        # A lack of room is told once for all (budgets.py).
+        # A lack of room is told once for all (core/budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
         if service.access_log is not None:

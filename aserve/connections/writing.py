@@ -18,9 +18,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
-from ..errors import ClientDisconnected, ResponseTruncated
-from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
-from ..spool import ResponseSpool
+from ..core.errors import ClientDisconnected, ResponseTruncated
+from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
+from ..core.spool import ResponseSpool
 from ..wire_log import tell
 from ..workers.inline import InlineExecutor, no_running_loop
 from .connection import Connection, tells_its_end

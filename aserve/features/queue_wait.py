@@ -13,7 +13,7 @@ The times cost what they do for --metrics.
 
 from __future__ import annotations
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from ..extension import Extension, Place
 from ..settings import Config
 from ..wsgi.gateway import Before

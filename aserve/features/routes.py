@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Union
 
 from .. import rpc
-from ..errors import AppError, ResponseTruncated
-from ..exchange import Exchange
+from ..core.errors import AppError, ResponseTruncated
+from ..core.exchange import Exchange
+from ..core.forks import end_if_forked, forked
 from ..extension import Extension, Place
-from ..forks import end_if_forked, forked
 from ..settings import Config, ConfigError
 from ..settings.secrecy import show_route
 from ..wsgi.environ import Environ, build_bodyless_environ

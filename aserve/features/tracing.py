@@ -20,7 +20,7 @@ import contextvars
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from ..extension import Extension, Place
 from ..settings import VERSION, Config
 from ..wsgi.gateway import WSGIApp

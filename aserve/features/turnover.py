@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 import time
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from ..extension import Extension, Place
 from ..settings import Config
 from ..wsgi.gateway import Before

@@ -16,9 +16,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
+from ..core.log_once import LogOnce
 from ..extension import Extension, Place
-from ..log_once import LogOnce
 from ..proxies.forwarded import cgi_name
 from ..settings import Config
 from ..wsgi.gateway import Before

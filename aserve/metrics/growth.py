@@ -2,7 +2,7 @@
 
 Owns:     Growth: the least of each ten minutes, and what is concluded from four of them.
 Thread:   that of its owner; pure.
-Not here: what a process takes (footprint.py), who looks (processes/status.py, single.py), what is said (advice.py).
+Not here: what a process takes (core/footprint.py), who looks (processes/status.py, single.py), what is said (advice.py).
 
 A process that serves takes more in a busy minute, and gives it back. So it is the least of ten minutes that counts: if that rises from each
 ten minutes to the next, four times, something is kept. The first ten minutes, in which caches fill, do not count.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 
-from ..footprint import Memory
+from ..core.footprint import Memory
 
 SAMPLE_SECONDS = 60
 SAMPLES = 10  # of one span

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ..exchange import without_query
+from ..core.exchange import without_query
 from ..settings import SETTINGS, Config
 from .advice import add_warnings
 from .history import History

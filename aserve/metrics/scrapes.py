@@ -30,8 +30,8 @@ from typing import Any, Callable
 from ..connections.acceptor import SHORTAGES
 from ..connections.addresses import binds_beside, is_loopback
 from ..connections.listeners import Listener, UnixRights, open_listeners
-from ..errors import BindError
-from ..log_once import LogOnce
+from ..core.errors import BindError
+from ..core.log_once import LogOnce
 from ..settings import Config, parse_bind, with_reach
 from .pages import METRICS, Pages, Reply, Whence, respond
 

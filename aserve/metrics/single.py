@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any
 
-from ..footprint import Footprints, memory_of
+from ..core.footprint import Footprints, memory_of
 from .app import AppMetrics
 from .balance import Balance, Host, Reading
 from .counting import read_words

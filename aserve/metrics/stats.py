@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..start_folder import real_folder
+from ..core.start_folder import real_folder
 from .table import CLASSES, ENDS, PLACES, REFUSALS, SUM
 
 _REQUESTS = slice(PLACES["aserve_requests_total"], PLACES["aserve_requests_total"] + len(CLASSES) * len(ENDS))

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..log_once import LogOnce
+from ..core.log_once import LogOnce
 from ..settings import Config, parse_bind
 from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, THOUSANDTH, WORDS
 

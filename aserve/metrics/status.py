@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..exchange import without_query
-from ..footprint import Footprint, Footprints
+from ..core.exchange import without_query
+from ..core.footprint import Footprint, Footprints
 from ..settings import VERSION, Config
 from ..statistics import Statistics
 

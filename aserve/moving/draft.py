@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
-from ..exchange import shortened
-from ..near_names import near_names
+from ..core.exchange import shortened
+from ..core.near_names import near_names
 from ..settings import SETTINGS, ConfigError
 from ..settings.secrecy import HIDDEN
 

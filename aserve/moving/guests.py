@@ -13,9 +13,9 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-from ..forks import end_if_forked, forked
+from ..core.forks import end_if_forked, forked
+from ..core.signals import kept_handlers
 from ..loading import app_raised
-from ..signals import kept_handlers
 
 
 @contextlib.contextmanager

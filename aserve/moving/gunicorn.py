@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..errors import USAGE_ERROR
+from ..core.errors import USAGE_ERROR
 from ..loading import PASTE, LoadError
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing

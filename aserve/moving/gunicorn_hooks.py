@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
+from ..core.signals import kept_handlers
 from ..loading import LoadError
-from ..signals import kept_handlers
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")

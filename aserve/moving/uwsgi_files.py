@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..json_text import TOO_DEEP, read_json
+from ..core.json_text import TOO_DEEP, read_json
 from ..settings import ConfigError
 from .draft import Given
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from ..local_time import local_time
+from ..core.local_time import local_time
 
 
 class Absence(NamedTuple):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
-from ..json_text import read_object
+from ..core.json_text import read_object
 from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 from ..stacks import ORDER

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ..exchange import shortened
+from ..core.exchange import shortened
 
 Message = dict[str, Any]
 

@@ -22,7 +22,7 @@ import signal
 import time
 from typing import Any
 
-from ..exchange import without_query
+from ..core.exchange import without_query
 from .channel import Channel, Message
 from .plan import Plan
 from .timers import Timer

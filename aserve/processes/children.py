@@ -24,9 +24,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
-from .. import forks
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
 from ..connections.load_board import LoadBoard
+from ..core import forks
 from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
 from .memory_file import map_memory_file, open_memory_file

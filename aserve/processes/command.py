@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from ..forks import flush_output
+from ..core.forks import flush_output
+from ..core.start_folder import StartFolder
 from ..settings import without_secrets
-from ..start_folder import StartFolder
 
 COMMAND_LINE = "/proc/self/cmdline"
 # Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).

@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Callable
 
-from .. import forks
 from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
-from ..errors import BindError
-from ..json_text import read_object
+from ..core import forks
+from ..core.errors import BindError
+from ..core.json_text import read_object
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
 

@@ -2,7 +2,7 @@
 
 Owns:     how long it has not, and what is to be done about it.
 Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
-Not here: the tick itself (slots.py), CPU time (../footprint.py), what is logged beside it (watch.py), replacing (crew.py).
+Not here: the tick itself (slots.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (crew.py).
 
 Nobody asks a worker anything, and nobody kills it for being slow to answer: its loop counts
 seconds in shared memory, and the supervisor looks. Only time that the supervisor has itself seen
@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from ..footprint import Activity
+from ..core.footprint import Activity
 
 # Looks are a second apart. What is longer than this between two of them was nobody's time. Guess.
 LONGEST_LOOK_SECONDS = 2.0

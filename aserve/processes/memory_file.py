@@ -12,7 +12,7 @@ import mmap
 import os
 import tempfile
 
-from ..descriptors import list_open
+from ..core.descriptors import list_open
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
 

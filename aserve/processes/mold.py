@@ -32,8 +32,8 @@ import signal
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .. import forks
-from ..lacking import describe_lack
+from ..core import forks
+from ..core.lacking import describe_lack
 from ..running import loop_factory
 from ..wsgi import WSGIApp
 from .app_files import name_of

@@ -22,7 +22,7 @@ import sys
 import threading
 from typing import NamedTuple
 
-from ..descriptors import list_open
+from ..core.descriptors import list_open
 
 FD_FOLDER = "/proc/self/fd"
 TASK_FOLDER = "/proc/self/task"

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import error_log
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
+from ..core import error_log
 from ..metrics.balance import Balance, Host, Reading
 from ..metrics.pages import Pages
 from ..metrics.picture import Picture

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Callable, NoReturn
 
 from .._cparsers import lib
-from ..descriptors import list_open
+from ..core.descriptors import list_open
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
 from ..settings.secrecy import show_program

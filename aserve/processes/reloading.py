@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from typing import Callable
 
+from ..core.start_folder import real_folder
 from ..loading import folder_of
-from ..start_folder import real_folder
 from .plan import Plan
 from .sources import Sources, forget_compiled
 

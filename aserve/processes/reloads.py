@@ -20,10 +20,10 @@ from __future__ import annotations
 import logging
 import time
 
-from ..errors import AserveError
+from ..core.errors import AserveError
+from ..core.manager import Manager
 from ..fault_page import Fault
 from ..loading import LoadError, working_folder
-from ..manager import Manager
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers

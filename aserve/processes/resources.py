@@ -3,7 +3,7 @@
 Owns:     the number of workers that "auto" means.
 Thread:   any; some small files of /proc are read.
 Spec:     proc(5).
-Not here: control groups (cgroups.py), what one process takes (../footprint.py).
+Not here: control groups (cgroups.py), what one process takes (core/footprint.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ..footprint import read_file
+from ..core.footprint import read_file
 from ..settings import show_bytes
 from .cgroups import Cgroups
 

@@ -20,10 +20,10 @@ import time
 from collections.abc import Sequence
 
 from ..connections.listeners import Listener
-from ..errors import AserveError
-from ..manager import Manager
+from ..core.errors import AserveError
+from ..core.manager import Manager
+from ..core.signals import SAME_SIGNAL_SECONDS
 from ..settings import Config
-from ..signals import SAME_SIGNAL_SECONDS
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .. import forks
-from ..signals import own_wakeup_fd
+from ..core import forks
+from ..core.signals import own_wakeup_fd
 
 READ_BYTES = 4096
 

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from ..connections.in_flight import read_in_flight
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Listener
-from ..exchange import WORKER_DIED
-from ..footprint import Footprint, Footprints, memory_of
+from ..core.exchange import WORKER_DIED
+from ..core.footprint import Footprint, Footprints, memory_of
 from ..metrics.advice import Counted, add_warnings
 from ..metrics.growth import SAMPLE_SECONDS, Growth
 from ..metrics.status import describe_footprint, describe_requests, describe_server

@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
-from ..errors import FAILED
-from ..manager import Manager
+from ..core.errors import FAILED
+from ..core.manager import Manager
 from ..settings import VERSION
 from . import inheritance
 from .attached import Attached

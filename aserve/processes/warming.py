@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..connections.listeners import Listener
-from ..errors import FAILED, AserveError, ClientDisconnected, ResponseTruncated
-from ..exchange import Exchange
+from ..core.errors import FAILED, AserveError, ClientDisconnected, ResponseTruncated
+from ..core.exchange import Exchange
 from ..protocols.base import Limits
 from ..protocols.http1 import new_factory
 from ..settings import Config

@@ -15,7 +15,7 @@ import collections
 import logging
 import os
 
-from ..footprint import Memory, activity_of, memory_of
+from ..core.footprint import Memory, activity_of, memory_of
 from ..settings import Config
 from .cgroups import Cgroups
 from .child import STACKS_SIGNAL, Child, State
@@ -130,5 +130,5 @@ class Watch:
             return None
         if not recycling.needs_shares:
             return memory_of(child.pid)
-        # In turn: the kernel walks the worker's page tables meanwhile (../footprint.py).
+        # In turn: the kernel walks the worker's page tables meanwhile (core/footprint.py).
         return memory_of(child.pid, with_shares=True) if child is serving[self._looks % len(serving)] else None

@@ -24,21 +24,21 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
-from .. import forks
 from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
-from ..errors import FAILED, AserveError, BindError
+from ..core import forks
+from ..core.errors import FAILED, AserveError, BindError
+from ..core.lacking import describe_lack
+from ..core.signals import Signals
 from ..exits import begin_ending, end_in_time, hold_signals
 from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
-from ..lacking import describe_lack
 from ..loading import LoadError
 from ..metrics.app import AppMetrics
 from ..running import run_on_new_loop
 from ..server import Server
 from ..settings import ConfigError
-from ..signals import Signals
 from ..stacks import describe_stacks
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
@@ -157,7 +157,7 @@ def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signa
     Let signals that are meant for the supervisor do nothing here; return the handlers of before.
 
     By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get back
-    what was there before (forks.py).
+    what was there before (core/forks.py).
     """
     earlier = {number: signal.signal(number, do_nothing) for number in numbers}
     forks.own_handlers(earlier)

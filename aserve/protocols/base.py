@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, Callable, NamedTuple, Protocol
 
 from .._cparsers import ffi, lib
-from ..body import BufferedBody, LiveBody
-from ..budgets import BodySpace, unlimited_bodies
-from ..errors import RequestRefused, over_limit
-from ..exchange import Exchange, refused_exchange
+from ..core.body import BufferedBody, LiveBody
+from ..core.budgets import BodySpace, unlimited_bodies
+from ..core.errors import RequestRefused, over_limit
+from ..core.exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
 from .refused_head import known_request, looks_like

@@ -3,7 +3,7 @@
 Owns:     Chunks, and the memory that it decodes into.
 Thread:   event loop only.
 Spec:     RFC 9112 section 7.1.
-Not here: the grammar (cparsers/chunked.c), what becomes of the content (body.py).
+Not here: the grammar (cparsers/chunked.c), what becomes of the content (core/body.py).
 """
 
 from __future__ import annotations

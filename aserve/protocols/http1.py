@@ -20,8 +20,8 @@ import struct
 from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..errors import RequestRefused
-from ..exchange import HTTP_1_0, Exchange
+from ..core.errors import RequestRefused
+from ..core.exchange import HTTP_1_0, Exchange
 from .base import ExchangeFactory, Limits, RequestReceiver, WireProtocol, new_body, refusal
 from .chunked import Chunks
 from .refused_head import known_request

@@ -15,8 +15,8 @@ from typing import Any, Callable
 from urllib.parse import unquote_to_bytes
 
 from .._cparsers import lib
-from ..errors import RequestRefused
-from ..exchange import HTTP_1_0, Exchange
+from ..core.errors import RequestRefused
+from ..core.exchange import HTTP_1_0, Exchange
 from .base import Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
 from .chunked import Chunks
 from .refused_head import known_request, looks_like

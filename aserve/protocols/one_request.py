@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ..errors import RequestRefused
-from ..exchange import Exchange, ResponseForm, refused_exchange
+from ..core.errors import RequestRefused
+from ..core.exchange import Exchange, ResponseForm, refused_exchange
 from .base import Limits, RequestReceiver, new_body
 
 # Vars of the front server's own, beside the client's fields: nginx sends 16. Guess: four times that.

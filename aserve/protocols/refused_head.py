@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 
 # As strict as cparsers/request_line.c: no octet passes that could end a value of the vars, or a line of the log.
 _REQUEST_LINE = re.compile(rb"(?:\r\n)*([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([!-\"$-~\x80-\xff]+) (HTTP/1\.[0-9])\r\n")

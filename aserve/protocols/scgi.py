@@ -13,7 +13,7 @@ import functools
 from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE, Exchange
+from ..core.exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE, Exchange
 from .base import ExchangeFactory, Limits, WireProtocol, refusal
 from .one_request import FRONT_VARS, OneRequest
 

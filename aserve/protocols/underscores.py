@@ -12,8 +12,8 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
-from ..exchange import Exchange
-from ..log_once import LogOnce
+from ..core.exchange import Exchange
+from ..core.log_once import LogOnce
 from ..proxies.forwarded import cgi_name
 
 logger = logging.getLogger("aserve")

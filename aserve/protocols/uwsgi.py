@@ -17,9 +17,9 @@ import struct
 from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..errors import RequestRefused
-from ..exchange import UWSGI as FORM
-from ..exchange import Exchange, RpcCall
+from ..core.errors import RequestRefused
+from ..core.exchange import UWSGI as FORM
+from ..core.exchange import Exchange, RpcCall
 from .base import ExchangeFactory, Limits, WireProtocol, refusal
 from .one_request import FRONT_VARS, OneRequest
 

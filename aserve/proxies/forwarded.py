@@ -19,9 +19,9 @@ import re
 from typing import Callable, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from ..errors import RequestRefused
-from ..exchange import IS_FORWARDED, Exchange
-from ..log_once import LogOnce
+from ..core.errors import RequestRefused
+from ..core.exchange import IS_FORWARDED, Exchange
+from ..core.log_once import LogOnce
 from ..wsgi.environ import SCHEMES
 from .peers import pack, unpack
 

@@ -19,9 +19,9 @@ import logging
 import operator
 from typing import Any, Callable
 
-from ..errors import BindError, RequestRefused
-from ..exchange import REFUSED, Client, Exchange
-from ..log_once import LogOnce
+from ..core.errors import BindError, RequestRefused
+from ..core.exchange import REFUSED, Client, Exchange
+from ..core.log_once import LogOnce
 from ..request_log import NativeEnds, Parts, RequestLog
 from ..settings import Bind, Config
 from ..wsgi import Reply

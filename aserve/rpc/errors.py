@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import AserveError
+from ..core.errors import AserveError
 
 
 class RpcError(AserveError):

@@ -16,8 +16,8 @@ import threading
 from collections.abc import Sequence
 from typing import Callable
 
-from ..exchange import RpcCall
-from ..forks import end_if_forked, forked
+from ..core.exchange import RpcCall
+from ..core.forks import end_if_forked, forked
 from .errors import FunctionFailed, RpcError, UnknownFunction
 from .packets import FRAMED, HTTP, MAX_NAME_BYTES, encode_reply
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote
 
-from ..near_names import near_names
+from ..core.near_names import near_names
 from .bind import OPTION_SAFE, parse_bind
 from .log_line import JSON, NAMED, parse_line_format, parse_skip
 from .peer import ACCOUNT_NAME, parse_peer

@@ -11,7 +11,7 @@ import fnmatch
 import re
 from typing import NamedTuple
 
-from ..near_names import near_names
+from ..core.near_names import near_names
 
 # The formats that have a name. A JSON line is no text with gaps: log_format.py makes it.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..start_folder import StartFolder
+from ..core.start_folder import StartFolder
 from .shared import QUEUE
 
 

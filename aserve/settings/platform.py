@@ -2,7 +2,7 @@
 
 Owns:     these variables, and which settings they stand for.
 Thread:   any; pure, but that systemd's are for one process.
-Not here: that every source of a setting wins over them (table.py), the sockets themselves (systemd.py).
+Not here: that every source of a setting wins over them (table.py), the sockets themselves (core/systemd.py).
 
 Heroku and its like choose the port (https://12factor.net/port-binding), and mean by WEB_CONCURRENCY
 how many processes their memory has room for.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..systemd import passed_sockets
+from ..core.systemd import passed_sockets
 
 
 class Said(NamedTuple):

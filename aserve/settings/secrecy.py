@@ -2,7 +2,7 @@
 
 Owns:     the functions in the column `secret` of the table of settings, one for each form of value.
 Thread:   any; pure.
-Not here: which setting has which (table.py), what is shown of a request (exchange.py).
+Not here: which setting has which (table.py), what is shown of a request (core/exchange.py).
 
 Each takes one text as it was given, in whichever form: the messages about wrong values show them, too. What a function does not
 recognize is hidden.

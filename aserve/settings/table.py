@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
-from ..near_names import near_names
+from ..core.near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
 from .commands import COMMANDS, TIMED

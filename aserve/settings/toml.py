@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..json_text import TOO_DEEP
+from ..core.json_text import TOO_DEEP
 from .table import ConfigError
 
 if sys.version_info >= (3, 11):

@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Callable
 
-from ..forks import weakly
+from ..core.forks import weakly
 from .store import Store, StoreError
 
 logger = logging.getLogger("aserve")

@@ -30,8 +30,8 @@ from redis.connection import ConnectionPool
 from redis.exceptions import MasterDownError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
 
-from ..forks import weakly
-from ..log_once import LogOnce
+from ..core.forks import weakly
+from ..core.log_once import LogOnce
 from ..settings.secrecy import show_url
 from ..settings.shared import Shared
 

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
-from ..accounts import name_user
+from ..core.accounts import name_user
 from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Callable, TypeVar
 
-from ..log_once import LogOnce
+from ..core.log_once import LogOnce
 from ..settings.caches import CacheSpec
 from .locks import Inside, Locks
 

@@ -24,7 +24,7 @@ import time
 from collections import deque
 from typing import Any, Callable, TypeVar
 
-from ..forks import weakly
+from ..core.forks import weakly
 
 Result = TypeVar("Result")
 

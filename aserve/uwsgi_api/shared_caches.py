@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Callable
 
-from ..log_once import LogOnce
+from ..core.log_once import LogOnce
 from ..settings.caches import CacheSpec
 from ..sharing.store import Store, StoreError, Word
 from .caches import MAX_SECONDS, Bounds, number_of, octets_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from ..forks import weakly
+from ..core.forks import weakly
 from ..sharing.leases import Lease, Leases
 from ..sharing.store import Store
 from .locks import check_lock

@@ -28,7 +28,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from ..forks import end_if_forked, forked, weakly
+from ..core.forks import end_if_forked, forked, weakly
 from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
 from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of

@@ -53,8 +53,8 @@ import threading
 import time
 from typing import Any, Callable, Protocol
 
-from ..errors import WrittenOff
-from ..forks import end_child
+from ..core.errors import WrittenOff
+from ..core.forks import end_child
 from .cpu import HAS_GIL, CpuMeter, is_ready
 from .queue_wait import QueueWait
 from .threads import WorkerCounts, WorkerThreads
@@ -547,7 +547,7 @@ class Executor:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
-        """Run nothing more here; see forks.py."""
+        """Run nothing more here; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))  # in case the worker that has forked asks for its next job
         self._leadership.clear()

@@ -16,7 +16,7 @@ from asyncio import tasks
 from collections.abc import Iterator
 from typing import Any, Callable, ClassVar
 
-from ..forks import end_child
+from ..core.forks import end_child
 from .threads import WorkerCounts
 
 _swap_current_task: Any = getattr(tasks, "_swap_current_task", None)  # since Python 3.12
@@ -111,7 +111,7 @@ class InlineExecutor:
         """Do nothing: there are no threads."""
 
     def on_forked(self) -> None:
-        """Run nothing more, in a child that the app has forked; see forks.py."""
+        """Run nothing more, in a child that the app has forked; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))
 

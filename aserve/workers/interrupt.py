@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Callable
 
-from ..errors import RequestTimeout
+from ..core.errors import RequestTimeout
 
 # How long a worker sleeps between two checks for something that takes the loop microseconds.
 CHECK_SECONDS = 0.0005

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Callable, NamedTuple
 
-from ..log_once import LogOnce
+from ..core.log_once import LogOnce
 
 logger = logging.getLogger("aserve")
 

@@ -50,10 +50,10 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Callable
 
-from ..body import LiveBody
-from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
-from ..exchange import Exchange
-from ..frames import Call, calls_of, outer_frames, show_calls
+from ..core.body import LiveBody
+from ..core.errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
+from ..core.exchange import Exchange
+from ..core.frames import Call, calls_of, outer_frames, show_calls
 from ..workers.executor import WORKING
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import WSGIApp

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from ..exchange import REQUEST_LINE_COUNT, Exchange
+from ..core.exchange import REQUEST_LINE_COUNT, Exchange
 
 Environ = dict[str, Any]
 

@@ -32,7 +32,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
-from ..errors import (
+from ..core.errors import (
     AppError,
     ClientDisconnected,
     RequestRefused,
@@ -41,8 +41,8 @@ from ..errors import (
     WrittenOff,
     app_too_late,
 )
-from ..exchange import REFUSED, TIMED_OUT, Exchange
-from ..forks import end_if_forked, forked
+from ..core.exchange import REFUSED, TIMED_OUT, Exchange
+from ..core.forks import end_if_forked, forked
 from .begun import BegunResponse
 from .environ import build_environ
 from .response import CommonFields, Response, error_response

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import AppError
+from ..core.errors import AppError
 
 Headers = list[tuple[str, str]]
 

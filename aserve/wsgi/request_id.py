@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from .gateway import Before
 
 _NAME = "HTTP_X_REQUEST_ID"

@@ -17,11 +17,11 @@ import time
 from types import TracebackType
 from typing import Callable
 
-from ..body import LiveBody
-from ..errors import AppError, ResponseTruncated
-from ..exchange import HTTP_1_1, Exchange
-from ..forks import end_if_forked, forked
-from ..http_date import http_date
+from ..core.body import LiveBody
+from ..core.errors import AppError, ResponseTruncated
+from ..core.exchange import HTTP_1_1, Exchange
+from ..core.forks import end_if_forked, forked
+from ..core.http_date import http_date
 from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
 from .returned import not_bytes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..errors import AppError
+from ..core.errors import AppError
 
 _ASYNC = (
     "which nothing awaits: the app, or its view, is async; wrap a function in asgiref.sync.async_to_sync, "

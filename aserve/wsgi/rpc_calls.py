@@ -8,8 +8,8 @@ Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.
 from __future__ import annotations
 
 from .. import rpc
-from ..exchange import Exchange
-from ..forks import end_if_forked, forked
+from ..core.exchange import Exchange
+from ..core.forks import end_if_forked, forked
 from .gateway import Before, Reply
 from .response import CommonFields
 

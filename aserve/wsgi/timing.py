@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ..exchange import Exchange
+from ..core.exchange import Exchange
 from .gateway import Before
 
 _monotonic, _get_ident = time.monotonic, threading.get_ident

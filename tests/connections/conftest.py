@@ -12,7 +12,7 @@ from harness.fakes import Harness
 from harness.replies import echo
 from harness.tls_lines import Line
 
-import aserve.episode
+import aserve.core.episode
 from aserve.connections.limit import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.settings import parse_bind
@@ -93,7 +93,7 @@ def log(caplog):
 def limit(monkeypatch, caplog):
     """A limit of three at most, without the log's line on that."""
     caplog.set_level(logging.INFO, "aserve")
-    monkeypatch.setattr(aserve.episode, "CALM_SECONDS", 1)
+    monkeypatch.setattr(aserve.core.episode, "CALM_SECONDS", 1)
     limit = ConnectionLimit()
     limit.find_limit(3, threads=1)
     return limit

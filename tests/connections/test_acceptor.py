@@ -13,7 +13,7 @@ from harness.fakes import Harness
 from harness.limits import Counted, CountedLane, lines
 
 import aserve.connections.acceptor
-import aserve.episode
+import aserve.core.episode
 from aserve.connections.acceptor import Acceptor, accept_queued, protocol_factory
 from aserve.connections.greeting import Greeting
 from aserve.connections.listeners import open_listeners

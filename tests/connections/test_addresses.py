@@ -10,7 +10,7 @@ import pytest
 
 from aserve.connections import addresses
 from aserve.connections.addresses import binds_beside, is_loopback, is_v6_only, remedy, remove_stale, unmapped
-from aserve.errors import BindError
+from aserve.core.errors import BindError
 from aserve.settings import Config, parse_bind
 
 BOTH = [

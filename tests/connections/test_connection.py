@@ -9,8 +9,8 @@ import pytest
 from harness.fakes import FakeAccessLog
 
 from aserve.connections.connection import LOST, Connection, discard_reply, release_exchange
-from aserve.errors import ClientDisconnected, ResponseTruncated, WrittenOff
-from aserve.exchange import Exchange
+from aserve.core.errors import ClientDisconnected, ResponseTruncated, WrittenOff
+from aserve.core.exchange import Exchange
 
 
 class FakeWire:

@@ -9,7 +9,7 @@ import pytest
 from harness import apps, lanes
 
 from aserve.connections.departed import Departed
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.workers.inline import InlineExecutor
 
 pytestmark = pytest.mark.any_parser

@@ -7,8 +7,8 @@ import errno
 from harness.fakes import FakeAccessLog
 from harness.wires import BAD, GET, GET_CLOSE, pass_seconds
 
-from aserve.errors import RequestRefused
-from aserve.exchange import CLIENT_GONE, Exchange
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import CLIENT_GONE, Exchange
 
 
 def test_lingering_ends(new):

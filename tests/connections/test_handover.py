@@ -14,8 +14,8 @@ from aserve._cparsers import ffi
 from aserve.connections import handover as module
 from aserve.connections.connection import release_exchange
 from aserve.connections.handover import Handover, Handovers
-from aserve.errors import ClientDisconnected
-from aserve.exchange import Exchange
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import Exchange
 
 
 class Closing:

@@ -7,7 +7,7 @@ from harness.fakes import FakeConnection
 from harness.responses import parse
 
 from aserve.connections.health import HealthPaths, answer
-from aserve.exchange import Exchange, RpcCall
+from aserve.core.exchange import Exchange, RpcCall
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import CommonFields
 

@@ -11,7 +11,7 @@ import pytest
 from aserve.connections import in_flight as in_flight_module
 from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight, read_oldest
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.processes.memory_file import map_memory_file, open_memory_file
 
 

@@ -15,8 +15,8 @@ from harness import apps
 
 from aserve.connections import lane as lane_module
 from aserve.connections import wire_loop
+from aserve.core.forks import local_address
 from aserve.features import turnover
-from aserve.forks import local_address
 
 HELLO = b"My Own Hello World!"
 

@@ -15,8 +15,8 @@ from aserve.connections import sender as sender_module
 from aserve.connections.pump import Large
 from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.connections.states import State
-from aserve.errors import RequestRefused
-from aserve.exchange import CLIENT_GONE, CUT
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import CLIENT_GONE, CUT
 from aserve.wsgi import FileResponse, FileWrapper
 
 LARGE = 3_000_000  # more than a socket takes

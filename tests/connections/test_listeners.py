@@ -15,7 +15,7 @@ from harness.asking import is_open
 
 from aserve.connections import listeners as listeners_module
 from aserve.connections.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
-from aserve.errors import BindError
+from aserve.core.errors import BindError
 from aserve.settings import Bind, parse_bind
 
 

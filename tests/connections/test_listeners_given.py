@@ -12,7 +12,7 @@ from harness.asking import is_open
 from harness.descriptors import none_stays_open
 
 from aserve.connections import listeners as listeners_module
-from aserve.errors import BindError
+from aserve.core.errors import BindError
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_sockets_that_systemd_has_not_passed(passed, text, opened, monkeypatch):
 
 
 def test_sockets_that_systemd_has_passed_to_another(opened, monkeypatch):
-    """As systemd.py explains it."""
+    """As core/systemd.py explains it."""
     monkeypatch.setenv("LISTEN_FDS", "1")
     monkeypatch.setenv("LISTEN_PID", "1")
     with pytest.raises(BindError, match="systemd:web: systemd passed its sockets to process 1, and this is"):

@@ -17,9 +17,9 @@ from harness.plain import BARE, ask, ask_front, engine_of, request, site_of
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
-from aserve import forks
 from aserve.connections import lane as lane_module
 from aserve.connections.departed import exchange_of
+from aserve.core import forks
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]

@@ -13,7 +13,8 @@ import pytest
 from harness.plain import engine_of
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
-from aserve import forks, rpc
+from aserve import rpc
+from aserve.core import forks
 from aserve.rpc.packets import encode_call
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")

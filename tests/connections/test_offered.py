@@ -9,7 +9,7 @@ from harness import apps
 from harness.waiting import wait_until
 from harness.websockets import ASKING, SWITCHING, Held, Switching, begin
 
-from aserve.errors import ClientDisconnected
+from aserve.core.errors import ClientDisconnected
 
 HINT = [("Link", "</a.css>; rel=preload")]
 

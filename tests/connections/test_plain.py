@@ -8,10 +8,10 @@ import pytest
 from harness.environs import LINE, block
 
 from aserve.connections.plain import new_plain
-from aserve.exchange import Client, Exchange
+from aserve.core.exchange import Client, Exchange
+from aserve.core.log_once import LogOnce
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes, compile_routes
-from aserve.log_once import LogOnce
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
 from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded

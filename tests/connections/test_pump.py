@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from aserve._cparsers import lib
-from aserve.budgets import Budgets
 from aserve.connections import pump as pump_module
 from aserve.connections.pump import MOST_COUNT, Pump
+from aserve.core.budgets import Budgets
 from aserve.settings import Config
 from aserve.wsgi import FileResponse
 

@@ -9,7 +9,7 @@ from harness.fakes import Writers
 
 from aserve.connections.sender import PIECE_BYTES, MemorySender, Sender, keep_rest, pieces_of
 from aserve.connections.sendfile import HAS_SENDFILE, FileSender
-from aserve.errors import ClientDisconnected, ResponseTruncated
+from aserve.core.errors import ClientDisconnected, ResponseTruncated
 
 LARGE = 3_000_000  # more than a socket takes
 

@@ -7,7 +7,7 @@ from harness.fakes import Writers
 
 from aserve.connections import sendfile as sendfile_module
 from aserve.connections.sendfile import HAS_SENDFILE, FileSender, read_pieces
-from aserve.errors import ResponseTruncated
+from aserve.core.errors import ResponseTruncated
 
 needs_sendfile = pytest.mark.skipif(not HAS_SENDFILE, reason="this system has no sendfile")
 

@@ -13,7 +13,7 @@ from harness.replies import GET, GET_1_0, POST, body_of, is_reset, returning
 from harness.slow_clients import small_socket_buffer
 
 from aserve.connections import sending as sending_module
-from aserve.errors import WrittenOff
+from aserve.core.errors import WrittenOff
 
 # The last one out writes for itself
 

@@ -10,8 +10,8 @@ from harness.replies import GET, POST, Chunks, body_of, returning
 from harness.slow_clients import go_on, read_all, start_stuck, through_transports
 
 from aserve.connections.sender import PIECE_BYTES
-from aserve.errors import ClientDisconnected
-from aserve.exchange import Exchange
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import Exchange
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
 

@@ -10,9 +10,9 @@ import pytest
 from harness.replies import GET, POST, POST_1_0, Chunks, body_of, is_cut, is_reset, returning
 from harness.slow_clients import go_on, numbered, read_all, read_to_the_end, small_socket_buffer, start_stuck
 
-from aserve import spool as spool_module
 from aserve.connections import sending as sending_module
-from aserve.errors import ClientDisconnected
+from aserve.core import spool as spool_module
+from aserve.core.errors import ClientDisconnected
 
 
 @pytest.fixture

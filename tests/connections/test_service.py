@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness.fakes import FakeAccessLog, FakeConnection, Harness
 
-from aserve.exchange import ANSWERED, CUT, TIMED_OUT, Exchange
+from aserve.core.exchange import ANSWERED, CUT, TIMED_OUT, Exchange
 
 
 def test_what_connections_share():

@@ -8,7 +8,7 @@ import pytest
 
 from aserve.connections import streams
 from aserve.connections.streams import note_stream
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 
 
 class Table:

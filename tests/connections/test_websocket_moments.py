@@ -13,8 +13,8 @@ from aserve import Config
 from aserve.connections.connection import LOST, Connection
 from aserve.connections.websocket import WebSocket
 from aserve.connections.websockets import WebSockets
-from aserve.errors import WrittenOff
-from aserve.exchange import CLIENT_GONE, TIMED_OUT, Client, Exchange
+from aserve.core.errors import WrittenOff
+from aserve.core.exchange import CLIENT_GONE, TIMED_OUT, Client, Exchange
 from aserve.wsgi.response import CommonFields, Response
 
 MB = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 from aserve.connections import wire_fast
 from aserve.connections.connection import Connection
 from aserve.connections.wire_fast import FastWire
-from aserve.errors import ClientDisconnected
-from aserve.exchange import CLIENT_GONE, Exchange
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import CLIENT_GONE, Exchange
 from aserve.wsgi import FileResponse
 
 

@@ -19,8 +19,8 @@ import aserve
 from aserve.connections import pump
 from aserve.connections.connection import Connection
 from aserve.connections.wire_loop import LoopWire
-from aserve.errors import ClientDisconnected
-from aserve.exchange import Exchange
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import Exchange
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 BLOCK = b"0123456789abcdef" * 4096  # 64 KiB

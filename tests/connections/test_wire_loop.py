@@ -22,8 +22,8 @@ from aserve.connections.connection import Connection
 from aserve.connections.in_flight import TABLE_BYTES, InFlight, read_in_flight
 from aserve.connections.states import State
 from aserve.connections.wire_loop import LoopWire
-from aserve.errors import ClientDisconnected, RequestRefused
-from aserve.exchange import Exchange
+from aserve.core.errors import ClientDisconnected, RequestRefused
+from aserve.core.exchange import Exchange
 from aserve.wsgi.response import Response
 
 # Requests

@@ -7,7 +7,7 @@ import threading
 import pytest
 from harness.wires import CONTINUE, EXPECT, GET, POST, POST_HEAD, bodies, get, pass_seconds
 
-from aserve.errors import ClientDisconnected
+from aserve.core.errors import ClientDisconnected
 
 
 def test_a_live_body_is_read_while_it_comes(new):

@@ -15,7 +15,7 @@ from harness.wires import BAD, GET, GET_CLOSE, POST, POST_HEAD, bodies, get, pas
 from aserve.connections.connection import Connection
 from aserve.connections.states import State
 from aserve.connections.wire_loop import LoopWire
-from aserve.errors import RequestRefused
+from aserve.core.errors import RequestRefused
 
 # The client sends no more
 

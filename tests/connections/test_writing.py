@@ -14,7 +14,7 @@ from harness.replies import GET, GET_1_0, POST, Chunks, body_of, is_cut, is_rese
 
 from aserve.connections import sending as sending_module
 from aserve.connections.sendfile import HAS_SENDFILE
-from aserve.errors import AppError, ClientDisconnected
+from aserve.core.errors import AppError, ClientDisconnected
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
 

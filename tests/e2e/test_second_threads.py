@@ -8,7 +8,7 @@ import pytest
 from harness import apps
 
 from aserve.connections.handover import Handovers
-from aserve.errors import AppError, ClientDisconnected
+from aserve.core.errors import AppError, ClientDisconnected
 from aserve.wsgi.response import Response
 
 ROUNDS = 30

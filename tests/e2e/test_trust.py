@@ -11,7 +11,7 @@ import pytest
 from harness import apps
 
 from aserve import rpc
-from aserve.errors import BindError
+from aserve.core.errors import BindError
 from aserve.proxies import peers as peers_module
 
 pytestmark = pytest.mark.long_on_pypy

@@ -6,7 +6,7 @@ import pytest
 from harness import apps
 from harness.gateways import new_exchange
 
-from aserve.exchange import HTTP_1_0, HTTP_1_1, SCGI_STATUS_FIELD, UWSGI
+from aserve.core.exchange import HTTP_1_0, HTTP_1_1, SCGI_STATUS_FIELD, UWSGI
 from aserve.features.queue_wait import QueueWaitField
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields, error_response

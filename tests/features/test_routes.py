@@ -7,9 +7,9 @@ from harness.fakes import FakeConnection
 from harness.gateways import Left
 
 from aserve import rpc
-from aserve.body import BufferedBody
-from aserve.errors import ResponseTruncated
-from aserve.exchange import HTTP_1_0, UWSGI, Exchange
+from aserve.core.body import BufferedBody
+from aserve.core.errors import ResponseTruncated
+from aserve.core.exchange import HTTP_1_0, UWSGI, Exchange
 from aserve.features.routes import Routes, compile_routes, lacks_action
 from aserve.settings import ConfigError
 from aserve.wsgi import Gateway

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.features.tracing import traced
 from aserve.wsgi import FileWrapper
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 from harness.fakes import FakeConnection
 
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.features.underscore_fields import UnderscoredFields
 
 HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"

@@ -19,7 +19,7 @@ from harness.streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, s
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from aserve.errors import ClientDisconnected
+from aserve.core.errors import ClientDisconnected
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 

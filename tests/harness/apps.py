@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import aserve
-import aserve.episode
-from aserve.errors import AppError
+import aserve.core.episode
+from aserve.core.errors import AppError
 
 # No app waits longer, so that a failing test ends. On a busy machine a test on PyPy takes 20 s until it opens a gate.
 WAIT_SECONDS = 60.0
@@ -588,7 +588,7 @@ def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
         # Not by opening files up to the limit: a descriptor that the server has in use for a moment just then is free after that.
         _SOFT_LIMITS.append(soft)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        aserve.episode.CALM_SECONDS = 1
+        aserve.core.episode.CALM_SECONDS = 1
     if environ["PATH_INFO"] == "/give-back":
         resource.setrlimit(resource.RLIMIT_NOFILE, (_SOFT_LIMITS.pop(), hard))
     return hello(environ, start_response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aserve.exchange import REQUEST_LINE_COUNT, Exchange
+from aserve.core.exchange import REQUEST_LINE_COUNT, Exchange
 from aserve.wsgi import environ as environ_module
 from aserve.wsgi.environ import build_base_environ, build_environ
 from harness.fakes import FakeConnection

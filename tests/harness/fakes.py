@@ -11,12 +11,12 @@ import socket
 import types
 from typing import Any
 
-from aserve.budgets import Budgets
 from aserve.connections.connection import Connection
 from aserve.connections.service import Service
 from aserve.connections.websockets import WebSockets
 from aserve.connections.wire_loop import LoopWire
-from aserve.exchange import ANSWERED
+from aserve.core.budgets import Budgets
+from aserve.core.exchange import ANSWERED
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.settings import Config

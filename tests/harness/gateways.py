@@ -6,8 +6,8 @@ import inspect
 
 import pytest
 
-from aserve import forks
-from aserve.exchange import Exchange
+from aserve.core import forks
+from aserve.core.exchange import Exchange
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import CommonFields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.wsgi.response import CommonFields, Response
 
 from .fakes import FakeConnection

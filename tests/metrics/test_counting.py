@@ -10,8 +10,8 @@ import types
 import pytest
 from harness.ends import ended
 
-from aserve.errors import RequestRefused
-from aserve.exchange import CUT, Exchange
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import CUT, Exchange
 from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.table import BOUNDS, BUCKETS, KEYS, METRICS, PAGE_WORDS, PLACES, SUM
 from aserve.statistics import Statistics

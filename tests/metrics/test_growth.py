@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.footprint import Memory
+from aserve.core.footprint import Memory
 from aserve.metrics.growth import SAMPLES, Growth
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ import selectors
 import pytest
 from harness.scraping import BALANCE, EVENTS, GET
 
-from aserve.errors import BindError
+from aserve.core.errors import BindError
 from aserve.metrics import scrapes as module
 from aserve.metrics.pages import FRESH_SECONDS, Pages, Whence
 from aserve.metrics.scrapes import (

@@ -12,8 +12,8 @@ import pytest
 from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
-from aserve.errors import BindError
-from aserve.footprint import Footprint, Memory
+from aserve.core.errors import BindError
+from aserve.core.footprint import Footprint, Memory
 from aserve.metrics.counting import Counters
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single

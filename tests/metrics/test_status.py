@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 
-from aserve.footprint import Footprint, Memory
+from aserve.core.footprint import Footprint, Memory
 from aserve.metrics.status import MAX_REQUESTS, describe_footprint, describe_requests, describe_single
 from aserve.settings import Config
 from aserve.statistics import Statistics

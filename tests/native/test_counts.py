@@ -9,7 +9,7 @@ from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aserve.exchange import ANSWERED, CLIENT_GONE
+from aserve.core.exchange import ANSWERED, CLIENT_GONE
 from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.table import BOUNDS, PAGE_WORDS, PLACES, SUM
 

@@ -11,7 +11,7 @@ from harness.examples import EXAMPLES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aserve.errors import AppError
+from aserve.core.errors import AppError
 from aserve.wsgi import head as twin
 
 PREFIX = "HTTP/1.1 "

@@ -10,7 +10,7 @@ from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aserve.exchange import ANSWERED, CLIENT_GONE
+from aserve.core.exchange import ANSWERED, CLIENT_GONE
 from aserve.line_program import new_program
 from aserve.log_format import LineFormat
 from aserve.settings.log_line import ATOMS

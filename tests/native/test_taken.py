@@ -8,7 +8,7 @@ from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aserve.exchange import REQUEST_LINE_COUNT, Exchange
+from aserve.core.exchange import REQUEST_LINE_COUNT, Exchange
 from aserve.proxies.forwarded import strip_forwarded
 from aserve.wsgi import request_id
 

@@ -10,7 +10,7 @@ import pytest
 from harness.callers import TestCaller
 
 from aserve.connections.in_flight import InFlight
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.processes.child import STACKS_SIGNAL, State
 from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field

@@ -12,8 +12,8 @@ import types
 import pytest
 from harness.callers import TestCaller
 
-from aserve import forks
-from aserve.errors import BindError
+from aserve.core import forks
+from aserve.core.errors import BindError
 from aserve.processes import control as control_module
 from aserve.processes.control import Control, open_control, watch_with
 

@@ -11,7 +11,7 @@ import pytest
 from harness.supervising import slots_of
 
 from aserve.connections.in_flight import TABLE_BYTES, InFlight
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.metrics.table import LOST
 from aserve.processes.memory_file import map_memory_file
 

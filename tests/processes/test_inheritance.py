@@ -14,7 +14,7 @@ import types
 import pytest
 
 from aserve.connections.listeners import open_listeners
-from aserve.descriptors import list_open
+from aserve.core.descriptors import list_open
 from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.child import State

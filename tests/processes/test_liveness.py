@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.footprint import Activity
+from aserve.core.footprint import Activity
 from aserve.processes.liveness import Finding, Pulse, Verdict
 
 WELL = Finding(Verdict.WELL)

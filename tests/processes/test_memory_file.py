@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from aserve import descriptors
+from aserve.core import descriptors
 from aserve.processes import memory_file
 from aserve.processes.memory_file import map_memory_file, open_memory_file
 

@@ -14,9 +14,9 @@ from harness.supervising import told
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from aserve import error_log, footprint
 from aserve.connections.in_flight import TABLE_BYTES
-from aserve.footprint import Memory
+from aserve.core import error_log, footprint
+from aserve.core.footprint import Memory
 from aserve.metrics.balance import Balance
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import FIRST_WORD, PLACES

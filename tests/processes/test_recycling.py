@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from aserve.footprint import Memory
+from aserve.core.footprint import Memory
 from aserve.processes.recycling import Due, Lifespan, Recycling, Worker
 from aserve.settings import Config
 

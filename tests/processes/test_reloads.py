@@ -12,8 +12,8 @@ from harness.manager import Manager
 from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.in_flight import InFlight
-from aserve.errors import AserveError
-from aserve.exchange import Exchange
+from aserve.core.errors import AserveError
+from aserve.core.exchange import Exchange
 from aserve.processes.child import State
 from aserve.processes.memory_file import map_memory_file
 from aserve.settings import ConfigError

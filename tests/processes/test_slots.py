@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.connections.load_board import NOBODY, Load
-from aserve.errors import RequestRefused
+from aserve.core.errors import RequestRefused
 from aserve.metrics.counting import Counters
 from aserve.metrics.table import PLACES
 from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field, Slots

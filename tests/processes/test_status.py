@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
-from aserve import footprint
 from aserve.connections.in_flight import InFlight
-from aserve.exchange import Exchange
-from aserve.footprint import Memory
+from aserve.core import footprint
+from aserve.core.exchange import Exchange
+from aserve.core.footprint import Memory
 from aserve.processes import status as module
 from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field

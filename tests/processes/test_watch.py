@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from aserve.footprint import Activity, Memory
+from aserve.core.footprint import Activity, Memory
 from aserve.processes import plan as plan_module
 from aserve.processes import watch as watch_module
 from aserve.processes.child import STACKS_SIGNAL, State

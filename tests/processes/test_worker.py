@@ -18,9 +18,9 @@ from harness.asking import get
 from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
-from aserve import forks
 from aserve import running as running_module
-from aserve.errors import BindError
+from aserve.core import forks
+from aserve.core.errors import BindError
 from aserve.fault_page import Fault
 from aserve.loading import LoadError
 from aserve.metrics import app as app_metrics

@@ -9,8 +9,8 @@ import struct
 import pytest
 
 from aserve._cparsers import lib
-from aserve.body import BufferedBody, LiveBody
-from aserve.errors import RequestRefused
+from aserve.core.body import BufferedBody, LiveBody
+from aserve.core.errors import RequestRefused
 from aserve.protocols import EXCHANGE_FACTORIES, PROTOCOLS, base
 from aserve.settings import Config
 

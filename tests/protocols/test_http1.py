@@ -13,7 +13,7 @@ import pytest
 from harness import desync
 from harness.http1 import CHUNKED, CHUNKED_HEAD, EXPECT, EXPECT_CHUNKED, GET, LARGE, POST, body_of, facts, feed, vars_of
 
-from aserve.exchange import HTTP_1_0, HTTP_1_1
+from aserve.core.exchange import HTTP_1_0, HTTP_1_1
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 

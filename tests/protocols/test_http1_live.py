@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness.http1 import CHUNKED, CHUNKED_HEAD, EXPECT, GET, LARGE, PARSERS, POST, body_of
 
-from aserve.errors import ClientDisconnected
+from aserve.core.errors import ClientDisconnected
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 

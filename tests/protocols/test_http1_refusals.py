@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from harness.http1 import CHUNKED, CHUNKED_HEAD, EXPECT, GET, POST, feed, vars_of
 
-from aserve.budgets import BodySpace, Budget
+from aserve.core.budgets import BodySpace, Budget
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 

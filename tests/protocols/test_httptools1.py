@@ -9,7 +9,7 @@ import re
 import pytest
 
 from aserve._cparsers import lib
-from aserve.errors import RequestRefused
+from aserve.core.errors import RequestRefused
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits, refusal
 

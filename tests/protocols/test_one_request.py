@@ -9,9 +9,9 @@ import weakref
 
 import pytest
 
-from aserve.budgets import BodySpace, Budget
-from aserve.errors import ClientDisconnected
-from aserve.exchange import SCGI_STATUS_FIELD, UWSGI
+from aserve.core.budgets import BodySpace, Budget
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import SCGI_STATUS_FIELD, UWSGI
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.protocols.one_request import OneRequest, is_head_request

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 from harness.front_vars import own_first
 
-from aserve.exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE
+from aserve.core.exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 

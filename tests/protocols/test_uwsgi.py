@@ -9,7 +9,7 @@ import struct
 import pytest
 from harness.front_vars import own_first
 
-from aserve.exchange import UWSGI
+from aserve.core.exchange import UWSGI
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.protocols.uwsgi import MEANINGS, encode_ping

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from aserve.errors import RequestRefused
-from aserve.exchange import IS_FORWARDED, Exchange
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import IS_FORWARDED, Exchange
 from aserve.proxies.forwarded import (
     MAX_FORWARDED,
     Rules,

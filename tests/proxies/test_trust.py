@@ -10,8 +10,8 @@ from harness.fakes import FakeAccessLog, FakeConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aserve.errors import BindError, RequestRefused
-from aserve.exchange import Exchange, refused_exchange
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange, refused_exchange
 from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
 from aserve.proxies.trust import TrustedProxies, TrustingLog, needs_identity, peers_of, trust_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aserve import rpc
-from aserve.errors import AserveError
+from aserve.core.errors import AserveError
 
 
 def test_every_error_is_one_kind():

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from aserve import rpc
-from aserve.exchange import RpcCall
+from aserve.core.exchange import RpcCall
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 from harness.executors import FakeHandleSet, answering, resolve, run, run_with_leader, until, wait
 from harness.waiting import PATIENCE_SECONDS
 
-from aserve.errors import WrittenOff
+from aserve.core.errors import WrittenOff
 from aserve.workers import executor as executor_module
 from aserve.workers.cpu import CpuMeter
 

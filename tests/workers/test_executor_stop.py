@@ -10,7 +10,7 @@ import pytest
 from harness.executors import resolve, run, wait
 from harness.waiting import PATIENCE_SECONDS
 
-from aserve.errors import WrittenOff
+from aserve.core.errors import WrittenOff
 from aserve.workers.executor import Executor
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from harness.waiting import PATIENCE_SECONDS
 
-from aserve.errors import RequestTimeout
+from aserve.core.errors import RequestTimeout
 from aserve.workers.interrupt import find_interrupt
 
 

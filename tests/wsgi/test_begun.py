@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.errors import AppError, ResponseTruncated
-from aserve.exchange import HTTP_1_1, UWSGI, Exchange
+from aserve.core.errors import AppError, ResponseTruncated
+from aserve.core.exchange import HTTP_1_1, UWSGI, Exchange
 from aserve.wsgi.begun import BegunResponse, Rest
 from aserve.wsgi.response import CommonFields
 

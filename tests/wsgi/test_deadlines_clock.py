@@ -13,7 +13,7 @@ from harness import apps
 from harness.hanging import HOUR, deadlines_of, messages
 from harness.interpreter import NATIVE_KINDS
 
-from aserve.errors import RequestTimeout
+from aserve.core.errors import RequestTimeout
 
 pytestmark = pytest.mark.interrupted
 

@@ -13,8 +13,8 @@ from harness.hanging import HOUR
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
-from aserve.errors import WrittenOff
-from aserve.exchange import Exchange
+from aserve.core.errors import WrittenOff
+from aserve.core.exchange import Exchange
 from aserve.wsgi.deadlines import Deadlines, Run
 
 pytestmark = pytest.mark.interrupted

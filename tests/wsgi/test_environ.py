@@ -11,8 +11,8 @@ from harness.fakes import FakeConnection
 from harness.front_vars import own_first
 
 import aserve.wsgi.environ as environ_module
-from aserve.body import BufferedBody, LiveBody
-from aserve.exchange import Client, Exchange
+from aserve.core.body import BufferedBody, LiveBody
+from aserve.core.exchange import Client, Exchange
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_base_environ, build_environ

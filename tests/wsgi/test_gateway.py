@@ -10,7 +10,7 @@ from harness import apps
 from harness.gateways import Closing, new_exchange, respond, serving
 from harness.replies import body_of
 
-from aserve.errors import AppError, ResponseTruncated
+from aserve.core.errors import AppError, ResponseTruncated
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 

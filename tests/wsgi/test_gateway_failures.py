@@ -9,8 +9,8 @@ import pytest
 from harness.gateways import Closing, new_exchange, respond, serving
 from harness.replies import body_of
 
-from aserve.body import LiveBody
-from aserve.errors import ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
+from aserve.core.body import LiveBody
+from aserve.core.errors import ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
 
 
 @pytest.mark.parametrize(

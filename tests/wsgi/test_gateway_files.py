@@ -14,7 +14,7 @@ import pytest
 from harness.gateways import respond, serving
 from harness.replies import body_of
 
-from aserve.errors import ResponseTruncated
+from aserve.core.errors import ResponseTruncated
 from aserve.wsgi import FileResponse, FileWrapper
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.gateways import Left, respond
 from harness.replies import body_of
 
-from aserve import forks
+from aserve.core import forks
 from aserve.wsgi import FileWrapper
 
 

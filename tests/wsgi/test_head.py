@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from harness.responses import TEXT, fields_of, new, parse, start
 
-from aserve.errors import AppError
-from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD
+from aserve.core.errors import AppError
+from aserve.core.exchange import HTTP_1_0, SCGI_STATUS_FIELD
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
 

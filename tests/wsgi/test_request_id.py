@@ -7,7 +7,7 @@ import re
 import pytest
 from harness.fakes import FakeConnection
 
-from aserve.exchange import Exchange
+from aserve.core.exchange import Exchange
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.request_id import RequestId

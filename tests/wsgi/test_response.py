@@ -10,9 +10,9 @@ import time
 import pytest
 from harness.responses import TEXT, fields_of, new, parse, start
 
-from aserve.body import LiveBody
-from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
-from aserve.exchange import HTTP_1_0, refused_exchange
+from aserve.core.body import LiveBody
+from aserve.core.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
+from aserve.core.exchange import HTTP_1_0, refused_exchange
 from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields, error_response
 
 # A whole body

@@ -9,7 +9,7 @@ import pytest
 from harness.gateways import Closing, new_exchange, respond, serving
 from harness.interpreter import first_on_pypy
 
-from aserve.errors import AppError
+from aserve.core.errors import AppError
 from aserve.features.files.compressing import Compressing
 from aserve.features.files.x_sendfile import XSendfile
 from aserve.settings import Config

@@ -6,7 +6,7 @@ import pytest
 from harness.gateways import Left
 
 from aserve import rpc
-from aserve.exchange import Exchange, RpcCall
+from aserve.core.exchange import Exchange, RpcCall
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.rpc_calls import RPCCalls
 

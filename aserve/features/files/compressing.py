@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
-from ...errors import AppError
+from ...core.errors import AppError
 from ...settings import Config
 from ...wsgi import WSGIApp
 from ...wsgi.returned import iterate

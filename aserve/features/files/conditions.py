@@ -16,7 +16,7 @@ import time
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, NamedTuple
 
-from ...http_date import http_date
+from ...core.http_date import http_date
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 

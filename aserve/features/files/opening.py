@@ -18,7 +18,7 @@ import logging
 import os
 import stat
 
-from ...log_once import LogOnce
+from ...core.log_once import LogOnce
 
 logger = logging.getLogger("aserve")
 

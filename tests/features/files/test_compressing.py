@@ -10,7 +10,7 @@ import pytest
 from harness import apps
 from harness.calling import call
 
-from aserve.errors import AppError
+from aserve.core.errors import AppError
 from aserve.features.files.compressing import Compressing
 from aserve.settings import Config
 

@@ -1,0 +1,388 @@
+"""How much memory, disk and how many descriptors large bodies may take, all connections together.
+
+Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment, and which counts an object
+          once; SpoolSpace, what temporary files of one kind may take; SpoolFile, one of them, which is counted as long as it
+          is open; Budgets, those of one server; the log lines when a budget is
+          used up, and when it has room again.
+Thread:   any; each Budget has a lock, which is held for a sum and no longer. A patient `reserve_body`: never the event
+          loop. A SpoolFile is used by one thread at a time.
+Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
+          the values (settings/table.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import logging
+import math
+import os
+import resource
+import tempfile
+import threading
+import time
+from typing import Any, BinaryIO, cast
+
+from ..settings import Config, show_bytes
+from .episode import Episode
+from .errors import RequestRefused, over_limit
+
+logger = logging.getLogger("aserve")
+
+UNLIMITED = 1 << 62
+# Part of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
+SPOOL_FILES_SHARE = 4
+# Parts (1/2, 1/4) of what is free in the folder of temporary files. A body that finds no room is refused, a response
+# waits for its client: so bodies get twice as much, and a quarter is left for the app and for others. Guess.
+BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
+# Errors of a full disk or a full table of descriptors: these pass, and the client may try again.
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
+SENT_FILE_COUNT = 2
+# A worker waits for memory while some was given back in so many seconds: clients read, and each that ends leaves room. But no
+# longer than this in all, as others may wait for the worker. Guesses: 5 MB to a client that reads take some milliseconds.
+MOVING_SECONDS, LONGEST_SECONDS = 0.05, 0.25
+
+
+class Budget:
+    """A count for all connections of a server together; only a forced `reserve` exceeds `limit`."""
+
+    def __init__(self, limit: int, used_up: str = "", is_over: str = "") -> None:
+        self.limit = limit
+        self.count = 0  # in use now
+        self.refused_count = 0  # how often there was no room
+        self._texts = used_up, is_over  # for the log; empty: nothing is logged
+        self._lock = threading.Lock()
+        self._missing = 0  # how much found no room, the last time
+        self._episode = Episode()
+        # What `__del__` gave back: the garbage collector may run while this thread has the lock.
+        self._dropped: collections.deque[int] = collections.deque()
+
+    def reserve(self, count: int, is_forced: bool = False) -> bool:
+        """Count this many more, if there is room; False: there is none, which the log says once."""
+        with self._lock:
+            self._count_dropped()
+            if self.count + count <= self.limit or is_forced:
+                self.count += count
+                return True
+            self.refused_count += 1
+            self._missing = min(count, self.limit)  # a larger one would never find room
+            is_news = self._episode.begins()
+        if is_news and self._texts[0]:
+            logger.warning("%s", self._texts[0])
+        return False
+
+    def has_room(self, count: int) -> bool:
+        """Return whether `reserve` would succeed now."""
+        with self._lock:
+            self._count_dropped()
+            return self.count + count <= self.limit
+
+    def release(self, count: int) -> None:
+        """Count this many less."""
+        with self._lock:
+            self.count -= count
+
+    def release_later(self, count: int) -> None:
+        """Count this many less at the next call; for `__del__`, which must not take the lock."""
+        self._dropped.append(count)
+
+    def _count_dropped(self) -> None:
+        while self._dropped:
+            self.count -= self._dropped.popleft()
+
+    def on_second(self) -> None:
+        """Log when there is room again; called once a second."""
+        with self._lock:
+            self._count_dropped()
+            if self.count + self._missing > self.limit:
+                return  # it is still used up, even if nobody asks
+            is_over = self._episode.is_over_at_second()
+        if is_over and self._texts[1]:
+            logger.warning("%s", self._texts[1])
+
+
+class MemoryBudget(Budget):
+    """
+    A Budget for whose room a worker waits while clients read: that costs less than a temporary file.
+
+    A body is counted as an object: an app that returns the same one again, such as a page that it keeps, makes many responses
+    take its memory once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._is_released = threading.Condition(self._lock)
+        self._released_at = -math.inf
+        # Bodies, and how many responses send each, by id(): as long as one is in here, no other object has its id.
+        self._bodies: dict[int, tuple[bytes, int]] = {}
+
+    def release(self, count: int) -> None:
+        """Count this many less, and wake one that waits."""
+        with self._lock:
+            self._release(count)
+
+    def _release(self, count: int) -> None:
+        self.count -= count
+        self._released_at = time.monotonic()
+        self._is_released.notify()  # not all: dozens may wait, and room for one is what there is
+
+    def reserve_body(self, body: bytes, is_patient: bool = False, is_forced: bool = False) -> bool:
+        """
+        Count one more response that sends this body, and the body itself if it is the first; False: there is no room for it.
+
+        `is_patient`: wait for room while some is given back; not if there never will be.
+        """
+        size = len(body)
+        until = time.monotonic() + LONGEST_SECONDS if is_patient and size <= self.limit else 0.0
+        with self._lock:
+            while not is_forced and self.count + size > self.limit and id(body) not in self._bodies:
+                seconds = min(until, self._released_at + MOVING_SECONDS) - time.monotonic()
+                if seconds <= 0:
+                    self.refused_count += 1
+                    return False
+                self._is_released.wait(seconds)
+            _, response_count = self._bodies.get(id(body), (body, 0))
+            if not response_count:
+                self.count += size
+            self._bodies[id(body)] = body, response_count + 1
+            self._is_released.notify()  # there may be room for one more; one for whom there is not looks again in MOVING_SECONDS
+        return True
+
+    def release_body(self, body: bytes) -> None:
+        """Count one response less that sends this body; with the last one, it is counted no longer."""
+        with self._lock:
+            _, response_count = self._bodies.pop(id(body))
+            if response_count > 1:
+                self._bodies[id(body)] = body, response_count - 1
+            else:
+                self._release(len(body))
+
+
+class SpoolSpace:
+    """What the temporary files of one kind may take: `octets` of the disk, and `files` shared with the other kind."""
+
+    def __init__(self, octets: Budget, files: Budget, prefix: str) -> None:
+        self.octets = octets
+        self.files = files
+        self.prefix = prefix
+        self._lock = threading.Lock()
+        self._faults = Episode()  # the system's: a full disk, no descriptor
+
+    def log_fault(self, exc: OSError, text: str) -> None:
+        """Log that a temporary file could not be made or written, once for as long as it goes on."""
+        with self._lock:
+            is_news = self._faults.begins()
+        if is_news:
+            logger.error(text, exc)
+
+    def on_second(self) -> None:
+        """Log when budget or system have room again; called once a second."""
+        self.octets.on_second()
+        with self._lock:
+            is_over = self._faults.is_over_at_second()
+        if is_over:
+            logger.warning("no temporary file %s* has failed for some seconds", self.prefix)
+
+
+class SpoolFile:
+    """A temporary file without a name; its size is counted from `reserve` until it is closed or collected."""
+
+    __slots__ = ("_has_descriptor", "_space", "file", "size_bytes")
+
+    def __init__(self, space: SpoolSpace) -> None:
+        self._space = space
+        self._has_descriptor = False
+        self.size_bytes = 0  # as counted; the file is not larger
+        self.file: Any = None  # a raw file, once it was opened
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Let the file become as large as this; False: there is no room for that, or for one more file."""
+        space, more = self._space, max(size_bytes - self.size_bytes, 0)
+        if more and not space.octets.reserve(more):
+            return False
+        if not self._has_descriptor:
+            if not space.files.reserve(1):
+                space.octets.release(more)
+                return False
+            self._has_descriptor = True
+        self.size_bytes += more
+        return True
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether `reserve` would succeed now."""
+        more = size_bytes - self.size_bytes
+        return (more <= 0 or self._space.octets.has_room(more)) and (
+            self._has_descriptor or self._space.files.has_room(1)
+        )
+
+    def open(self) -> BinaryIO:
+        """
+        Return the file; make it first if there is none.
+
+        Raises:
+            OSError: the system has no room for one, or no descriptor.
+        """
+        if self.file is None:
+            # Unlinked from the start, so that nothing is left behind however the process ends.
+            self.file = tempfile.TemporaryFile(prefix=self._space.prefix, buffering=0)
+        return cast(BinaryIO, self.file)
+
+    def close(self) -> None:
+        """Close the file, and then give back what it took."""
+        try:
+            if self.file is not None:
+                self.file.close()
+        except OSError as exc:  # it is closed anyway (close(2)), and nobody wants its content
+            logger.warning("a temporary file could not be closed: %s", exc)
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        has_descriptor, self._has_descriptor = self._has_descriptor, False
+        if size_bytes:
+            self._space.octets.release(size_bytes)
+        if has_descriptor:
+            self._space.files.release(1)
+
+    def __del__(self) -> None:
+        if self.size_bytes:
+            self._space.octets.release_later(self.size_bytes)
+        if self._has_descriptor:
+            self._space.files.release_later(1)
+
+
+class BodySpace(SpoolSpace):
+    """The space of request bodies, and the refusals of those that find no room."""
+
+    def check(self, length: int) -> None:
+        """
+        Check that a body of this length has room, before any of it comes.
+
+        Raises:
+            RequestRefused: 503, there is none now; 413, there never will be.
+        """
+        if length > self.octets.limit:
+            raise self.too_large()
+        if not self.octets.reserve(length):  # and not `has_room` first: the answer may change in between
+            raise self.no_room()
+        self.octets.release(length)
+
+    def too_large(self) -> RequestRefused:
+        """Return the refusal of a body that is larger than the whole budget."""
+        return over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
+
+    def no_room(self) -> RequestRefused:
+        """Return the refusal of a body for which there is no room now."""
+        return RequestRefused(503, "the server has no room for the request body now; try again later")
+
+    def refuse_fault(self, exc: OSError) -> RequestRefused:
+        """Log why a body could not be kept; return its refusal."""
+        self.log_fault(
+            exc,
+            "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-spool-total, "
+            "--spool-files, --body-memory, --max-body",
+        )
+        if exc.errno in SHORTAGES:
+            return self.no_room()
+        return RequestRefused(500, "the server could not keep the request body; its log says why")
+
+
+class ResponseSpace(SpoolSpace):
+    """The space of responses."""
+
+    def log_unkept(self, exc: OSError) -> None:
+        """Log why a response is not kept."""
+        self.log_fault(
+            exc,
+            "cannot keep a response in a temporary file: %s; the app waits for its client instead; "
+            "see TMPDIR, --response-spool, --response-spool-total",
+        )
+
+
+class Budgets:
+    """The budgets of one server."""
+
+    def __init__(self, config: Config) -> None:
+        self.memory = MemoryBudget(config.response_memory_bytes)
+        count = config.spool_files or default_spool_files()
+        self.files = Budget(
+            count,
+            f"{count} temporary files and files being sent, the limit (--spool-files): request bodies that need one "
+            "are answered 503, and responses wait for their clients, until there is room",
+            f"fewer than {count} temporary files again (--spool-files)",
+        )
+        # Bodies in memory that are sent by a descriptor each; others are sent by the transport's. Guess.
+        self.watched = Budget(max(count // 4, 1))
+        free_bytes = _free_disk_bytes()
+        limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
+        self.bodies = BodySpace(
+            Budget(
+                limit,
+                f"request bodies fill their {show_bytes(limit)} of temporary files (--body-spool-total): those that "
+                "need more are answered 503 until there is room",
+                "there is room for the temporary files of request bodies again (--body-spool-total)",
+            ),
+            self.files,
+            "aserve-body-",
+        )
+        limit = config.response_spool_total_bytes or free_bytes // RESPONSE_DISK_SHARE
+        self.responses = ResponseSpace(
+            Budget(
+                limit,
+                f"responses fill their {show_bytes(limit)} of temporary files (--response-spool-total): the app waits "
+                "for its clients until there is room",
+                "there is room for the temporary files of responses again (--response-spool-total)",
+            ),
+            self.files,
+            "aserve-response-",
+        )
+
+    def on_second(self) -> None:
+        """Log which budgets have room again; called once a second."""
+        self.files.on_second()
+        self.bodies.on_second()
+        self.responses.on_second()
+
+    # For statistics
+
+    @property
+    def response_memory_bytes(self) -> int:
+        """Octets of large response bodies that wait in memory."""
+        return self.memory.count
+
+    @property
+    def body_spool_bytes(self) -> int:
+        """Octets of request bodies in temporary files."""
+        return self.bodies.octets.count
+
+    @property
+    def response_spool_bytes(self) -> int:
+        """Octets that the temporary files of responses take."""
+        return self.responses.octets.count
+
+    @property
+    def spool_file_count(self) -> int:
+        """Descriptors of temporary files, and of files being sent."""
+        return self.files.count
+
+    @property
+    def refused_count(self) -> int:
+        """How often a temporary file found no room, since the start."""
+        return self.files.refused_count + self.bodies.octets.refused_count + self.responses.octets.refused_count
+
+
+def unlimited_bodies() -> BodySpace:
+    """Return space for request bodies without a limit."""
+    return BodySpace(Budget(UNLIMITED), Budget(UNLIMITED), "aserve-body-")
+
+
+def default_spool_files() -> int:
+    """Return how many descriptors temporary files may have by default."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else max(soft // SPOOL_FILES_SHARE, 1)
+
+
+def _free_disk_bytes() -> int:
+    try:
+        status = os.statvfs(tempfile.gettempdir())
+    except OSError:
+        return UNLIMITED  # no such folder: making the first file will fail, and say so
+    return (status.f_bavail * status.f_frsize) >> 22 << 22  # a multiple of 4 MiB, so that its parts are shown in MiB

@@ -1,0 +1,270 @@
+"""Processes that the app forks: they drop what is the server's, and end if they come back into it.
+
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); what was printed before (`flush_output`);
+          `weakly`, for hooks of objects.
+Thread:   the one that forks, which is the only thread of the child.
+Not here: subprocess, which starts another program: there all our descriptors close, and hooks
+          run only with preexec_fn.
+
+A child has a copy of everything, but no other thread. Three things must not happen:
+
+- A signal for the child ends the server: the child inherits the handlers, and the descriptor by
+  which they wake the parent's event loop. So it gets back the handlers that were there before.
+- The child answers, too. So after each call of the app, the worker checks whether `forked` has grown
+  since the server was started (an empty list, unless somebody has forked). If it has, this is a child,
+  and it ends. A server that the child starts itself is not the parent's, and works.
+- The child keeps connections open: their clients would see the end of a response without a length, or of
+  the server, only when the child ends, and nobody could bind the port. So, before all else, the child drops
+  what is the server's. /dev/null takes the place of each descriptor: a Python object may still own the
+  number, and would close somebody else's file. The parent's epoll set still watches what it watched, as
+  long as the parent has it open (epoll(7), Q6).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, Callable, NoReturn, Protocol
+
+from .._cparsers import ffi, lib
+from .descriptors import list_open
+
+try:
+    from __pypy__.thread import signals_enabled  # type: ignore[import-not-found]
+except ImportError:
+    signals_enabled = None
+
+logger = logging.getLogger("aserve")
+
+# One item for each fork between the process that imported this module and this process.
+forked: list[None] = []
+
+# How long a process may take for its last words if a pipe is full or a lock is taken. Guess.
+LAST_WORDS_SECONDS = 10
+
+# A struct sockaddr: family, port, host; or family, path.
+ADDRESS_BYTES = 128
+PORT_END = 4
+
+
+class Watched(Protocol):
+    """What has threads and descriptors that a child must not use: a server."""
+
+    def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
+        """
+        Stop running anything, in a child; return what the child must drop: descriptors, and addresses.
+
+        The addresses are those of the listeners, as `local_address` returns them; every socket that is bound to one is
+        dropped. (Descriptors are cheaper to find. Addresses are complete: a connection may be between two owners.)
+        """
+
+
+_watched: weakref.WeakSet[Watched] = weakref.WeakSet()
+# By signal: our handler, and the one that was there before; None: a handler that is not Python's.
+_handlers: dict[signal.Signals, tuple[Any, Any]] = {}
+# By thread: the signals that it blocked before it began to fork.
+_masks: dict[int, Any] = {}
+
+
+def watch(watched: Watched) -> None:
+    """Call `on_forked` of this server in each child."""
+    _watched.add(watched)
+
+
+def unwatch(watched: Watched) -> None:
+    """Call it no longer: the server has closed everything."""
+    _watched.discard(watched)
+
+
+def local_address(fd: int) -> bytes:
+    """Return the address to which a stream socket is bound, as octets of a sockaddr; empty: it is not one."""
+    return _local_address(fd, ffi.new("char[]", ADDRESS_BYTES))
+
+
+def _local_address(fd: int, room: Any) -> bytes:
+    return bytes(ffi.buffer(room, max(lib.sockets_local_address(fd, room, ADDRESS_BYTES), 0)))
+
+
+def own_handlers(earlier: dict[signal.Signals, Any]) -> None:
+    """Record that the event loop handles these signals; a child gets the handlers in `earlier` back."""
+    _handlers.update({number: (signal.getsignal(number), handler) for number, handler in earlier.items()})
+
+
+def disown_handlers() -> None:
+    """Record that the event loop handles no signals any more."""
+    _handlers.clear()
+
+
+# The end of a child that comes back
+
+
+def end_if_forked(count: int, exc: BaseException | None = None) -> None:
+    """End this process if it is a child of the one in which `forked` had `count` items."""
+    if len(forked) != count:
+        end_child(exc)
+
+
+def end_child(exc: BaseException | None = None) -> NoReturn:
+    """
+    End this process, a child that came back into the server from the app, by an exception or without one.
+
+    Exit status, as in a program of its own: that of a SystemExit (0 for sys.exit() and sys.exit(0)); a KeyboardInterrupt
+    ends it by SIGINT; otherwise 1. What it has printed is written; neither atexit functions nor `finally` blocks of its
+    parent's frames run.
+    """
+    status = 1
+    if isinstance(exc, SystemExit) and (exc.code is None or isinstance(exc.code, int)):
+        status = (exc.code or 0) & 0xFF
+    elif isinstance(exc, KeyboardInterrupt):
+        status = -signal.SIGINT
+    end_process(status, functools.partial(_say_why, exc, status))
+
+
+def _say_why(exc: BaseException | None, status: int) -> None:
+    if isinstance(exc, SystemExit):
+        if exc.code is not None and not isinstance(exc.code, int):
+            sys.stderr.write(f"{exc.code}\n")
+        logger.info("process %d, which the app forked, ends by SystemExit, with status %d", os.getpid(), status)
+    elif exc is not None:
+        logger.error(
+            "process %d, which the app forked, ends: it raised %s", os.getpid(), type(exc).__name__, exc_info=exc
+        )
+    else:
+        logger.error(
+            "process %d, which the app forked, ends: it returned into the server, whose requests are its parent's; "
+            "end such a process in the app, by os._exit()",
+            os.getpid(),
+        )
+
+
+def end_process(status: int, say: Callable[[], object]) -> NoReturn:
+    """
+    End this process at once, after its last words: say(), then what it has printed and not yet written.
+
+    What fails of them is left out; what hangs ends it by SIGALRM. A negative status is a signal, which ends it as by default.
+    """
+    try:
+        with contextlib.suppress(ValueError):  # not the main thread: what hangs, hangs
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LAST_WORDS_SECONDS)
+        with contextlib.suppress(Exception):
+            say()
+        flush_output()
+        if status < 0:
+            signal.signal(-status, signal.SIG_DFL)
+            os.kill(os.getpid(), -status)  # unless it is blocked, nothing follows
+    finally:
+        os._exit(status if status >= 0 else 128 - status)
+
+
+def flush_output() -> None:
+    """Write what was printed, as far as somebody takes it: before a fork, or the child would write it again, and before an end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # None, closed, a full disk, or nobody reads it
+            stream.flush()
+
+
+# The hooks
+
+
+def _before() -> None:
+    if _handlers:
+        # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) must wait for _in_child.
+        _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
+    if _watched:
+        flush_output()  # what is buffered must not be written twice; see `end_child`
+
+
+def _unblock() -> None:
+    # The handlers of signals that have come meanwhile run here.
+    mask = _masks.pop(threading.get_ident(), None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _in_child() -> None:
+    forked.append(None)
+    try:
+        if _handlers:
+            _give_signals_back()
+        if _watched:
+            _drop_servers()
+    finally:
+        try:
+            _unblock()
+        except BaseException as exc:  # a handler of the app's: Python would print this, and let the child live on
+            end_child(exc)
+
+
+def _give_signals_back() -> None:
+    """Let signals do what they would do without the server."""
+    if signals_enabled is not None:
+        signals_enabled.__enter__()  # PyPy still takes the thread that forks for one beside the main thread
+    signal.set_wakeup_fd(-1)
+    for number, (ours, before) in _handlers.items():
+        if signal.getsignal(number) == ours:
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+    _handlers.clear()
+
+
+def _drop_servers() -> None:
+    """Drop the descriptors and sockets of the parent's servers."""
+    fds: set[int] = set()
+    addresses: set[bytes] = set()
+    for watched in list(_watched):
+        try:
+            its_fds, its_addresses = watched.on_forked()
+        except Exception:  # a bug in aserve: drop those of the others anyway
+            logger.exception("internal error; please report this as a bug in aserve")
+            continue
+        fds.update(its_fds)
+        addresses.update(its_addresses)
+    addresses.discard(b"")
+    _watched.clear()
+    present = list_open(fds)
+    fds &= present
+    room = ffi.new("char[]", ADDRESS_BYTES)
+    fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
+    _replace_by_null(fds)
+
+
+def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
+    """Whether this address is among them, or its port on all interfaces is."""
+    return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
+
+
+def _replace_by_null(fds: set[int]) -> None:
+    """Replace these descriptors by /dev/null, so that their numbers stay taken."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+    except OSError:  # no descriptor is left, or there is no such file
+        for fd in fds:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        return
+    for fd in fds:
+        with contextlib.suppress(OSError):  # the one used to list them is closed
+            os.dup2(null, fd, inheritable=False)
+    os.close(null)
+
+
+def weakly(method: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that calls this method while its object is there: os.register_at_fork() and atexit keep what they are given for ever."""
+    found = weakref.WeakMethod(method)
+
+    def call() -> None:
+        alive = found()
+        if alive is not None:
+            alive()
+
+    return call
+
+
+os.register_at_fork(before=_before, after_in_parent=_unblock, after_in_child=_in_child)

@@ -1,0 +1,11 @@
+"""Users, by their names."""
+
+from __future__ import annotations
+
+from aserve.core.accounts import name_user
+
+
+def test_names():
+    """A number stands where there is no name."""
+    assert name_user(0) == "user root"
+    assert name_user(3_999_999_999) == "user 3999999999"

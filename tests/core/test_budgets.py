@@ -1,0 +1,386 @@
+"""What large bodies may take, all together: up to the limit, exactly counted, and told when it is used up."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+import tempfile
+import threading
+
+import pytest
+
+from aserve.core import budgets as budgets_module
+from aserve.core.budgets import BodySpace, Budget, Budgets, MemoryBudget, SpoolFile, SpoolSpace
+from aserve.core.episode import CALM_SECONDS
+from aserve.core.errors import RequestRefused
+from aserve.settings import Config
+
+
+def messages(caplog):
+    """Return what was logged since the last call."""
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+# A count
+
+
+def test_up_to_the_limit():
+    """What is over the limit is not taken, unless it must be."""
+    budget = Budget(100)
+    assert budget.reserve(60) and budget.reserve(40) and not budget.reserve(1)
+    assert budget.reserve(50, is_forced=True) and budget.count == 150
+    budget.release(50)
+    budget.release(60)
+    assert budget.has_room(60) and not budget.has_room(61)
+    assert budget.reserve(60) and not budget.reserve(1)
+    assert budget.refused_count == 2
+
+
+def test_nothing():
+    """0: there is room for nothing."""
+    assert not Budget(0).reserve(1)
+
+
+def test_workers_count_at_once():
+    """What several threads take and give back comes out even."""
+    budget = Budget(1000)
+
+    def work():
+        for count in range(1, 2000):
+            if budget.reserve(count):
+                budget.release(count)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert budget.count == 0
+
+
+def test_told_once(caplog):
+    """One line when there is no room, another when there has been for some seconds; then it may begin again."""
+    budget = Budget(10, "used up", "free again")
+    budget.reserve(8)
+    assert messages(caplog) == []
+    for _ in range(3):
+        assert not budget.reserve(5)
+    for _ in range(CALM_SECONDS + 1):
+        budget.on_second()
+    assert messages(caplog) == ["used up"]  # for 5 more there is no room yet, whoever asks
+    budget.release(3)
+    for _ in range(CALM_SECONDS):
+        budget.on_second()
+    assert messages(caplog) == []
+    for _ in range(3):
+        budget.on_second()
+    assert messages(caplog) == ["free again"]
+    assert not budget.reserve(6)
+    assert messages(caplog) == ["used up"]
+
+
+def test_more_than_there_ever_is(caplog):
+    """What could never be had is not missing for ever: the shortage ends, and the next is told."""
+    budget = Budget(5, "used up", "free again")
+    assert not budget.reserve(6)
+    for _ in range(CALM_SECONDS + 2):
+        budget.on_second()
+    assert messages(caplog) == ["used up", "free again"]
+
+
+def test_room_that_comes_back_as_it_is_looked_for():
+    """A body that is refused has taken nothing, whoever gives back meanwhile."""
+    space = BodySpace(Budget(10), Budget(2), "aserve-test-")
+    space.octets.reserve(10)
+    space.octets.has_room = lambda count: space.octets.release(10)  # False, and then there is
+    with pytest.raises(RequestRefused):
+        space.check(5)
+    del space.octets.has_room
+    space.octets.release(10)
+    assert space.octets.count == 0 and space.check(10) is None and space.octets.count == 0
+
+
+def test_a_budget_of_which_nobody_need_know(caplog):
+    """Where running out is nothing to mend, the log is silent."""
+    budget = Budget(0)
+    assert not budget.reserve(1)
+    budget.release(1)
+    for _ in range(CALM_SECONDS + 2):
+        budget.on_second()
+    assert messages(caplog) == []
+
+
+def test_dropped_while_the_lock_is_held():
+    """The garbage collector may give back in the middle of a sum: it counts the next time, and waits for nobody."""
+    budget = Budget(10)
+    budget.reserve(10)
+    with budget._lock:
+        budget.release_later(4)
+    assert budget.has_room(4) and budget.reserve(4) and budget.count == 10
+    budget.release_later(10)
+    budget.on_second()
+    assert budget.count == 0
+
+
+# Memory, whose room workers wait for
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """How long they wait: waits(moving, longest), in seconds."""
+
+    def set_seconds(moving, longest):
+        monkeypatch.setattr(budgets_module, "MOVING_SECONDS", moving)
+        monkeypatch.setattr(budgets_module, "LONGEST_SECONDS", longest)
+
+    set_seconds(moving=60.0, longest=60.0)
+    return set_seconds
+
+
+def test_memory_that_is_given_back_soon(waits):
+    """Who waits has it then; and so has who waits behind, if there is room for both."""
+    memory = MemoryBudget(100)
+    large, small, halves = bytes(90), bytes(10), (bytes(50), bytearray(50))
+    assert memory.reserve_body(large, is_patient=True) and memory.reserve_body(small, is_patient=True)
+    memory.release_body(small)
+    threads = [threading.Thread(target=memory.reserve_body, args=(half, True)) for half in halves]
+    for thread in threads:
+        thread.start()
+    while len(memory._is_released._waiters) < len(threads):
+        threads[0].join(0.001)
+    memory.release_body(large)
+    for thread in threads:
+        thread.join(60)
+    assert memory.count == 100 and memory.refused_count == 0
+
+
+def test_memory_that_nobody_gives_back(waits):
+    """Nobody has read anything, or not for long enough, or not enough of it in time: then there is none."""
+    memory = MemoryBudget(100)
+    memory.reserve(100)
+    assert not memory.reserve_body(bytes(1), is_patient=True)
+    memory.release(5)
+    waits(moving=0.0, longest=60.0)
+    assert not memory.reserve_body(bytes(10), is_patient=True)
+    waits(moving=60.0, longest=0.01)
+    assert not memory.reserve_body(bytes(10), is_patient=True)
+    assert memory.reserve_body(bytes(5), is_patient=True) and memory.refused_count == 3
+
+
+def test_memory_that_will_never_do(waits):
+    """Nobody waits for more than there can be."""
+    memory = MemoryBudget(100)
+    memory.reserve(1)
+    memory.release(1)
+    assert not memory.reserve_body(bytes(101), is_patient=True)
+
+
+def test_an_object_is_counted_once():
+    """However many responses send it, it takes its memory once, and as long as one of them does; what is only equal takes its own."""
+    memory = MemoryBudget(100)
+    page, equal = b"x" * 60, bytes(bytearray(b"x" * 60))
+    assert memory.reserve_body(page) and memory.reserve_body(page) and memory.reserve_body(page, is_patient=True)
+    assert memory.count == 60
+    assert not memory.reserve_body(equal) and memory.refused_count == 1
+    assert memory.reserve_body(equal, is_forced=True) and memory.count == 120
+    assert memory.reserve_body(page)  # it takes nothing, so there is room for it
+    for _ in range(3):
+        memory.release_body(page)
+    assert memory.count == 120
+    memory.release_body(page)
+    assert memory.count == 60
+    memory.release_body(equal)
+    assert memory.count == 0 and not memory._bodies
+
+
+def test_an_object_that_another_response_brings(waits):
+    """Who waits for room goes on as soon as its object is counted for another response."""
+    memory, page = MemoryBudget(100), bytes(60)
+    memory.reserve(100)
+    memory.release(1)
+    thread = threading.Thread(target=memory.reserve_body, args=(page, True))
+    thread.start()
+    while not memory._is_released._waiters:
+        thread.join(0.001)
+    assert memory.reserve_body(page, is_forced=True)
+    thread.join(60)
+    assert not thread.is_alive() and memory.count == 159
+
+
+# A file
+
+
+@pytest.fixture
+def space():
+    """Room for 100 octets in two files."""
+    return SpoolSpace(Budget(100), Budget(2), "aserve-test-")
+
+
+def counts(space):
+    return space.octets.count, space.files.count
+
+
+def test_a_file_is_counted_while_it_is_open(space):
+    """What it may grow to and its descriptor are counted once, until it is closed; twice closed is once."""
+    file = SpoolFile(space)
+    assert counts(space) == (0, 0)
+    assert file.reserve(10) and file.reserve(30) and file.reserve(20)
+    assert counts(space) == (30, 1) and file.size_bytes == 30
+    assert file.open() is file.open()
+    fd = file.open().fileno()
+    assert os.fstat(fd).st_nlink == 0
+    file.close()
+    file.close()
+    assert counts(space) == (0, 0)
+    with pytest.raises(OSError, match=r"[Bb]ad file"):
+        os.fstat(fd)
+
+
+def test_no_room_on_the_disk(space):
+    """What does not fit is not counted, nor is a file for it; what others leave may be had."""
+    one, other = SpoolFile(space), SpoolFile(space)
+    assert one.reserve(60) and not other.has_room(41) and not other.reserve(41)
+    assert counts(space) == (60, 1)
+    assert other.has_room(40) and other.reserve(40) and not one.has_room(61) and not one.reserve(61)
+    other.close()
+    assert one.has_room(100) and one.reserve(100)
+    one.close()
+
+
+def test_no_room_for_a_file(space):
+    """More files than the limit are not made, and their octets are not counted; one that is there may grow."""
+    files = [SpoolFile(space) for _ in range(3)]
+    assert files[0].reserve(1) and files[1].reserve(1)
+    assert not files[2].has_room(1) and not files[2].reserve(1)
+    assert counts(space) == (2, 2)
+    assert files[0].has_room(2) and files[0].reserve(2)
+    files[1].close()
+    assert files[2].reserve(1)
+    for file in files:
+        file.close()
+    assert counts(space) == (0, 0)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_forgotten_file(space, is_open):
+    """What nobody closes counts until it is garbage, and no longer."""
+    file = SpoolFile(space)
+    file.reserve(100)
+    if is_open:
+        file.open().close()  # or it would warn
+    del file
+    for _ in range(100):  # PyPy runs finalizers some time after it has collected
+        gc.collect()
+        if space.octets.has_room(100) and space.files.has_room(2):
+            break
+    assert space.octets.has_room(100) and space.files.has_room(2)
+    assert counts(space) == (0, 0)
+
+
+def test_a_file_that_does_not_close(space, caplog):
+    """A disk that fails at the end costs a line in the log, and nothing of the budget."""
+
+    class Broken:
+        def close(self):
+            raise OSError(errno.EIO, "Input/output error")
+
+    file = SpoolFile(space)
+    file.reserve(10)
+    file.file = Broken()
+    file.close()
+    assert counts(space) == (0, 0) and "could not be closed: [Errno 5]" in caplog.text
+
+
+# Request bodies
+
+
+@pytest.fixture
+def bodies():
+    """The same for request bodies."""
+    return BodySpace(Budget(100), Budget(2), "aserve-test-")
+
+
+def test_a_body_is_looked_at_before_it_comes(bodies):
+    """503 where there is no room now, 413 where there never will be, with the setting's name."""
+    bodies.check(100)
+    for used, length, status, text in (
+        (0, 101, 413, "100 octets (--body-spool-total)"),
+        (1, 100, 503, "try again later"),
+    ):
+        bodies.octets.reserve(used)
+        with pytest.raises(budgets_module.RequestRefused) as caught:
+            bodies.check(length)
+        assert caught.value.status == status and text in str(caught.value)
+    assert bodies.octets.count == 1 and bodies.octets.refused_count == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (errno.ENOSPC, 503), (errno.EDQUOT, 503), (errno.EMFILE, 503), (errno.ENFILE, 503), (errno.ENOMEM, 503),
+        (errno.EIO, 500), (errno.EACCES, 500), (errno.ENOENT, 500), (errno.EROFS, 500),
+    ],
+)  # fmt: skip
+def test_what_the_system_says(bodies, caplog, number, status):
+    """What passes is 503, and what somebody must mend is 500; the log has it once for as long as it goes on."""
+    for _ in range(3):
+        assert bodies.refuse_fault(OSError(number, os.strerror(number))).status == status
+    assert len(messages(caplog)) == 1
+    for _ in range(CALM_SECONDS + 1):
+        bodies.on_second()
+    assert messages(caplog) == ["no temporary file aserve-test-* has failed for some seconds"]
+    bodies.refuse_fault(OSError(number, "again"))
+    assert "again; see TMPDIR, `ulimit -n`, --body-spool-total" in messages(caplog)[0]
+
+
+# Of a server
+
+
+def test_what_is_set(monkeypatch):
+    """The settings' numbers are the limits."""
+    budgets = Budgets(
+        Config(response_memory_bytes=1, body_spool_total_bytes=2, response_spool_total_bytes=3, spool_files=4)
+    )
+    assert budgets.memory.limit == 1 and budgets.files.limit == 4
+    assert budgets.bodies.octets.limit == 2 and budgets.responses.octets.limit == 3
+    assert budgets.bodies.files is budgets.responses.files is budgets.files
+
+
+@pytest.mark.parametrize(("soft", "count"), [(1024, 256), (256, 64), (1, 1), (resource.RLIM_INFINITY, 1 << 62)])
+def test_default_files(monkeypatch, soft, count):
+    """A quarter of the descriptors, and one at least."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
+    assert Budgets(Config()).files.limit == count
+
+
+def test_default_disk(monkeypatch, tmp_path):
+    """Half of what is free for request bodies, a quarter for responses."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    budgets, status = Budgets(Config()), os.statvfs(tmp_path)
+    free_bytes = status.f_bavail * status.f_frsize
+    assert budgets.bodies.octets.limit == 2 * budgets.responses.octets.limit
+    assert abs(budgets.bodies.octets.limit * 2 - free_bytes) < max(free_bytes / 10, 1 << 24)
+
+
+def test_no_folder_for_temporary_files(monkeypatch):
+    """Then the first file says so, and not the start."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
+    assert Budgets(Config()).bodies.octets.limit > 1 << 60
+
+
+def test_statistics():
+    """What is in use, by name."""
+    budgets = Budgets(Config(body_spool_total_bytes=100, response_spool_total_bytes=100, spool_files=3))
+    body, response = SpoolFile(budgets.bodies), SpoolFile(budgets.responses)
+    assert body.reserve(50) and response.reserve(70) and budgets.memory.reserve(5)
+    assert not SpoolFile(budgets.responses).reserve(31)
+    assert (budgets.body_spool_bytes, budgets.response_spool_bytes, budgets.response_memory_bytes) == (50, 70, 5)
+    assert (budgets.spool_file_count, budgets.refused_count) == (2, 1)
+    body.close()
+    response.close()
+    budgets.on_second()
+    assert (budgets.body_spool_bytes, budgets.response_spool_bytes, budgets.spool_file_count) == (0, 0, 0)

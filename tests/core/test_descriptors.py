@@ -1,0 +1,31 @@
+"""Which descriptors are open; tests/test_forks.py and tests/processes have what follows from that."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.core import descriptors
+from aserve.core.descriptors import is_open, list_open
+
+
+def test_is_open():
+    """A number is, as long as something has it."""
+    read, write = os.pipe()
+    assert is_open(read) and is_open(write)
+    os.close(read)
+    os.close(write)
+    assert not is_open(99999)
+
+
+@pytest.mark.parametrize("open_max", [None, -1, 1 << 20, 512], ids=["listed", "unlimited", "many", "few"])
+def test_list_open(monkeypatch, open_max):
+    """All are found, also where there is no /proc; then those too that are known, beyond the numbers that are tried."""
+    high = os.dup2(0, 1000)
+    if open_max is not None:
+        monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
+        monkeypatch.setattr(descriptors.os, "sysconf", {"SC_OPEN_MAX": open_max}.get)
+    found = list_open([high, 99999])
+    os.close(high)
+    assert found >= {0, 1, 2, high} and 99999 not in found

@@ -1,0 +1,89 @@
+"""Modules that are not the ones that were meant: the error says why, and what to write."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+import pytest
+
+from aserve.core.misnamed import hint_for_module, why_hidden
+from aserve.loading import LoadError, load_app
+
+APP = "def app(environ, start_response): ...\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return tmp_path
+
+
+@pytest.mark.parametrize("spec", ["json:app", "json", "json:create_app()"])
+def test_behind_the_standard_library(folder, spec):
+    """A json.py can only be named as a file: Python has imported another json."""
+    (folder / "json.py").write_text(APP)
+    with pytest.raises(LoadError) as caught:
+        load_app(spec)
+    told = f"{folder}/json.py is hidden by the standard library's json; rename json.py, or name the file: json.py:NAME"
+    assert str(caught.value) == told and caught.value.exit_status == 2
+    assert load_app("json.py:app").__name__ == "app"
+
+
+def test_a_package(folder):
+    """A folder is renamed; a module in it is not found."""
+    (folder / "email").mkdir()
+    (folder / "email" / "__init__.py").write_text("")
+    (folder / "email" / "site.py").write_text(APP)
+    import email  # noqa: F401
+
+    with pytest.raises(LoadError) as caught:
+        load_app("email.site:app")
+    assert str(caught.value).endswith(
+        "email/__init__.py is hidden by the standard library's email; rename the folder email"
+    )
+
+
+def test_behind_another_module(folder, monkeypatch):
+    """What is hidden by a module from elsewhere names its file; one of C has none, and is Python's."""
+    (folder / "shop.py").write_text(APP)
+    other = types.ModuleType("shop")
+    monkeypatch.setitem(sys.modules, "shop", other)
+    assert "the standard library's shop" in why_hidden("shop", str(folder))
+    other.__file__ = "/srv/old/shop.py"
+    assert "is hidden by /srv/old/shop.py, which is imported already; rename shop.py, or" in why_hidden(
+        "shop", str(folder)
+    )
+    assert why_hidden("shop.part", str(folder)).endswith("; rename shop.py")
+    other.__file__ = str(folder / "shop.py")
+    assert why_hidden("shop", str(folder)) == ""
+
+
+def test_nothing_hidden(folder):
+    """A name that is another's alone, or nobody's, is told as before."""
+    assert why_hidden("json", str(folder)) == "" == why_hidden("nowhere_at_all", str(folder))
+    with pytest.raises(LoadError, match="no 'app' in json"):
+        load_app("json:app")
+    (folder / "nowhere_at_all.py").write_text("")
+    assert why_hidden("nowhere_at_all", str(folder)) == ""
+
+
+def test_hints(folder):
+    """A name that is not there: a near one, or what to do."""
+    (folder / "shop.py").write_text("")
+    assert hint_for_module("shp") == "did you mean shop?"
+    assert hint_for_module("json.loads") == "did you mean json:loads?"
+    assert hint_for_module("quite_another").startswith("run aserve in the folder")
+
+
+def test_a_folder_that_may_not_be_read(monkeypatch):
+    """It is told who may not, as with --user where the app is below root's home."""
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert "may not read the current folder: have the app where it may" in hint_for_module("nowhere")

@@ -1,0 +1,223 @@
+"""What signals do beside the server's own: the app's handlers, and the end at a second one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.interpreter import has_module, new_loop
+
+from aserve.core import forks, signals
+from aserve.core.signals import Signals, unblock_all
+
+# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
+
+
+@pytest.fixture(autouse=True)
+def _handlers():
+    """Put the signal handlers of this process back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    forks.disown_handlers()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request):
+    """An event loop of each kind."""
+    loop = new_loop(request.param)
+    yield loop
+    loop.close()
+
+
+def raise_signals(loop, count, wait_until=None, **options):
+    """Send SIGTERM to this process so often while it is handled; return what the app's handler and ours have told."""
+    told = []
+    earlier = signal.getsignal(signal.SIGTERM)
+    handled = Signals(loop)
+
+    async def main():
+        handled.handle(signal.SIGTERM, lambda: told.append("ours"), **options)
+        handled.unblock()
+        for number in range(count):
+            os.kill(os.getpid(), signal.SIGTERM)
+            while told.count("ours") <= number:
+                await asyncio.sleep(0.001)
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        handled.close()
+    assert signal.getsignal(signal.SIGTERM) is earlier
+    return told
+
+
+def test_blocked(loop):
+    """A signal that the program has blocked is handled, and blocked again afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        assert raise_signals(loop, 1) == ["ours"]
+        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        unblock_all()
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.parametrize(("is_once", "count"), [(True, 1), (False, 2)])
+def test_the_apps_handler_runs_first(loop, is_once, count, caplog):
+    """A handler of the app's runs before ours, once or each time, and is put back afterwards; the log says so."""
+    caplog.set_level(logging.INFO, "aserve")
+    calls = []
+
+    def handler(number, frame):
+        calls.append((number, frame is not None))
+
+    signal.signal(signal.SIGTERM, handler)
+    assert raise_signals(loop, 2, is_once=is_once) == ["ours", "ours"]
+    assert calls == [(signal.SIGTERM, True)] * count
+    assert "SIGTERM: the app's own handler, " in caplog.text and "handler, runs before the server's" in caplog.text
+
+
+@pytest.mark.parametrize("exc", [SystemExit(0), KeyboardInterrupt(), ValueError("a fault of the app's")])
+def test_an_apps_handler_that_raises(loop, exc, caplog):
+    """One that would end the process, or fails, does not keep ours from running."""
+
+    def handler(number, frame):
+        raise exc
+
+    signal.signal(signal.SIGTERM, handler)
+    assert raise_signals(loop, 1) == ["ours"]
+    assert ("a fault of the app's" in caplog.text) == isinstance(exc, ValueError)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler])
+def test_what_is_no_handler_of_the_apps(loop, handler, caplog):
+    """The system's, Python's own, and none: ours runs alone."""
+    caplog.set_level(logging.INFO, "aserve")
+    signal.signal(signal.SIGTERM, handler)
+    assert raise_signals(loop, 1) == ["ours"] and caplog.text == ""
+
+
+def test_a_child_while_handlers_are_put_back(monkeypatch):
+    """Who is forked while the server's handlers are taken away gets none of them."""
+    monkeypatch.setattr(forks, "_handlers", {})
+    earlier = signal.getsignal(signal.SIGTERM)
+
+    class FakeLoop:
+        def add_signal_handler(self, number, callback):
+            signal.signal(number, lambda *_: callback())
+
+        def remove_signal_handler(self, number):
+            [(ours, before)] = forks._handlers.values()
+            assert ours is signal.getsignal(number) and before is earlier
+            removed.append(number)
+
+    removed = []
+    handled = Signals(FakeLoop())
+    handled.handle(signal.SIGTERM, lambda: None)
+    handled.close()
+    assert removed == [signal.SIGTERM] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
+
+
+# What a signal does
+
+
+ASK = "import signal; from aserve.core.signals import is_ignored; print(is_ignored(signal.SIGHUP))"
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_what_the_process_was_started_with(handler):
+    """A signal that was ignored at the start is known to be so, also where the interpreter does not tell."""
+    command = [sys.executable, "-c", ASK]
+    set_handler = functools.partial(signal.signal, signal.SIGHUP, handler)
+    told = subprocess.run(command, preexec_fn=set_handler, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert told == f"{handler is signal.SIG_IGN}\n"
+
+
+def test_what_this_process_has_set(monkeypatch):
+    """What Python itself has set it knows; where the system does not tell, it counts alone."""
+    assert not signals.is_ignored(signal.SIGTERM)
+    monkeypatch.setattr(signals, "STATUS", "/no/such/file")
+    assert not signals.is_ignored(signal.SIGTERM)
+    monkeypatch.setattr(signals, "STATUS", os.devnull)
+    assert not signals.is_ignored(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signals.is_ignored(signal.SIGTERM)
+
+
+# Code of others beside our handlers
+
+
+def test_handlers_are_kept(caplog):
+    """They are put back, and the place where signals are read; a line names them."""
+
+    def ours(number, frame):
+        pass
+
+    signal.signal(signal.SIGTERM, ours)
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    signals.own_wakeup_fd(writing)
+    try:
+        with signals.kept_handlers("conf.py"):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.set_wakeup_fd(-1)
+        assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert os.read(reading, 9) == bytes([signal.SIGTERM])
+    finally:
+        signals.own_wakeup_fd(-1)
+        os.close(reading)
+        os.close(writing)
+    assert "conf.py has set handlers of its own for SIGTERM, SIGINT, which are not kept" in caplog.text
+
+
+def test_nothing_is_set(caplog):
+    """Code that leaves signals alone needs no word, and what it raises goes on."""
+    with pytest.raises(ValueError, match="x"), signals.kept_handlers("conf.py"):
+        raise ValueError("x")
+    assert caplog.text == "" and signal.set_wakeup_fd(-1) == -1
+
+
+def test_one_that_is_not_pythons(monkeypatch):
+    """It cannot be put back: the default takes its place."""
+    real = signal.getsignal
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else real(number))
+        handling = signals.kept_handlers("conf.py")
+        handling.__enter__()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    handling.__exit__(None, None, None)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+# After the end
+
+
+@pytest.mark.parametrize("stdout", ["none", "unread"])
+def test_leaving_at_once(stdout):
+    """The process ends, whatever has become of its standard output."""
+    pid = os.fork()
+    if not pid:
+        try:
+            reader, writer = os.pipe()
+            sys.stdout = open(writer, "w") if stdout == "unread" else None
+            os.close(reader)
+            if stdout == "unread":
+                sys.stdout.write("something")
+            signals.end_at_once(signal.SIGTERM)
+        finally:
+            os._exit(99)
+    assert os.waitpid(pid, 0)[1] == (128 + signal.SIGTERM) << 8

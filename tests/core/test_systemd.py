@@ -1,0 +1,167 @@
+"""What systemd passes and hears: variables in, messages out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+import pytest
+from harness.manager import Manager
+from harness.refusals import error_of
+
+from aserve.core.systemd import Notifier, passed_sockets, store_size, stored_sockets, watchdog_seconds
+
+US = str(os.getpid())
+OTHER = str(os.getpid() + 1)
+
+
+@pytest.fixture
+def manager(tmp_path):
+    manager = Manager(tmp_path / "notify")
+    yield manager
+    manager.close()
+
+
+# Sockets
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, {}),
+        ({"LISTEN_PID": US}, {}),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "0"}, {}),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "2"}, {"unknown": [3, 4]}),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "web"}, {"web": [3]}),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "3", "LISTEN_FDNAMES": "web:admin:web"}, {"web": [3, 5], "admin": [4]}),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "aserve-stored-x:web"}, {"web": [4]}),
+    ],
+)
+def test_passed_sockets(environ, found):
+    """sd_listen_fds(3): the descriptors from 3 on, by their names; several may have one name."""
+    assert passed_sockets(environ) == found
+
+
+@pytest.mark.parametrize(("pid", "found"), [(US, {"aserve-stored-x": [3, 5]}), (OTHER, {})], ids=["ours", "another's"])
+def test_stored_sockets(pid, found):
+    """Those that were stored before are known by their names."""
+    names = "aserve-stored-x:web:aserve-stored-x"
+    assert stored_sockets({"LISTEN_PID": pid, "LISTEN_FDS": "3", "LISTEN_FDNAMES": names}) == found
+
+
+@pytest.mark.parametrize(("environ", "size"), [({}, 0), ({"FDSTORE": "7"}, 7), ({"FDSTORE": "many"}, 0)])
+def test_the_size_of_the_store(environ, size):
+    """systemd says it since version 254."""
+    assert store_size(environ) == size
+
+
+@pytest.mark.parametrize(
+    ("environ", "reason"),
+    [
+        ({"LISTEN_PID": OTHER, "LISTEN_FDS": "1"}, f"to process {OTHER}, and this is {US}; a script"),
+        ({"LISTEN_FDS": "1"}, "LISTEN_PID is ''"),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "many"}, "LISTEN_FDS is 'many'"),
+        ({"LISTEN_PID": US, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "web"}, "has 1 names, and LISTEN_FDS says 2"),
+    ],
+    ids=["another process", "no process", "no number", "too few names"],  # reasons have pids, which differ in each run
+)
+def test_what_was_passed_to_nobody(environ, reason):
+    """A shell in between, or variables that contradict each other, are told."""
+    assert reason in error_of(passed_sockets, environ)
+
+
+# The watchdog
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, 0),
+        ({"WATCHDOG_USEC": "2500000"}, 2.5),
+        ({"WATCHDOG_USEC": "2500000", "WATCHDOG_PID": US}, 2.5),
+        ({"WATCHDOG_USEC": "2500000", "WATCHDOG_PID": OTHER}, 0),
+        ({"WATCHDOG_USEC": "soon"}, 0),
+    ],
+)
+def test_watchdog_seconds(environ, seconds):
+    """sd_watchdog_enabled(3): the time, when it is for this process."""
+    assert watchdog_seconds(environ) == seconds
+
+
+# What is told
+
+
+@pytest.mark.parametrize(
+    ("tell", "message"),
+    [
+        (lambda notifier: notifier.ready("serving"), ["READY=1", "STATUS=serving"]),
+        (lambda notifier: notifier.ready("one\ntwo", main_pid=7), ["READY=1", "MAINPID=7", "STATUS=one two"]),
+        (lambda notifier: notifier.stopping("draining"), ["STOPPING=1", "STATUS=draining"]),
+        (lambda notifier: notifier.status("degraded: 1 of 4"), ["STATUS=degraded: 1 of 4"]),
+        (lambda notifier: notifier.alive(), ["WATCHDOG=1"]),
+        (lambda notifier: notifier.forget("web"), ["FDSTOREREMOVE=1", "FDNAME=web"]),
+    ],
+)
+def test_messages(manager, tell, message):
+    """Each is one datagram of the fields that sd_notify(3) has for it."""
+    tell(Notifier.from_environ(manager.environ))
+    assert manager.hear() == [message]
+
+
+def test_reloading(manager):
+    """Type=notify-reload wants the time, of the clock that it looks at itself, in microseconds."""
+    before = time.monotonic_ns() // 1000
+    Notifier(manager.address).reloading("loading")
+    [[first, usec, status]] = manager.hear()
+    assert (first, status) == ("RELOADING=1", "STATUS=loading")
+    assert before <= int(usec.replace("MONOTONIC_USEC=", "")) <= time.monotonic_ns() // 1000
+
+
+def test_a_descriptor_is_stored(manager, tmp_path):
+    """FDSTORE carries the descriptor itself."""
+    with open(tmp_path / "file", "w+") as file:
+        Notifier(manager.address).store("web", [file.fileno()])
+    assert manager.hear() == [["FDSTORE=1", "FDNAME=web"]]
+    [fd] = manager.fds
+    assert os.path.samestat(os.fstat(fd), os.stat(tmp_path / "file"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
+def test_an_abstract_address(tmp_path):
+    """NOTIFY_SOCKET=@name is a name behind a NUL."""
+    manager = Manager(f"@aserve-test-{tmp_path}")
+    try:
+        Notifier(manager.address).alive()
+        assert manager.hear() == [["WATCHDOG=1"]]
+    finally:
+        manager.close()
+
+
+def test_no_manager(monkeypatch):
+    """Without NOTIFY_SOCKET nobody is told, and no socket is made."""
+    monkeypatch.setattr(socket, "socket", None)
+    notifier = Notifier.from_environ({})
+    assert notifier.ready("serving") and not notifier.is_heard
+
+
+def test_a_manager_that_is_gone(tmp_path, caplog):
+    """What is lost is told once, and does no harm."""
+    notifier = Notifier(str(tmp_path / "gone"))
+    assert not notifier.ready("serving")
+    notifier.alive()
+    [record] = caplog.records
+    assert f"told READY=1: {tmp_path}/gone: No such file" in record.getMessage() and notifier.is_heard
+
+
+def test_a_manager_that_does_not_listen(manager, caplog):
+    """A full socket does not hold us up: the rest is lost, and whoever must say it can say it again."""
+    notifier = Notifier(manager.address)
+    for _ in range(2000):
+        notifier.alive()
+    for tell in (notifier.ready, notifier.reloading, notifier.status):
+        assert not tell("serving")
+    assert len(caplog.records) == 1 and len(manager.hear()) < 2000
+    for tell in (notifier.ready, notifier.reloading, notifier.status):
+        assert tell("serving")
