@@ -23,7 +23,7 @@ help:  ## this list
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
 	@$(VENV)/bin/aserve $(or $(ARGS),aserve.demo:app)
 
-test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k settings"); all of it: the fuzzers beside
+test:  ## the suite without tests marked long, on CPython and on PyPy where it is, and the fuzzers beside; with ARGS="-k settings": any tests
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
 	    MEASURED="$(if $(ARGS)$(findstring pypy,$(PYTHON)),,$(PYTHON))"
@@ -34,7 +34,7 @@ test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython
 	@$(VENV)/bin/python tests/whole.py --rounds $(or $(ROUNDS),1) $(VENV) $$(ls -d .venv-pypy 2>/dev/null)
 
 test-next: export ARGS := $(ARGS)
-test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
+test-next:  ## the same on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
 	@.ci/next
 
 test-next-clean:  ## remove that root
@@ -67,7 +67,7 @@ suites:
 # A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
 # busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
 LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
-# The whole suite runs in four processes, as tests wait a third of the time; what ARGS chooses in one, as --pdb and -s need it. On PyPy it runs
+# The suite runs in four processes, as tests wait a third of the time; what ARGS chooses in one, as --pdb and -s need it. On PyPy it runs
 # with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
 SPREAD := $(if $(ARGS),,--brief -n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
@@ -78,7 +78,7 @@ suite: export PYPY_GC_NURSERY = 32M
 suite: $(VENV)/.ready-test
 	$(if $(filter $(PYTHON),$(MEASURED)),$(IN_PARTS),$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS))
 
-# The whole suite in two parts, so that the unit tests run once: measured, and beside the floors; then all others, also if that has failed.
+# The suite in two parts, so that the unit tests run once: measured, and beside the floors; then all others, also if that has failed.
 IN_PARTS = @failed=0; $(MAKE) --no-print-directory coverage || failed=1; \
 	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) --part others || failed=1; exit $$failed
 

@@ -1,10 +1,11 @@
 """The one extension point: what an option adds to the engine.
 
 Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; Place.
-Thread:   the methods of Extension: event loop only, before the server serves. What they return says its own.
+Thread:   the methods of Extension: event loop only, before the server serves. What they return names its own threads.
 Not here: which extensions there are (features/), what the engine does with them (server.py, services.py).
 
-A method that a class does not override is never called: Extensions collects once which do. So what is not on costs a request nothing.
+A method that a class does not override is never called: Extensions collects, at the start, the methods that are overridden. So an option that
+is off costs a request nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Extension:
 
 
 class Extensions:
-    """Those of one server."""
+    """The extensions of one server."""
 
     def __init__(self, extensions: Iterable[Extension] = ()) -> None:
         """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""

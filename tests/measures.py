@@ -1,7 +1,8 @@
 """How the parts are tied, as numbers: python tests/measures.py; `make lint` prints them.
 
-Each has a bound and a goal. The bound is what is reached: `tests/test_measures.py` fails if a number is worse, and if one is better and its
-bound has not followed. ENGINE and OPTIONS say which rooms are which; a module of neither is shared by both, or above them.
+Each has a bound and a goal. The bound is what is reached: `tests/test_measures.py` fails if a number is worse, and if one is better by more than
+a twentieth and its bound has not followed. ENGINE and OPTIONS say which rooms are which; a module of neither is shared by both, or above them, as
+server.py is, which puts the options of a server together.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds", "wish
 
 
 class Measure(NamedTuple):
-    """One of them."""
+    """One number, and how far it is to come down."""
 
     name: str
     count: Callable[[], int]

@@ -134,7 +134,11 @@ def test_what_balancers_ask_for(service):
     assert before(found) == [RPCCalls] and not found.keeps_terms
 
 
-@pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody", "a proxy"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"trusted_proxies": "127.0.0.1"}, {"trusted_proxies": "127.0.0.1", "forwarded_fields": ()}],
+    ids=["nobody", "a proxy", "a proxy that describes no client"],
+)
 def test_whose_traces_go_on(service, monkeypatch, settings):
     """The app is called in a span; only who is believed says of what trace that is a part."""
     made = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 
 import pytest
 import whole
@@ -24,11 +25,12 @@ def test_steps_are_all_tests():
 
 
 def test_it_goes_on(tmp_path, capsys):
-    """What has passed is not run again; what has failed is; a line that was cut off counts for nothing."""
+    """What has passed with the same files is not run again; what has failed is, and keeps its log; a line that was cut off counts for nothing."""
     steps = [whole.Step(1, ".venv", name, (f"tests/{name}",)) for name in ("a", "b", "c")]
-    statuses = {"a": [0], "b": [1, 0], "c": [5]}
+    statuses = {"a": [0], "b": [1, 0], "c": [0, 0]}
 
     def run(step, log):
+        assert not log.exists()
         log.write_text("what pytest said")
         return statuses[step.name].pop(0)
 
@@ -38,8 +40,10 @@ def test_it_goes_on(tmp_path, capsys):
         out.write('{"round": 1, "ve')
     assert whole.run_steps(steps, tmp_path, "0abc", run) == []
     assert capsys.readouterr().out.startswith("3 steps, 2 of them have passed before")
+    steps[2] = steps[2]._replace(paths=("tests/c", "tests/d"))
     assert whole.run_steps(steps, tmp_path, "0abc", run) == []
     assert statuses == {"a": [], "b": [], "c": []}
+    assert "failed before: round 1, .venv, b, see " in capsys.readouterr().out
 
 
 def test_a_step_runs_pytest(tmp_path, monkeypatch):
@@ -50,3 +54,14 @@ def test_a_step_runs_pytest(tmp_path, monkeypatch):
     log = tmp_path / "log"
     assert whole.run_step(whole.Step(1, ".venv", "it", (str(file),)), log) == 1
     assert "assert 1 == 2" in log.read_text()
+
+
+def test_a_step_that_hangs(tmp_path, monkeypatch):
+    """It tells where it is, and ends."""
+    file = tmp_path / "test_it.py"
+    file.write_text("import time\n\n\ndef test_it():\n    time.sleep(100)\n")
+    monkeypatch.setattr(whole, "SPREAD", ())
+    monkeypatch.setattr(whole, "LIMIT_SECONDS", 4)
+    log = tmp_path / "log"
+    assert whole.run_step(whole.Step(1, ".venv", "it", (str(file),)), log) == -signal.SIGABRT
+    assert "in test_it" in log.read_text()

@@ -1,17 +1,20 @@
 """Run every test, those marked long too, in steps that resume: python tests/whole.py [--rounds N] VENV...
 
 A step is a folder of tests, some files of e2e, or the files beside the folders, on one interpreter; it takes some minutes. What it found
-is written to build/whole/COMMIT.jsonl when it ends, a line each, and all that pytest has printed to a file beside it. Started again on the
-same commit, the run goes on: steps that have passed are not run again, those that have failed are. What is not committed belongs to no
-commit: then every step runs. The exit status is 1 if a step has failed. `--rounds N` runs each step N times, one round after another.
+is written to build/whole/COMMIT.jsonl when it ends, a line each, and all that pytest has printed to a file of its own beside it. Started again on
+the same commit, the run goes on: a step that has passed with these files is not run again, one that has failed is, and in the end each failure of
+this commit is told. With files that are not committed every step runs. The exit status is 1 if a step has failed now. `--rounds N` runs each step
+N times, one round after another.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -23,8 +26,9 @@ TESTS = ROOT / "tests"
 RESULTS = ROOT / "build/whole"
 FILES_EACH = 12  # of e2e in one step: three to six minutes
 LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
+END_SECONDS = 10  # for the processes of pytest to show their stacks
 SPREAD = ("-n", "4", "--dist", "worksteal")  # the Makefile says why, and why PyPy has plain asserts
-PASSED = (0, 5)  # pytest's exit statuses; 5: no test of these files is for this interpreter
+NO_TEST = 5  # pytest's exit status where no test of these files is for this interpreter, as of tests/native on PyPy
 
 
 class Step(NamedTuple):
@@ -60,42 +64,43 @@ def steps_of(venvs: Sequence[str], rounds: int, tests: pathlib.Path = TESTS) -> 
     ]
 
 
-def read_records(file: pathlib.Path) -> dict[tuple[int, str, str], dict[str, Any]]:
-    """Return the last record of each step; a line that was cut off counts for nothing."""
-    records = {}
+def read_records(file: pathlib.Path) -> list[dict[str, Any]]:
+    """Return what the file says of steps; a line that was cut off counts for nothing."""
+    records = []
     for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            record = json.loads(line)
-            records[record["round"], record["venv"], record["name"]] = record
-        except (ValueError, KeyError):
-            continue
+        with contextlib.suppress(ValueError):
+            records.append(json.loads(line))
     return records
 
 
+def is_of(record: dict[str, Any], step: Step) -> bool:
+    """Whether a record is of this step, whatever files it had then."""
+    return (record["round"], record["venv"], record["name"]) == step[:3]
+
+
+def has_passed(record: dict[str, Any], step: Step) -> bool:
+    """Whether a record says that a step has passed, with the files that it has now."""
+    return is_of(record, step) and record["status"] == 0 and record["paths"] == [*step.paths]
+
+
 def run_step(step: Step, log: pathlib.Path) -> int:
-    """Run pytest, all output into `log`; return its exit status."""
+    """Run pytest, all output into `log`; return 0 if it has passed, otherwise its exit status. What takes too long tells where it is, and ends."""
     python = ROOT / step.venv / "bin/python"
-    is_pypy = "pypy" in step.venv
+    is_pypy = "pypy" in os.path.realpath(python)
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **({"PYPY_GC_NURSERY": "32M"} if is_pypy else {})}
-    command = [
-        str(python),
-        "-I",
-        "-X",
-        "faulthandler",
-        "-m",
-        "pytest",
-        *SPREAD,
-        *(["--assert=plain"] if is_pypy else []),
-        *step.paths,
-    ]
+    command = [str(python), "-I", "-X", "faulthandler", "-m", "pytest", *SPREAD]
+    command += [*(["--assert=plain"] if is_pypy else []), *step.paths]
     with log.open("w") as out:
-        try:
-            return subprocess.run(
-                command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT_SECONDS
-            ).returncode
-        except subprocess.TimeoutExpired:
-            out.write(f"\nit took more than {LIMIT_SECONDS} s\n")
-            return 3
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT)
+        for number in (signal.SIGABRT, signal.SIGKILL):
+            try:
+                status = process.wait(LIMIT_SECONDS if number == signal.SIGABRT else END_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                process.send_signal(number)
+        else:
+            status = process.wait()
+    return 0 if status == NO_TEST and is_pypy else status
 
 
 def commit() -> str:
@@ -104,31 +109,39 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
-    return "" if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "--short", "HEAD")
+    return "" if git("status", "--porcelain") else git("rev-parse", "--short", "HEAD")
 
 
 def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any = run_step) -> list[Step]:
     """Run what has not passed yet; write and print what is found as it comes; return the steps that have failed."""
     results.mkdir(parents=True, exist_ok=True)
     file = results / f"{name}.jsonl"
-    done = {key for key, record in read_records(file).items() if record["status"] in PASSED}
-    waiting = [step for step in steps if step[:3] not in done]
+    before = read_records(file)
+    waiting = [step for step in steps if not any(has_passed(record, step) for record in before)]
     print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before; each takes one to six minutes")
     failed = []
     for number, step in enumerate(waiting, 1):
-        log = results / f"{name}-{'-'.join(map(str, step[:3])).replace('/', '-')}.log"
+        attempt = 1 + sum(is_of(record, step) for record in before)
+        log = results / f"{name}-{'-'.join(map(str, step[:3])).replace('/', '-')}-{attempt}.log"
         begun = time.monotonic()
         status = run(step, log)
         seconds = round(time.monotonic() - begun)
         with file.open("a") as out:
             # Begun on a line of its own: a run that was killed may have left a part of one.
-            out.write("\n" + json.dumps({**step._asdict(), "status": status, "seconds": seconds}) + "\n")
-        if status not in PASSED:
+            out.write(
+                "\n" + json.dumps({**step._asdict(), "status": status, "seconds": seconds, "log": log.name}) + "\n"
+            )
+        if status:
             failed.append(step)
-        found = "passed" if status in PASSED else f"FAILED, see {log}"
+        found = f"FAILED, see {log}" if status else "passed"
         print(
             f"{number}/{len(waiting)}: round {step.round}, {step.venv}, {step.name}: {found} ({seconds} s)", flush=True
         )
+    for record in before:
+        if record["status"]:
+            print(
+                f"failed before: round {record['round']}, {record['venv']}, {record['name']}, see {results / record['log']}"
+            )
     return failed
 
 

@@ -74,7 +74,7 @@ class Connection:
     wire: Wire
     # What it tells of its clients (proxies/trust.py). Set only where each connection is asked.
     is_believed: bool
-    # What a Before keeps of it from one exchange to the next (wsgi/gateway.py). Set by that alone.
+    # For a Before that counts the exchanges of a connection (wsgi/gateway.py); nothing else sets it.
     term: Any
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:

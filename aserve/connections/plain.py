@@ -29,7 +29,7 @@ def new_plain(service: Service) -> Plain | None:
 
 
 def wants_each(service: Service) -> bool:
-    """Whether something wants to see each exchange, or its Response."""
+    """Whether the log shows each exchange, or what stands in front of the app needs its Response."""
     return service.tells_wire or service.sees_responses
 
 

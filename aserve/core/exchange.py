@@ -109,7 +109,7 @@ class Exchange:
     rpc: RpcCall | None = None  # set: a function is called, not the app
     # The fields in which proxies describe their client, by CGI names; removed from `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
-    # Those of --underscore-fields, by CGI names, whoever sent them; never in `vars` before they are believed (features/underscore_fields.py).
+    # The fields of --underscore-fields, by CGI names, of any sender; they come into `vars` when they are believed (features/underscore_fields.py).
     underscored: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection)
     client: Client | None = None  # set if a trusted proxy names another client than its own address

@@ -2,7 +2,7 @@
 
 Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and what was there before.
 Thread:   the main thread.
-Not here: what a signal means (supervisor.py); a process with an event loop (aserve/signals.py).
+Not here: what a signal means (supervisor.py); a process with an event loop (core/signals.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which descriptors are open; tests/test_forks.py and tests/processes have what follows from that."""
+"""Which descriptors are open; test_forks.py and tests/processes have what follows from that."""
 
 from __future__ import annotations
 
