@@ -68,6 +68,8 @@ logger = logging.getLogger("aserve")
 
 # How long an interrupted worker may take for its finally blocks: as long as the request had, but at most this. Guess.
 GRACE_SECONDS = 5.0
+# How long a worker whose body was refused has until its answer, the 504, is out; then it waits for its client in another way. Guess.
+ANSWER_SECONDS = 2.0
 
 _get_ident = threading.get_ident
 
@@ -132,10 +134,12 @@ class Deadlines:
             # The worker is in a call from the app into aserve, or between two pieces: it waits for its
             # client, and that can be ended without an interrupt. Or it is just leaving the app.
             body = run.exchange.body
-            if isinstance(body, LiveBody) and not body.is_complete:
+            if run.refused_at is None and isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
+                run.refused_at = now
                 body.refuse(RequestRefused(504, text))
-            run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, and was waiting for its client")
+            elif run.refused_at is None or now - run.refused_at >= ANSWER_SECONDS:
+                run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, and was waiting for its client")
             return
         run.interrupted_at = now
         try:
@@ -222,7 +226,7 @@ class Run:
 
     __slots__ = (
         "_deadlines", "_interruptible", "_is_claimed", "_ownership", "exchange", "interrupted_at", "is_interrupted",
-        "is_over", "is_written_off", "since", "thread_id",
+        "is_over", "is_written_off", "refused_at", "since", "thread_id",
     )  # fmt: skip
 
     def __init__(self, deadlines: Deadlines, exchange: Exchange, thread_id: int = 0, since: float = 0.0) -> None:
@@ -234,6 +238,7 @@ class Run:
         self._is_claimed = False  # the loop has the token, or is just looking for it
         self._ownership = threading.RLock()
         self.interrupted_at: float | None = None  # monotonic time; the loop's
+        self.refused_at: float | None = None  # the same, of its request's body
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
         self.is_over = False

@@ -124,7 +124,9 @@ class Before:
     """What sees each exchange of a listener before the app does."""
 
     __slots__ = ()
-    is_done_in_c = False  # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ
+    is_done_in_c = (
+        False  # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ
+    )
     keeps_term = False  # it keeps something in Connection.term: no other client may have that Connection
 
     def before(self, exchange: Exchange) -> Reply | None:

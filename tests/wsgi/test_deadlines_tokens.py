@@ -7,15 +7,17 @@ import random
 import sys
 import threading
 import time
+import types
 
 import pytest
 from harness.hanging import HOUR
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
+from aserve.core.body import LiveBody
 from aserve.core.errors import WrittenOff
 from aserve.core.exchange import Exchange
-from aserve.wsgi.deadlines import Deadlines, Run
+from aserve.wsgi.deadlines import ANSWER_SECONDS, Deadlines, Run
 
 pytestmark = pytest.mark.interrupted
 
@@ -178,6 +180,23 @@ def switching_often():
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+def test_who_waits_for_a_body_can_answer():
+    """Its body is refused, and the connection is aborted only if the answer is not out some seconds later."""
+    aborted = []
+    exchange = Exchange("", 0)
+    exchange.body = LiveBody(1 << 16, is_chunked=False)
+    exchange.connection = types.SimpleNamespace(abort_slow_reader=lambda *what: aborted.append(what))
+    deadlines = Deadlines(HOUR, FakeExecutor(), 1, pytest.fail)
+    run = Run(deadlines, exchange)
+    run.since -= 2 * HOUR
+    for _ in range(3):
+        deadlines.on_second()
+        assert exchange.body.refusal.status == 504 and aborted == []
+    run.refused_at -= ANSWER_SECONDS
+    deadlines.on_second()
+    assert [what[0] for what in aborted] == [exchange]
 
 
 def test_interrupts_hit_the_app_alone():
