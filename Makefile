@@ -28,13 +28,13 @@ test:  ## the suite without tests marked long, on CPython and on PyPy where it i
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
 	    MEASURED="$(if $(ARGS)$(findstring pypy,$(PYTHON)),,$(PYTHON))"
 
-test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython and PyPy: some 50 minutes, in steps that go on where they stopped (ROUNDS=5)
+test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython and PyPy: over half an hour, in steps that go on where they stopped (ROUNDS=5)
 	@.ci/need tools
 	@! command -v $(PYPY) >/dev/null || $(MAKE) --no-print-directory ready-pypy
 	@$(VENV)/bin/python tests/whole.py --rounds $(or $(ROUNDS),1) $(VENV) $$(ls -d .venv-pypy 2>/dev/null)
 
 test-next: export ARGS := $(ARGS)
-test-next:  ## the same on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
+test-next:  ## the suite, as make test has it, on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
 	@.ci/next
 
 test-next-clean:  ## remove that root

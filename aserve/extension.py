@@ -39,14 +39,18 @@ class Extension:
 
     wants_times = False  # it reads Exchange.arrived_at and began_at: they cost a request two looks at the clock
 
-    @classmethod
-    def from_config(cls, config: Config) -> Extension | None:
+    def __init__(self, config: Config) -> None:
         """
-        Return the extension as the settings want it; None if they do not.
+        Make it as the settings want it; only if it is on.
 
         Raises:
             ConfigError: a setting of it is wrong.
         """
+        self._config = config
+
+    @staticmethod
+    def is_on(config: Config) -> bool:
+        """Whether the settings turn it on."""
         raise NotImplementedError
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:

@@ -57,10 +57,8 @@ class Shared(NamedTuple):
     peers: Peers | None
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
-    times_requests: bool = (
-        False  # what reads the ends of requests, such as the access log, wants to know how long they took
-    )
-    names_requests: bool = False  # and by what name they can be found
+    times_requests: bool = False  # the times of each are noted: something reads them, such as the access log
+    names_requests: bool = False  # each gets a name, by which logs show it
     deadlines: Deadlines | None = None  # with --request-timeout; `app` is then what they time
     extensions: Extensions = Extensions()
 

@@ -7,6 +7,7 @@ import types
 from harness import apps
 
 from aserve.extension import Extension, Extensions, Place
+from aserve.settings import Config
 from aserve.wsgi.gateway import Before
 
 
@@ -47,19 +48,20 @@ class Timed(Extension):
     wants_times = True
 
 
+CONFIG = Config()
 PLACE = Place("a listener", None, lambda connection: False)
 
 
 def test_nothing():
     """What nobody has asked for costs no request a step."""
-    for extensions in (Extensions(), Extensions([Nothing()])):
+    for extensions in (Extensions(), Extensions([Nothing(CONFIG)])):
         assert extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, PLACE) is apps.hello
         assert extensions.before(PLACE) == [] and not extensions.sees_responses and not extensions.wants_times
 
 
 def test_the_order():
     """The first wraps those behind it, and its step is the first; one without a step for this listener has none."""
-    extensions = Extensions([Named("first"), Nothing(), Named("second", is_late=True)])
+    extensions = Extensions([Named("first"), Nothing(CONFIG), Named("second", is_late=True)])
     outer = extensions.wrap_app(apps.hello)
     assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
     outer = extensions.wrap_calls(apps.hello, PLACE)
@@ -76,7 +78,7 @@ def test_the_name_of_the_app():
 
 def test_times():
     """They are taken if one of them reads them."""
-    assert Extensions([Nothing(), Timed()]).wants_times
+    assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
 def test_a_place():

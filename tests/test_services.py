@@ -16,7 +16,7 @@ from aserve.features import extensions_of, tracing
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes
 from aserve.features.turnover import Turnover
-from aserve.features.underscore_fields import UnderscoredFields
+from aserve.features.underscore_fields import UnderscoreStep
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
@@ -105,11 +105,11 @@ def test_names_with_underscores(service, tmp_path, settings, believed):
     """Where some are listed, they are looked for before the app, behind the trust in proxies; elsewhere they are not."""
     found = service(f"unix:{tmp_path}/s", underscore_fields="a_b", **settings)
     fields = found.gateway.before[-1]
-    assert type(fields) is UnderscoredFields
+    assert type(fields) is UnderscoreStep
     peers = [types.SimpleNamespace(remote_addr=address, is_believed=False) for address in ("", "127.0.0.1")]
     assert [peer.remote_addr for peer in peers if fields._is_believed(peer)] == believed
     for others in (service("uwsgi://127.0.0.1:0", underscore_fields="a_b"), service()):
-        assert UnderscoredFields not in before(others)
+        assert UnderscoreStep not in before(others)
 
 
 def test_times(service):

@@ -36,5 +36,4 @@ def extensions_of(config: Config) -> Extensions:
     Raises:
         ConfigError: a setting of one is wrong.
     """
-    found = [feature.from_config(config) for feature in FEATURES]
-    return Extensions(one for one in found if one is not None)
+    return Extensions(feature(config) for feature in FEATURES if feature.is_on(config))

@@ -269,13 +269,14 @@ def _break() -> Iterator[bytes]:
 class Routing(Extension):
     """--route."""
 
-    def __init__(self, routes: tuple[Route, ...]) -> None:
-        self._routes = routes
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._routes = compile_routes(config.route)
 
-    @classmethod
-    def from_config(cls, config: Config) -> Routing | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(compile_routes(config.route)) if config.route else None
+        return bool(config.route)
 
     def before(self, place: Place) -> Before | None:
         """See Extension."""

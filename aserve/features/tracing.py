@@ -5,8 +5,7 @@ Thread:   a worker (with --threads 0: the event loop).
 Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
 Not here: where spans go: that is the SDK's, which the app or `opentelemetry-instrument` sets up.
 
-It stands outside of wsgi/deadlines.py,
-and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
+It stands outside of wsgi/deadlines.py, and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
 
 Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
 so in the next one, also on another thread, and never in another request.
@@ -165,14 +164,11 @@ class Tracing(Extension):
 
     wants_times = True
 
-    def __init__(self, shows_queries: bool) -> None:
-        self._shows_queries = shows_queries
-
-    @classmethod
-    def from_config(cls, config: Config) -> Tracing | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config.show_queries) if config.tracing else None
+        return config.tracing
 
     def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
         """See Extension."""
-        return traced(app, place.believes, self._shows_queries)
+        return traced(app, place.believes, self._config.show_queries)

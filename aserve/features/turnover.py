@@ -74,13 +74,10 @@ class Turnover(Before):
 class ConnectionLimits(Extension):
     """--max-connection-requests and --max-connection-age."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @classmethod
-    def from_config(cls, config: Config) -> ConnectionLimits | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config) if config.max_connection_requests or config.max_connection_seconds else None
+        return bool(config.max_connection_requests or config.max_connection_seconds)
 
     def before(self, place: Place) -> Before | None:
         """See Extension; connections of uwsgi and SCGI carry one request."""

@@ -1,6 +1,6 @@
 """Fields whose names have an underscore, from proxies that are believed: --underscore-fields.
 
-Owns:     UnderscoreFields, the extension; UnderscoredFields, its step.
+Owns:     UnderscoreFields, the extension; UnderscoreStep, its step.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
 Not here: finding them in a head (protocols/underscores.py), who is believed (proxies/trust.py).
@@ -26,7 +26,7 @@ from ..wsgi.gateway import Before
 logger = logging.getLogger("aserve")
 
 
-class UnderscoredFields(Before):
+class UnderscoreStep(Before):
     """Takes away the twins with hyphens, then adds what a believed peer has sent."""
 
     __slots__ = ("_beginning", "_is_believed", "_line", "_twins", "_where")
@@ -70,14 +70,15 @@ class UnderscoredFields(Before):
 class UnderscoreFields(Extension):
     """--underscore-fields."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-
-    @classmethod
-    def from_config(cls, config: Config) -> UnderscoreFields | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config.underscore_fields) if config.underscore_fields else None
+        return bool(config.underscore_fields)
 
     def before(self, place: Place) -> Before | None:
         """See Extension; uwsgi and SCGI have names of CGI."""
-        return UnderscoredFields(self._names, place.believes, place.listener.url) if place.is_http else None
+        return (
+            UnderscoreStep(self._config.underscore_fields, place.believes, place.listener.url)
+            if place.is_http
+            else None
+        )

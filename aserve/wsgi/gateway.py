@@ -124,10 +124,10 @@ class Before:
     """What sees each exchange of a listener before the app does."""
 
     __slots__ = ()
-    is_done_in_c = (
-        False  # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ
-    )
-    keeps_term = False  # it keeps something in Connection.term: no other client may have that Connection
+    # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ.
+    is_done_in_c = False
+    # It keeps something in Connection.term: no other client may have that Connection.
+    keeps_term = False
 
     def before(self, exchange: Exchange) -> Reply | None:
         """Change the exchange, or return a reply in the app's place; on the app's thread."""

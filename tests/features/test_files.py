@@ -27,6 +27,7 @@ def test_the_order(tmp_path):
 
 def test_compression_by_the_settings():
     """Without --compress there is none."""
-    assert Compress.from_config(Config()) is None
-    outer = Compress.from_config(Config(compress=True, compress_min_bytes=7)).wrap_app(apps.hello)
-    assert type(outer) is Compressing and outer._app is apps.hello and outer.min_bytes == 7
+    assert not Compress.is_on(Config())
+    config = Config(compress=True, compress_min_bytes=7)
+    outer = Compress(config).wrap_app(apps.hello)
+    assert Compress.is_on(config) and type(outer) is Compressing and outer._app is apps.hello and outer.min_bytes == 7

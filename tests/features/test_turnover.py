@@ -75,6 +75,6 @@ def test_a_client_that_closes():
 
 def test_by_the_settings():
     """Without a limit there is nothing to count."""
-    assert ConnectionLimits.from_config(Config()) is None
+    assert not ConnectionLimits.is_on(Config())
     for settings in ({"max_connection_requests": 1}, {"max_connection_seconds": 1.0}):
-        assert ConnectionLimits.from_config(Config(**settings)) is not None
+        assert ConnectionLimits.is_on(Config(**settings))

@@ -8,7 +8,7 @@ import pytest
 from harness.fakes import FakeConnection
 
 from aserve.core.exchange import Exchange
-from aserve.features.underscore_fields import UnderscoredFields
+from aserve.features.underscore_fields import UnderscoreStep
 
 HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
 
@@ -17,7 +17,7 @@ HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVE
 def respond(caplog):
     """respond(vars, sent, peer) -> what the app finds behind the request line."""
     caplog.set_level(logging.INFO, "aserve")
-    fields = UnderscoredFields(
+    fields = UnderscoreStep(
         ("oidc_claim_sub", "a.b_c"), lambda connection: connection.remote_addr == "10.0.0.1", "http://a"
     )
 

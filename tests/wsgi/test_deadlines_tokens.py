@@ -182,8 +182,8 @@ def switching_often():
         sys.setswitchinterval(before)
 
 
-def test_who_waits_for_a_body_can_answer():
-    """Its body is refused, and the connection is aborted only if the answer is not out some seconds later."""
+def test_an_answer_to_a_refused_body():
+    """A worker that waits for its body can answer: the connection is aborted only if the answer is not out some seconds later."""
     aborted = []
     exchange = Exchange("", 0)
     exchange.body = LiveBody(1 << 16, is_chunked=False)

@@ -15,13 +15,10 @@ from ...wsgi import WSGIApp
 class Static(Extension):
     """Answers with files where a path stands for one."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @classmethod
-    def from_config(cls, config: Config) -> Static | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config) if config.static else None
+        return bool(config.static)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -33,13 +30,10 @@ class Static(Extension):
 class Compress(Extension):
     """Compresses what the app answers with."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @classmethod
-    def from_config(cls, config: Config) -> Compress | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config) if config.compress else None
+        return config.compress
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -51,13 +45,10 @@ class Compress(Extension):
 class XSendfileFolders(Extension):
     """Sends the file that the app names."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
-    @classmethod
-    def from_config(cls, config: Config) -> XSendfileFolders | None:
+    @staticmethod
+    def is_on(config: Config) -> bool:
         """See Extension."""
-        return cls(config) if config.x_sendfile else None
+        return bool(config.x_sendfile)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
