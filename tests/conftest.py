@@ -109,17 +109,16 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is in another part, or cannot be done over TLS or under coverage."""
-    part = config.getoption("--part")
-    if part is not None:
-        parts: dict[str, list[pytest.Item]] = {"measured": [], "others": []}
-        for item in items:
-            parts["measured" if is_measured(item) else "others"].append(item)
-        items[:] = parts.pop(part)
-        config.hook.pytest_deselected(items=[item for elsewhere in parts.values() for item in elsewhere])
-    for marker in left_out_by(config):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
-        items[:] = [item for item in items if not item.get_closest_marker(marker)]
+    """Leave out what is in another part, or not for a brief run, or cannot be done over TLS or under coverage."""
+    part, left_out = config.getoption("--part"), left_out_by(config)
+    kept: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        is_here = part is None or is_measured(item) == (part == "measured")
+        is_left_out = any(item.get_closest_marker(name) for name in left_out)
+        (kept if is_here and not is_left_out else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = kept
     if sys.gettrace() is not None and not SURVIVES_TRACED:
         for item in items:
             if item.get_closest_marker("interrupted"):

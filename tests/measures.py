@@ -8,14 +8,13 @@ server.py is, which puts the options of a server together.
 from __future__ import annotations
 
 import ast
-import pathlib
+import collections
 import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "aserve"
+from harness.modules import MODULES, PACKAGE, ROOT, all_imports, room_of, tree_of
 
 # One process serves, and the supervisor keeps several.
 _ENGINE = "core connections failing proxies protocols processes request_log stacks statistics stalls tls workers wsgi"
@@ -37,32 +36,6 @@ class Measure(NamedTuple):
     goal: int
 
 
-def name_of(path: pathlib.Path) -> str:
-    """Return a module's dotted name below aserve; "" for the package."""
-    return ".".join(part for part in path.relative_to(PACKAGE).with_suffix("").parts if part != "__init__")
-
-
-MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-
-
-def imports_of(name: str) -> Iterator[str]:
-    """Yield our modules that a module imports, those of functions and of types included."""
-    path = MODULES[name]
-    parts = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        base = [*parts[: len(parts) - node.level + 1], *filter(None, (node.module or "").split("."))][1:]
-        for alias in node.names:
-            full = ".".join([*base, alias.name])
-            yield full if full in MODULES else ".".join(base)
-
-
-def room(name: str) -> str:
-    """Return the room that a module is in: what stands at the top of the package."""
-    return name.partition(".")[0]
-
-
 def entries() -> int:
     """Count what `ls aserve` shows of our files."""
     return len(
@@ -74,20 +47,25 @@ def entries() -> int:
     )
 
 
+def our_imports() -> set[tuple[str, str]]:
+    """Return which module imports which, for types and inside functions, too."""
+    return {(name, found.name) for name, found in all_imports() if found.is_ours}
+
+
 def imports_of_options() -> int:
     """Count imports of an option by the engine."""
-    return sum(room(found) in OPTIONS for name in MODULES if room(name) in ENGINE for found in set(imports_of(name)))
+    return sum(room_of(name) in ENGINE and room_of(found) in OPTIONS for name, found in our_imports())
 
 
 def fan_out() -> int:
     """Return how many of our modules the module imports that imports most."""
-    return max(len(set(imports_of(name))) for name in MODULES)
+    return max(collections.Counter(name for name, _ in our_imports()).values())
 
 
 def classes() -> Iterator[ast.ClassDef]:
     """Yield every class."""
-    for path in MODULES.values():
-        yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+    for name in MODULES:
+        yield from (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef))
 
 
 def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:

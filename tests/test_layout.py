@@ -7,20 +7,17 @@ table, with the reason in the commit.
 from __future__ import annotations
 
 import ast
-import functools
 import pathlib
 import re
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 from harness.interpreter import ONCE
+from harness.modules import MODULES, PACKAGE, ROOT, all_imports, room_of, tree_of
 
 pytestmark = [pytest.mark.checkout, ONCE]
 
-ROOT = pathlib.Path(__file__).parent.parent
-PACKAGE = ROOT / "aserve"
 TESTS = ROOT / "tests"
 
 # The rooms, from the ground up: what stands at the top of the package. A module imports from its own row and those below it, and no import
@@ -172,84 +169,13 @@ TESTS_OF_NO_ONE_FILE = {
 }
 
 
-class Import(NamedTuple):
-    """One import statement's target; `name` is dotted, and relative to aserve if `is_ours`."""
-
-    name: str
-    is_ours: bool
-    is_inside: bool  # a function
-    is_typing: bool  # below `if TYPE_CHECKING`
-    line: int
-
-
-def module_name(path: pathlib.Path) -> str:
-    """Return a source file's dotted name below aserve: "" for the package itself."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
-
-
-MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-
-
 def row_of(name: str) -> int:
     """Return the number of the row that a module's room stands in."""
-    room = (name or "aserve").partition(".")[0]
+    room = room_of(name or "aserve")
     for number, rooms in enumerate(ROOMS):
         if room in rooms.split():
             return number
     raise AssertionError(f"{room} is no room in tests/test_layout.py")
-
-
-@functools.cache
-def tree_of(name: str) -> ast.Module:
-    """Return a module's syntax; a rule is one test for all modules, as hundreds of cases took longer than what they ask."""
-    return ast.parse(MODULES[name].read_text())
-
-
-@functools.cache
-def imports_of(name: str) -> list[Import]:
-    """Return every import of a module, those of functions and of types included."""
-    path = MODULES[name]
-    parts = ["aserve", *filter(None, name.split("."))]
-    folder = parts if path.name == "__init__.py" else parts[:-1]
-    found: list[Import] = []
-
-    def visit(node: ast.AST, is_inside: bool, is_typing: bool) -> None:
-        for target in targets_of(node, folder):
-            is_ours = target.split(".")[0] == "aserve"
-            shown = target[len("aserve") :].lstrip(".") if is_ours else target
-            found.append(Import(shown, is_ours, is_inside, is_typing, node.lineno))
-        is_inside |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        is_typing |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for child in ast.iter_child_nodes(node):
-            visit(child, is_inside, is_typing)
-
-    visit(tree_of(name), False, False)
-    return found
-
-
-def targets_of(node: ast.AST, folder: list[str]) -> list[str]:
-    """Return the absolute names of the modules that one statement imports."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if not isinstance(node, ast.ImportFrom):
-        return []
-    above = folder[: len(folder) - node.level + 1] if node.level else []
-    base = ".".join([*above, *filter(None, [node.module])])
-    # `from . import http1` imports a module, `from .config import Config` does not.
-    return [f"{base}.{alias.name}" if is_ours_below(base, alias.name) else base for alias in node.names]
-
-
-def is_ours_below(base: str, name: str) -> bool:
-    """Whether aserve's package `base` has a module of this name."""
-    below = f"{base}.{name}"[len("aserve.") :]
-    return base.split(".")[0] == "aserve" and (below in MODULES or below in ("_cparsers", "_native"))
-
-
-@functools.cache
-def all_imports() -> list[tuple[str, Import]]:
-    """Return every import of every module; not at import, where each of the processes that pytest runs in would read the package."""
-    return [(name, found) for name in MODULES for found in imports_of(name)]
 
 
 def test_imports_point_down():
@@ -321,7 +247,7 @@ def test_reserved_modules():
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
-            is_above = row_of(name) >= row_of(lowest) and name.partition(".")[0] not in RUN_ON_WORKERS
+            is_above = row_of(name) >= row_of(lowest) and room_of(name) not in RUN_ON_WORKERS
             assert is_above or name in exceptions, where
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import measures
 import pytest
 from harness.interpreter import ONCE
+from harness.modules import MODULES, room_of
 
 pytestmark = [pytest.mark.checkout, ONCE]
 
@@ -17,11 +18,11 @@ def test_a_bound_is_what_is_reached(measure):
 
 def test_rooms_are_there():
     """A room that is renamed would count for nothing."""
-    rooms = {measures.room(name) for name in measures.MODULES}
+    rooms = {room_of(name) for name in MODULES}
     assert rooms >= measures.ENGINE | measures.OPTIONS and not measures.ENGINE & measures.OPTIONS
 
 
 def test_imports_are_found():
     """Of modules and of names, from beside and from above."""
-    found = set(measures.imports_of("features.files.static"))
+    found = {name for importer, name in measures.our_imports() if importer == "features.files.static"}
     assert {"settings", "settings.files", "wsgi", "features.files.reply"} <= found

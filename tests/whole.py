@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 RESULTS = ROOT / "build/whole"
-FILES_EACH = 12  # of e2e in one step: three to six minutes
+FILES_EACH = 12  # of e2e in one step: so that little is lost where a run is stopped. Guess.
 LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
-END_SECONDS = 10  # for the processes of pytest to show their stacks
 SPREAD = ("-n", "4", "--dist", "worksteal")  # the Makefile says why, and why PyPy has plain asserts
 NO_TEST = 5  # pytest's exit status where no test of these files is for this interpreter, as of tests/native on PyPy
 
@@ -92,13 +91,10 @@ def run_step(step: Step, log: pathlib.Path) -> int:
     command += [*(["--assert=plain"] if is_pypy else []), *step.paths]
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT)
-        for number in (signal.SIGABRT, signal.SIGKILL):
-            try:
-                status = process.wait(LIMIT_SECONDS if number == signal.SIGABRT else END_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                process.send_signal(number)
-        else:
+        try:
+            status = process.wait(LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # faulthandler shows the stacks
             status = process.wait()
     return 0 if status == NO_TEST and is_pypy else status
 
@@ -118,7 +114,7 @@ def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any 
     file = results / f"{name}.jsonl"
     before = read_records(file)
     waiting = [step for step in steps if not any(has_passed(record, step) for record in before)]
-    print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before; each takes one to six minutes")
+    print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before")
     failed = []
     for number, step in enumerate(waiting, 1):
         attempt = 1 + sum(is_of(record, step) for record in before)

@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 
+def marked(row: Any, mark: pytest.MarkDecorator) -> Any:
+    """Return a row of `parametrize` with one mark more: a value, a tuple of values, or what pytest.param has made."""
+    if hasattr(row, "marks"):
+        return pytest.param(*row.values, marks=(*row.marks, mark), id=row.id)
+    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=mark)
+
+
 def long(row: Any) -> Any:
     """Return a row of `parametrize` for the whole suite alone: a value, or a tuple of values."""
-    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.long)
+    return marked(row, pytest.mark.long)
 
 
 def each_once(firsts: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:

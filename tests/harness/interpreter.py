@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from .combining import marked
+
 IS_PYPY = sys.implementation.name == "pypy"
 # Of tests of C alone, of the layout, and of the programs that measure, which CPython runs.
 ONCE = pytest.mark.skipif(IS_PYPY, reason="no interpreter has a part in it: CPython's run does")
@@ -28,13 +30,7 @@ def later_on_pypy(*values: Any) -> Any:
 def first_on_pypy(rows: Iterable[Any]) -> list[Any]:
     """Return rows of `parametrize` of which `make test` runs the first alone on PyPy; a tuple is a row of several values."""
     first, *others = rows
-    found = [first]
-    for row in others:
-        if hasattr(row, "marks"):  # of pytest.param
-            found.append(pytest.param(*row.values, marks=(*row.marks, pytest.mark.long_on_pypy), id=row.id))
-        else:
-            found.append(later_on_pypy(*row) if isinstance(row, tuple) else later_on_pypy(row))
-    return found
+    return [first, *(marked(row, pytest.mark.long_on_pypy) for row in others)]
 
 
 def has_module(name: str) -> bool:
