@@ -179,14 +179,14 @@ def mixed(native, bases, count):
 
 
 def test_nothing_leaks(native):
-    """After 4,000 requests of all kinds and `forget` there is as much memory in use as before, and as many objects."""
+    """After 10,000 requests of all kinds and `forget` there is as much memory in use as before, and as many objects."""
     bases = [new_base(), new_base(scheme="https"), {**new_base()}]
     mixed(native, bases, 1000)
     tracemalloc.start()
     try:
         seen = []
         for _ in range(2):
-            mixed(native, bases, 2000)
+            mixed(native, bases, 5000)
             gc.collect()
             seen.append(
                 (tracemalloc.get_traced_memory()[0], len(gc.get_objects()), [sys.getrefcount(base) for base in bases])
