@@ -1,6 +1,6 @@
 """The one extension point: what an option adds to the engine.
 
-Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; Place.
+Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; ListenerContext.
 Thread:   the methods of Extension: event loop only, before the server serves. What they return names its own threads.
 Not here: which extensions there are (features/), what the engine does with them (server.py, services.py).
 
@@ -21,7 +21,7 @@ from .wsgi.response import CommonFields
 from .wsgi.wrapping import named_as
 
 
-class Place(NamedTuple):
+class ListenerContext(NamedTuple):
     """One listener of a server, for what an extension puts there."""
 
     listener: Listener
@@ -57,11 +57,11 @@ class Extension:
         """Return an app that calls `app`, for all listeners. It runs within the time limit of a request, and may not see its Response."""
         raise NotImplementedError
 
-    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+    def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """Return an app that calls `app`, for one listener. It stands outside of the time limit; `start_response.__self__` is the Response."""
         raise NotImplementedError
 
-    def before(self, place: Place) -> Before | None:
+    def before(self, context: ListenerContext) -> Before | None:
         """Return a step that sees each exchange of a listener before the app does; None: of this listener it needs none."""
         raise NotImplementedError
 
@@ -90,13 +90,13 @@ class Extensions:
             wrapped = one.wrap_app(wrapped)
         return wrapped if wrapped is app else named_as(wrapped, app)
 
-    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+    def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """Return the app as a listener calls it."""
         for one in reversed(self._wrapping_calls):
-            app = one.wrap_calls(app, place)
+            app = one.wrap_calls(app, context)
         return app
 
-    def before(self, place: Place) -> list[Before]:
+    def before(self, context: ListenerContext) -> list[Before]:
         """Return the steps of a listener, in their order."""
-        steps = [one.before(place) for one in self._before]
+        steps = [one.before(context) for one in self._before]
         return [step for step in steps if step is not None]

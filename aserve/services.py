@@ -19,7 +19,7 @@ from .connections.service import Service
 from .connections.websockets import WebSockets
 from .core.budgets import Budgets
 from .core.exchange import Exchange
-from .extension import Extensions, Place
+from .extension import Extensions, ListenerContext
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .protocols.underscores import ListedUnderscores, Underscores
@@ -77,9 +77,9 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"
     believes = who_is_believed(bind, peers) if peers is not None else None
-    place = Place(listener, shared.common_fields, believes or (lambda connection: False))
+    context = ListenerContext(listener, shared.common_fields, believes or (lambda connection: False))
     extensions = shared.extensions
-    before = [*_steps_of_the_engine(place, shared, trust), *extensions.before(place)]
+    before = [*_steps_of_the_engine(context, shared, trust), *extensions.before(context)]
     return Service(
         config,
         name=listener.url,
@@ -87,7 +87,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
         executor=shared.executor,
-        gateway=Gateway(extensions.wrap_calls(shared.app, place), shared.common_fields, HAS_SENDFILE, before),
+        gateway=Gateway(extensions.wrap_calls(shared.app, context), shared.common_fields, HAS_SENDFILE, before),
         common_fields=shared.common_fields,
         base_environ=build_base_environ(
             *listener.server_name_and_port,
@@ -111,7 +111,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     )
 
 
-def _steps_of_the_engine(place: Place, shared: Shared, trust: Trust | None) -> list[Before]:
+def _steps_of_the_engine(context: ListenerContext, shared: Shared, trust: Trust | None) -> list[Before]:
     """Return what sees each exchange first: C does the same for plain requests."""
     steps: list[Before] = []
     if shared.times_requests:
@@ -120,7 +120,7 @@ def _steps_of_the_engine(place: Place, shared: Shared, trust: Trust | None) -> l
     if shared.names_requests or id_field is not None:
         steps.append(RequestId(id_field))
     if trust is not None:
-        steps.append(TrustedProxies(place.common_fields, trust, place.listener.url))
-    if place.listener.bind.protocol == "uwsgi":
-        steps.append(RPCCalls(place.common_fields))
+        steps.append(TrustedProxies(context.common_fields, trust, context.listener.url))
+    if context.listener.bind.protocol == "uwsgi":
+        steps.append(RPCCalls(context.common_fields))
     return steps

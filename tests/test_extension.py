@@ -6,7 +6,7 @@ import types
 
 from harness import apps
 
-from aserve.extension import Extension, Extensions, Place
+from aserve.extension import Extension, Extensions, ListenerContext
 from aserve.settings import Config
 from aserve.wsgi.gateway import Before
 
@@ -31,10 +31,10 @@ class Named(Extension):
     def wrap_app(self, app):
         return Wrapper(app, self.name)
 
-    def wrap_calls(self, app, place):
-        return Wrapper(app, f"{self.name} at {place.listener}")
+    def wrap_calls(self, app, context):
+        return Wrapper(app, f"{self.name} at {context.listener}")
 
-    def before(self, place):
+    def before(self, context):
         return None if self.is_late else Step()
 
 
@@ -49,14 +49,16 @@ class Timed(Extension):
 
 
 CONFIG = Config()
-PLACE = Place("a listener", None, lambda connection: False)
+CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
 def test_nothing():
     """What nobody has asked for costs no request a step."""
     for extensions in (Extensions(), Extensions([Nothing(CONFIG)])):
-        assert extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, PLACE) is apps.hello
-        assert extensions.before(PLACE) == [] and not extensions.sees_responses and not extensions.wants_times
+        assert (
+            extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, CONTEXT) is apps.hello
+        )
+        assert extensions.before(CONTEXT) == [] and not extensions.sees_responses and not extensions.wants_times
 
 
 def test_the_order():
@@ -64,9 +66,9 @@ def test_the_order():
     extensions = Extensions([Named("first"), Nothing(CONFIG), Named("second", is_late=True)])
     outer = extensions.wrap_app(apps.hello)
     assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
-    outer = extensions.wrap_calls(apps.hello, PLACE)
+    outer = extensions.wrap_calls(apps.hello, CONTEXT)
     assert (outer.name, outer.inner.name) == ("first at a listener", "second at a listener")
-    assert [type(step) for step in extensions.before(PLACE)] == [Step] and extensions.sees_responses
+    assert [type(step) for step in extensions.before(CONTEXT)] == [Step] and extensions.sees_responses
 
 
 def test_the_name_of_the_app():
@@ -81,8 +83,8 @@ def test_times():
     assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
-def test_a_place():
+def test_a_listener():
     """It says whether its listener speaks HTTP."""
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
         listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
-        assert Place(listener, None, lambda connection: False).is_http is is_http
+        assert ListenerContext(listener, None, lambda connection: False).is_http is is_http

@@ -15,7 +15,7 @@ The times cost what they do for --metrics.
 from __future__ import annotations
 
 from ..core.exchange import Exchange
-from ..extension import Extension, Place
+from ..extension import Extension, ListenerContext
 from ..settings import Config
 from ..wsgi.gateway import Before
 
@@ -44,7 +44,7 @@ class QueueWait(Extension):
         """See Extension."""
         return config.queue_wait_header is not None
 
-    def before(self, place: Place) -> Before | None:
+    def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""
         assert self._config.queue_wait_header is not None
         return QueueWaitField(self._config.queue_wait_header)

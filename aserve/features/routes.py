@@ -25,7 +25,7 @@ from .. import rpc
 from ..core.errors import AppError, ResponseTruncated
 from ..core.exchange import Exchange
 from ..core.forks import end_if_forked, forked
-from ..extension import Extension, Place
+from ..extension import Extension, ListenerContext
 from ..settings import Config, ConfigError
 from ..settings.secrecy import show_route
 from ..wsgi.environ import Environ, build_bodyless_environ
@@ -278,6 +278,6 @@ class Routing(Extension):
         """See Extension."""
         return bool(config.route)
 
-    def before(self, place: Place) -> Before | None:
+    def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""
-        return Routes(place.common_fields, self._routes)
+        return Routes(context.common_fields, self._routes)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 from ..core.exchange import Exchange
-from ..extension import Extension, Place
+from ..extension import Extension, ListenerContext
 from ..settings import VERSION, Config
 from ..wsgi.gateway import WSGIApp
 from ..wsgi.returned import iterate
@@ -169,6 +169,6 @@ class Tracing(Extension):
         """See Extension."""
         return config.tracing
 
-    def wrap_calls(self, app: WSGIApp, place: Place) -> WSGIApp:
+    def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """See Extension."""
-        return traced(app, place.believes, self._config.show_queries)
+        return traced(app, context.believes, self._config.show_queries)

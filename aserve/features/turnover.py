@@ -20,7 +20,7 @@ import random
 import time
 
 from ..core.exchange import Exchange
-from ..extension import Extension, Place
+from ..extension import Extension, ListenerContext
 from ..settings import Config
 from ..wsgi.gateway import Before
 
@@ -79,6 +79,6 @@ class ConnectionLimits(Extension):
         """See Extension."""
         return bool(config.max_connection_requests or config.max_connection_seconds)
 
-    def before(self, place: Place) -> Before | None:
+    def before(self, context: ListenerContext) -> Before | None:
         """See Extension; connections of uwsgi and SCGI carry one request."""
-        return Turnover(self._config) if place.is_http else None
+        return Turnover(self._config) if context.is_http else None

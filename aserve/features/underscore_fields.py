@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ..core.exchange import Exchange
 from ..core.log_once import LogOnce
-from ..extension import Extension, Place
+from ..extension import Extension, ListenerContext
 from ..proxies.forwarded import cgi_name
 from ..settings import Config
 from ..wsgi.gateway import Before
@@ -75,10 +75,10 @@ class UnderscoreFields(Extension):
         """See Extension."""
         return bool(config.underscore_fields)
 
-    def before(self, place: Place) -> Before | None:
+    def before(self, context: ListenerContext) -> Before | None:
         """See Extension; uwsgi and SCGI have names of CGI."""
         return (
-            UnderscoreStep(self._config.underscore_fields, place.believes, place.listener.url)
-            if place.is_http
+            UnderscoreStep(self._config.underscore_fields, context.believes, context.listener.url)
+            if context.is_http
             else None
         )
