@@ -27,7 +27,6 @@ RESULTS = ROOT / "build/whole"
 FILES_EACH = 12  # of e2e in one step: so that little is lost where a run is stopped. Guess.
 LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
 SPREAD = ("-n", "4", "--dist", "worksteal")  # the Makefile says why, and why PyPy has plain asserts
-NO_TEST = 5  # pytest's exit status where no test of these files is for this interpreter, as of tests/native on PyPy
 
 
 class Step(NamedTuple):
@@ -83,7 +82,7 @@ def has_passed(record: dict[str, Any], step: Step) -> bool:
 
 
 def run_step(step: Step, log: pathlib.Path) -> int:
-    """Run pytest, all output into `log`; return 0 if it has passed, otherwise its exit status. What takes too long tells where it is, and ends."""
+    """Run pytest, all output into `log`; return its exit status. What takes too long tells where it is, and ends."""
     python = ROOT / step.venv / "bin/python"
     is_pypy = "pypy" in os.path.realpath(python)
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **({"PYPY_GC_NURSERY": "32M"} if is_pypy else {})}
@@ -92,11 +91,10 @@ def run_step(step: Step, log: pathlib.Path) -> int:
     with log.open("w") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT)
         try:
-            status = process.wait(LIMIT_SECONDS)
+            return process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)  # faulthandler shows the stacks
-            status = process.wait()
-    return 0 if status == NO_TEST and is_pypy else status
+            return process.wait()
 
 
 def commit() -> str:
@@ -114,7 +112,7 @@ def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any 
     file = results / f"{name}.jsonl"
     before = read_records(file)
     waiting = [step for step in steps if not any(has_passed(record, step) for record in before)]
-    print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before")
+    print(f"{len(steps)} steps, {len(steps) - len(waiting)} of them have passed before", flush=True)
     failed = []
     for number, step in enumerate(waiting, 1):
         attempt = 1 + sum(is_of(record, step) for record in before)
