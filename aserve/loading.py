@@ -5,7 +5,7 @@ Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py
           check that the app has not patched the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
-Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
+Not here: calling the app (wsgi/gateway.py), printing errors (command/cli.py).
 """
 
 from __future__ import annotations

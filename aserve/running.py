@@ -4,7 +4,7 @@ Owns:     serve() and run(); the start of a process that binds as root, signals 
           of that, and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
 Not here: what is served and how it ends (server.py), handlers that the app has set (core/signals.py), how systemd is
-          told (core/systemd.py), who the process is (privileges.py, pid_file.py), argv (cli.py).
+          told (core/systemd.py), who the process is (privileges.py, pid_file.py), argv (command/cli.py).
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve import cli, exits
+from aserve import exits
+from aserve.command import cli
 from aserve.core import forks
 from aserve.protocols import PROTOCOLS
 

@@ -21,7 +21,7 @@ _ENGINE = "core connections failing proxies protocols processes request_log stac
 # What both do without.
 _OPTIONS = (
     "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving rpc sharing slow_requests "
-    "spooler titles top top_screen uwsgi_api wire_log"
+    "spooler titles uwsgi_api wire_log"
 )
 ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds", "wishes")
@@ -114,7 +114,7 @@ def lines_that_decide() -> int:
 
 
 MEASURES = (
-    Measure("entries at the top of aserve/", entries, 62, 15),
+    Measure("entries at the top of aserve/", entries, 54, 15),
     Measure("imports of options by the engine", imports_of_options, 43, 0),
     Measure("own modules that one module imports", fan_out, 45, 15),
     Measure("arguments of a constructor", constructor_arguments, 20, 8),

@@ -10,8 +10,9 @@ import pytest
 from harness import apps
 
 import aserve
-from aserve import alone, cli, exits
+from aserve import alone, exits
 from aserve.alone import NO_WORKERS, control_of
+from aserve.command import cli
 from aserve.core.footprint import Memory
 
 

@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 import yaml
 
-from aserve.cli import main
-from aserve.flags import parse_args
+from aserve.command.cli import main
+from aserve.command.flags import parse_args
 from aserve.metrics.table import METRICS
 from aserve.processes.ask import is_command
 from aserve.settings import SETTINGS, Config

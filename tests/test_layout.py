@@ -33,7 +33,7 @@ ROOMS = (
     "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving sharing slow_requests spooler titles uwsgi_api",
     "exits fd_store logs pid_file privileges records running server services surroundings switch_interval",  # one process serves
     "processes",  # and several
-    "alone banner cli completion demo explain finding flags top top_screen with_workers __main__ aserve",
+    "alone command demo __main__ aserve",
 )
 # Imports that lead up. Each is to go.
 UPWARD = {
@@ -103,21 +103,21 @@ RUN_ON_WORKERS = {"access_log", "fault_page", "features", "line_program", "log_f
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("banner", "importlib.metadata"),
-    ("completion", "shtab"),
-    ("cli", "top_screen"),  # which knows textual
-    ("cli", "compat.uwsgi"),  # and all of uwsgi_api
-    ("cli", "uwsgi_api.memory"),
-    ("cli", "spooler.board"),
-    ("cli", "spooler.functions"),
-    ("cli", "spooler.runner"),
+    ("command.banner", "importlib.metadata"),
+    ("command.completion", "shtab"),
+    ("command.cli", "command.top_screen"),  # which knows textual
+    ("command.cli", "compat.uwsgi"),  # and all of uwsgi_api
+    ("command.cli", "uwsgi_api.memory"),
+    ("command.cli", "spooler.board"),
+    ("command.cli", "spooler.functions"),
+    ("command.cli", "spooler.runner"),
     ("processes.attached", "processes.spoolers"),
     ("uwsgi_api.memory", "uwsgi_api.hosts"),  # this and the next know redis
     ("compat.uwsgi", "spooler.queues"),
-    ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
+    ("command.cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
-    ("cli", "with_workers"),
-    ("cli", "alone"),
+    ("command.cli", "command.with_workers"),
+    ("command.cli", "alone"),
     ("records", "access_log"),
     ("records", "metrics.counting"),
     ("records", "metrics.gil"),
@@ -133,7 +133,7 @@ DOORS = {
     ("features.files", "features.files.static"),
     ("features.files", "features.files.x_sendfile"),
     ("moving.origin", "moving.gunicorn"),
-    ("flags", "moving.foreign_flags"),
+    ("command.flags", "moving.foreign_flags"),
     ("moving.origin", "moving.uwsgi"),
     ("moving.uwsgi_files", "xml.etree.ElementTree"),
     ("features.tracing", "opentelemetry"),
@@ -272,7 +272,7 @@ def test_imports_are_at_the_top():
 def test_what_is_behind_a_door_waits_there():
     """The command imports none of it before somebody asks for it."""
     ours = {f"aserve.{name}" for _, name in DOORS if name in MODULES}
-    code = f"import sys, aserve.cli; print(*sys.modules.keys() & {ours | HEAVY!r})"
+    code = f"import sys, aserve.command.cli; print(*sys.modules.keys() & {ours | HEAVY!r})"
     done = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
@@ -280,7 +280,7 @@ def test_what_is_behind_a_door_waits_there():
 def test_the_process_is_read_at_the_edge():
     """os.environ and sys.argv are read by the command, not by a server in someone's program; what systemd says, by both."""
     edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
-    for name in MODULES.keys() - {"cli", "core.systemd"}:
+    for name in MODULES.keys() - {"command.cli", "core.systemd"}:
         for node in ast.walk(tree_of(name)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert (node.value.id, node.attr) not in edges, f"{MODULES[name]}:{node.lineno}"

@@ -2,7 +2,7 @@
 
 Owns:     words_of, become_aserve.
 Thread:   the main thread, of a process that nothing else runs in.
-Not here: the commands (flask.py, django/), everything that aserve does then (cli.py).
+Not here: the commands (flask.py, django/), everything that aserve does then (command/cli.py).
 
 The process is replaced, and not only a function called: what the framework has imported is of no use to a supervisor, which imports
 the app in its workers, and must not have it.

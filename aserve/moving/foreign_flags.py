@@ -2,7 +2,7 @@
 
 Owns:     explain_flag; the flags of servers from which no settings are read.
 Thread:   the main thread, in a command that ends with this.
-Not here: what becomes of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (flags.py).
+Not here: what becomes of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (command/flags.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Hooks: which are called, and where; the small objects that they are given.
 Thread:   the main thread, in the supervisor and in workers.
 Spec:     gunicorn's documentation, "Server Hooks".
-Not here: where the command calls these (cli.py), those that are not called (gunicorn_table.py).
+Not here: where the command calls these (command/cli.py), those that are not called (gunicorn_table.py).
 """
 
 from __future__ import annotations

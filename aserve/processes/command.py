@@ -2,7 +2,7 @@
 
 Owns:     Command: the interpreter, its arguments, the environment and the working directory.
 Thread:   the supervisor's only one.
-Not here: what the arguments mean (cli.py), when there is another start (upgrade.py).
+Not here: what the arguments mean (command/cli.py), when there is another start (upgrade.py).
 """
 
 from __future__ import annotations

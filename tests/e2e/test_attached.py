@@ -270,7 +270,7 @@ FAST = """\
 import sys, time, types
 from aserve.processes import attached
 attached.time = types.SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() * 60)
-from aserve.cli import main
+from aserve.command.cli import main
 sys.exit(main())
 """
 RUN = "echo $$ >> runs; while [ ! -e go ]; do sleep 0.02; done"

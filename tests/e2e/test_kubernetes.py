@@ -13,7 +13,7 @@ from harness.front import DOCS, Page
 from harness.interpreter import ONCE
 from harness.kubernetes import check_manifest
 
-from aserve.flags import parse_args
+from aserve.command.flags import parse_args
 from aserve.settings import Config
 
 pytestmark = [ONCE, pytest.mark.checkout, pytest.mark.one_way]

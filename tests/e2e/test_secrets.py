@@ -163,7 +163,7 @@ def run(*words: str, folder: pathlib.Path | None = None) -> str:
 def drawn_by_top(control: str) -> str:
     """Return what `aserve top` draws, with all stacks; nothing where its screen cannot be."""
     try:
-        from aserve.top_screen import Top
+        from aserve.command.top_screen import Top
     except ImportError:  # textual is not for each interpreter
         return ""
 
@@ -331,7 +331,7 @@ WRONG = (
 # Runs the command with each list of words, in a process that has imported it; what each says is in a file of its number.
 FORKING = """\
 import json, os, runpy, sys
-import aserve.cli
+import aserve.command.cli
 sys.path.insert(0, "")
 for number, words in enumerate(json.loads(sys.argv[1])):
     if os.fork() == 0:

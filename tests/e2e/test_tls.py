@@ -22,8 +22,8 @@ from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
 from harness.waiting import wait_until
 
 import aserve
-from aserve import flags
 from aserve._cparsers import lib
+from aserve.command import flags
 from aserve.settings import Config, parse_bind, read_toml
 
 pytestmark = [pytest.mark.any_parser]

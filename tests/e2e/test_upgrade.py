@@ -315,7 +315,7 @@ def test_an_app_that_hangs(start):
 
 BROKEN_COPIES = [
     ("__init__.py", '"""A', "raise ValueError('broken')\n", "the trial .* exited with status 1 before it was ready"),
-    ("cli.py", '"""The', "def broken(:\n", "the trial .* exited with status 1 before it was ready"),
+    ("command/cli.py", '"""The', "def broken(:\n", "the trial .* exited with status 1 before it was ready"),
     (
         "server.py",
         "        check_unpatched()\n",

@@ -16,27 +16,27 @@ import sys
 from collections.abc import MutableMapping, Sequence
 from typing import Callable
 
-from .connections.listeners import Listener, bind_listeners
-from .core.errors import FAILED, AserveError, BindError
-from .exits import begin_ending, hold_signals
-from .loading import LoadError
-from .logs import set_up_logging
-from .metrics.app import name_files
-from .metrics.scrapes import open_metrics
-from .moving import hooks_of
-from .processes.channel import Channel
-from .processes.child import MOLD
-from .processes.command import Command
-from .processes.inheritance import Inheritance
-from .processes.mold import run_mold
-from .processes.plan import Plan, Read
-from .processes.shutdown import StartFailed
-from .processes.supervisor import Supervisor
-from .processes.trial import trial_role, with_own_files
-from .processes.worker import Role, run_worker, say_failed
-from .running import loop_factory
-from .settings import ConfigError
-from .wsgi import WSGIApp
+from ..connections.listeners import Listener, bind_listeners
+from ..core.errors import FAILED, AserveError, BindError
+from ..exits import begin_ending, hold_signals
+from ..loading import LoadError
+from ..logs import set_up_logging
+from ..metrics.app import name_files
+from ..metrics.scrapes import open_metrics
+from ..moving import hooks_of
+from ..processes.channel import Channel
+from ..processes.child import MOLD
+from ..processes.command import Command
+from ..processes.inheritance import Inheritance
+from ..processes.mold import run_mold
+from ..processes.plan import Plan, Read
+from ..processes.shutdown import StartFailed
+from ..processes.supervisor import Supervisor
+from ..processes.trial import trial_role, with_own_files
+from ..processes.worker import Role, run_worker, say_failed
+from ..running import loop_factory
+from ..settings import ConfigError
+from ..wsgi import WSGIApp
 
 Load = Callable[[Plan, Role], WSGIApp]  # imports the app for a worker, or for a mold
 Enter = Callable[[Role], object]  # makes a worker of a process that has imported the app as a mold

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .loading import DEFAULT_NAMES, FACTORY_NAMES
+from ..loading import DEFAULT_NAMES, FACTORY_NAMES
 
 MODULES = ("wsgi", "app", "application", "main", "server", "run")
 TESTS = ("test_", "conftest")  # what they call `app` is for tests

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TextIO
 
-from .features.files.compressors import find_codings
-from .mounts import Mounts, nothing_here
-from .settings import VERSION, Config, parse_bind
-from .settings.secrecy import show_app
+from ..features.files.compressors import find_codings
+from ..mounts import Mounts, nothing_here
+from ..settings import VERSION, Config, parse_bind
+from ..settings.secrecy import show_app
 
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 BOLD, DIM, CYAN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"

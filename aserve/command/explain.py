@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .core.near_names import near_names
-from .settings import RELOAD_IMPLIES, SETTINGS, TERMINAL_IMPLIES, Config, ConfigError, Setting, platform_settings
+from ..core.near_names import near_names
+from ..settings import RELOAD_IMPLIES, SETTINGS, TERMINAL_IMPLIES, Config, ConfigError, Setting, platform_settings
 
 CONFIG = "config"
 EXPLAIN = "--explain"

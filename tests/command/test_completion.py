@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from aserve import cli
-from aserve import completion as completion_module
+from aserve.command import cli
+from aserve.command import completion as completion_module
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -13,7 +13,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .processes.ask import is_silent, show_age, show_memory, show_open
+from ..processes.ask import is_silent, show_age, show_memory, show_open
 
 Message = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.flags import build_parser, parse_args
+from aserve.command.flags import build_parser, parse_args
 from aserve.settings import SETTINGS, ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

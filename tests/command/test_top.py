@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.top import (
+from aserve.command.top import (
     Line,
     Looks,
     cut,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from aserve import cli
-from aserve.finding import describe_found, find_apps
+from aserve.command import cli
+from aserve.command.finding import describe_found, find_apps
 
 pytestmark = pytest.mark.long_on_pypy
 

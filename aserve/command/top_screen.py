@@ -23,8 +23,8 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
-from .core.json_text import read_object
-from .processes.ask import ENDED, NO_ANSWER, show_stacks
+from ..core.json_text import read_object
+from ..processes.ask import ENDED, NO_ANSWER, show_stacks
 from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
 EVERY_SECONDS = 1.0  # as often as a worker writes its numbers

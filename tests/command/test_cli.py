@@ -14,7 +14,7 @@ import types
 
 import pytest
 
-from aserve import banner, cli
+from aserve.command import banner, cli
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.mounts import nothing_here
@@ -146,7 +146,7 @@ def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path
 def test_top(monkeypatch, capsys):
     """It has a screen where textual is; where it is not, it says what to install."""
     shown = []
-    monkeypatch.setitem(sys.modules, "aserve.top_screen", types.SimpleNamespace(run_top=shown.append))
+    monkeypatch.setitem(sys.modules, "aserve.command.top_screen", types.SimpleNamespace(run_top=shown.append))
     monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(sys, stream, types.SimpleNamespace(isatty=lambda: True))
@@ -170,7 +170,7 @@ def test_top_without_a_terminal(monkeypatch, capsys, stream):
 
 def test_serving_knows_no_textual():
     """Only who looks pays for the screen."""
-    code = "import sys, aserve.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
+    code = "import sys, aserve.command.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-Ic", code], check=False).returncode == 0
 
 
@@ -459,7 +459,7 @@ def test_every_flag_that_is_named_exists():
         *("--app", "--debug", "--no-reload", "--noreload", "--no-input", "--strict"),  # of flask, manage.py and mypy
         *(setting.flag for setting in SETTINGS),
     }
-    root = pathlib.Path(__file__).parent.parent
+    root = pathlib.Path(__file__).parents[2]
     for path in [
         *(root / "aserve").rglob("*.py"),
         root / "README.md",

@@ -12,7 +12,8 @@ import types
 
 import pytest
 
-from aserve import cli, hooks, with_workers
+from aserve import hooks
+from aserve.command import cli, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners

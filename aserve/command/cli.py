@@ -18,45 +18,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from . import exits
+from .. import exits
+from ..core.arenas import share_one_arena
+from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
+from ..core.lacking import describe_lack
+from ..core.signals import unblock_all
+from ..core.standard_streams import fill_standard_streams
+from ..core.start_folder import FolderGoneError, StartFolder, real_folder
+from ..demo import app as demo_app
+from ..features.routes import compile_routes
+from ..hooks import call_post_fork
+from ..loading import LoadError, check_unpatched, load_app, load_module
+from ..logs import set_up_logging
+from ..mounts import load_mounts, nothing_here
+from ..moving import hooks_of, read_origin, take_flags
+from ..privileges import find_account, is_root
+from ..processes.ask import is_command, run_command
+from ..processes.child import MOLD, TRIAL
+from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from ..processes.memory_file import map_memory_file
+from ..processes.plan import Plan
+from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
+from ..running import Beside, prepared
+from ..running import run_prepared as run_server
+from ..settings import Config, ConfigError, platform_settings, read_toml
+from ..settings.files import parse_mount
+from ..settings.secrecy import show_app
+from ..surroundings import set_surroundings, with_whole_paths
+from ..switch_interval import shorten_switch_interval
+from ..tls.certificates import load_certificates
+from ..wsgi import WSGIApp
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
-from .core.arenas import share_one_arena
-from .core.errors import FAILED, USAGE_ERROR, AserveError, BindError
-from .core.lacking import describe_lack
-from .core.signals import unblock_all
-from .core.standard_streams import fill_standard_streams
-from .core.start_folder import FolderGoneError, StartFolder, real_folder
-from .demo import app as demo_app
 from .explain import CONFIG, explain, split_name
-from .features.routes import compile_routes
 from .finding import describe_found
 from .flags import build_parser, parse_args
-from .hooks import call_post_fork
-from .loading import LoadError, check_unpatched, load_app, load_module
-from .logs import set_up_logging
-from .mounts import load_mounts, nothing_here
-from .moving import hooks_of, read_origin, take_flags
-from .privileges import find_account, is_root
-from .processes.ask import is_command, run_command
-from .processes.child import MOLD, TRIAL
-from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
-from .processes.memory_file import map_memory_file
-from .processes.plan import Plan
-from .processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
-from .running import Beside, prepared
-from .running import run_prepared as run_server
-from .settings import Config, ConfigError, platform_settings, read_toml
-from .settings.files import parse_mount
-from .settings.secrecy import show_app
-from .surroundings import set_surroundings, with_whole_paths
-from .switch_interval import shorten_switch_interval
-from .tls.certificates import load_certificates
-from .wsgi import WSGIApp
 
 if TYPE_CHECKING:
-    from .processes.worker import Role
-    from .server import Server
+    from ..processes.worker import Role
+    from ..server import Server
 
 logger = logging.getLogger("aserve")
 
@@ -94,7 +94,7 @@ def _run(argv: Sequence[str]) -> int:
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
     if argv[:1] == ["translate"]:
-        from .moving.translate import run_translate  # and its tables, which a server without such files does without
+        from ..moving.translate import run_translate  # and its tables, which a server without such files does without
 
         return run_translate(argv, os.environ)
     if argv[:1] == [CONFIG]:
@@ -153,7 +153,7 @@ def _beside(control: str | None) -> Beside:
     """Return what is entered with the server of a process that serves by itself."""
     if control is None:
         return lambda server: _ending()
-    from .alone import control_of  # and what a supervisor answers
+    from ..alone import control_of  # and what a supervisor answers
 
     @contextlib.contextmanager
     def beside(server: Server) -> Iterator[None]:
@@ -259,7 +259,7 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
     """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
     if not _has_uwsgi(plan.config):
         return
-    from .compat import uwsgi  # and what is below it, which others do without
+    from ..compat import uwsgi  # and what is below it, which others do without
 
     process = uwsgi.Process(
         options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache,
@@ -282,7 +282,7 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
     if not _has_uwsgi(plan.config):
         return
-    from .uwsgi_api import memory
+    from ..uwsgi_api import memory
 
     try:
         memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME), plan.shared)
@@ -303,10 +303,10 @@ def _watch(path: str) -> int:
 
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
-    from .compat.uwsgi import spooler_function  # which only such a process needs
-    from .spooler.board import PAGE_VARIABLE, Page
-    from .spooler.functions import queue_of
-    from .spooler.runner import run_spooler
+    from ..compat.uwsgi import spooler_function  # which only such a process needs
+    from ..spooler.board import PAGE_VARIABLE, Page
+    from ..spooler.functions import queue_of
+    from ..spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
     # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.

@@ -8,7 +8,7 @@ import sys
 import pytest
 from harness import apps
 
-from aserve import banner
+from aserve.command import banner
 from aserve.settings import Config
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from harness.native import AS_IN_TABLE
 
-from aserve import cli
-from aserve.explain import explain, split_name
+from aserve.command import cli
+from aserve.command.explain import explain, split_name
 from aserve.settings import SETTINGS, Config, ConfigError, read_toml
 
 pytestmark = pytest.mark.long_on_pypy

@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..core.near_names import near_names
+from ..features.routes import lacks_action
+from ..settings import SETTINGS, SWITCH, ConfigError
+from ..settings.secrecy import show_argument
 from .completion import SHELLS
-from .core.near_names import near_names
-from .features.routes import lacks_action
-from .settings import SETTINGS, SWITCH, ConfigError
-from .settings.secrecy import show_argument
 
 # As gunicorn has them, and so many hands.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
@@ -128,7 +128,7 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
-    from .moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
+    from ..moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
 
     foreign = explain_flag(name)
     if foreign:

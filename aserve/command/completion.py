@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from .settings import SETTINGS, ConfigError
+from ..settings import SETTINGS, ConfigError
 
 SHELLS = ("bash", "zsh", "tcsh")
 PATHS = ("PATH", "FILE")
