@@ -3,7 +3,7 @@
 from . import rpc
 from .connections.detaching import Detached
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
-from .hooks import post_fork
+from .lifecycle.hooks import post_fork
 from .running import run, serve
 from .server import Server
 from .settings import VERSION as __version__

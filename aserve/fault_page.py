@@ -2,7 +2,7 @@
 
 Owns:     FaultPage, a WSGI app before the app; the page; who may see it.
 Thread:   `fault` is set on the event loop and read in workers; it is replaced as a whole.
-Not here: when code is imported, and what its fault is (processes/, loading.py).
+Not here: when code is imported, and what its fault is (processes/, lifecycle/loading.py).
 
 The page is for whoever has just saved a file, and looks at the browser for what has become of it: so it answers those who ask for
 HTML. The app of before goes on to answer everything else: scripts, fetch(), curl.

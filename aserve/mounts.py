@@ -3,7 +3,7 @@
 Owns:     Mounts, an app that calls the one whose path it is; loading them; nothing_here, the app where there is none.
 Thread:   loading: any, before the server starts; calling: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "environ Variables": SCRIPT_NAME and PATH_INFO.
-Not here: importing an app (loading.py), the setting's grammar (settings/files.py).
+Not here: importing an app (lifecycle/loading.py), the setting's grammar (settings/files.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .loading import load_app
+from .lifecycle.loading import load_app
 from .settings import Config, ConfigError
 from .settings.files import parse_mount
 from .wsgi import WSGIApp

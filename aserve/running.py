@@ -4,7 +4,7 @@ Owns:     serve() and run(); the start of a process that binds as root, signals 
           of that, and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
 Not here: what is served and how it ends (server.py), handlers that the app has set (core/signals.py), how systemd is
-          told (core/systemd.py), who the process is (privileges.py, pid_file.py), argv (command/cli.py).
+          told (core/systemd.py), who the process is (lifecycle/), argv (command/cli.py).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .core.manager import Manager
 from .core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from .core.standard_streams import fill_standard_streams
 from .core.systemd import Notifier, watchdog_seconds
-from .exits import begin_ending
-from .fd_store import FdStore
-from .hooks import call_at_end, call_post_fork
-from .loading import check_unpatched
-from .pid_file import kept_pid_file, pid_file
-from .privileges import become, find_account
+from .lifecycle.exits import begin_ending
+from .lifecycle.fd_store import FdStore
+from .lifecycle.hooks import call_at_end, call_post_fork
+from .lifecycle.loading import check_unpatched
+from .lifecycle.pid_file import kept_pid_file, pid_file
+from .lifecycle.privileges import become, find_account
 from .server import Server
 from .settings import Config, ConfigError, with_reach
 from .wsgi import WSGIApp

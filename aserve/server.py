@@ -28,7 +28,7 @@ from .core.budgets import Budgets
 from .core.shielding import shielded
 from .failing import Failing
 from .features import extensions_of
-from .loading import check_unpatched
+from .lifecycle.loading import check_unpatched
 from .mounts import check_mounts
 from .proxies.peers import Peers
 from .proxies.trust import peers_of

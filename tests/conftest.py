@@ -35,9 +35,9 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve import exits
 from aserve.command import cli
 from aserve.core import forks
+from aserve.lifecycle import exits
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent

@@ -10,10 +10,11 @@ import pytest
 from harness import apps
 
 import aserve
-from aserve import alone, exits
+from aserve import alone
 from aserve.alone import NO_WORKERS, control_of
 from aserve.command import cli
 from aserve.core.footprint import Memory
+from aserve.lifecycle import exits
 
 
 async def ask(path, **question):

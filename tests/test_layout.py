@@ -25,13 +25,14 @@ TESTS = ROOT / "tests"
 ROOMS = (
     "_cparsers _native core",  # what all share
     "settings",
-    "loading hooks request_log rpc tls wire_log workers",  # none of which knows a connection
+    "request_log rpc tls wire_log workers",  # none of which knows a connection
     "wsgi",
     "protocols proxies",
     "connections failing stacks stalls statistics",
+    "lifecycle",  # of one process
     "extension",
     "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving sharing slow_requests spooler titles uwsgi_api",
-    "exits fd_store logs pid_file privileges records running server services surroundings switch_interval",  # one process serves
+    "records running server services",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
 )
@@ -41,7 +42,6 @@ UPWARD = {
     ("compat.paste", "running"),
     ("compat.uwsgi", "processes.child"),
     ("compat.uwsgi", "processes.slots"),
-    ("moving.origin", "privileges"),
     ("uwsgi_api.memory", "processes.memory_file"),
 }
 # Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
@@ -84,7 +84,7 @@ RESERVED = {
             "stacks": "asks for their names",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
-            "exits": "tells of threads that keep the process, and a timer ends it",
+            "lifecycle.exits": "tells of threads that keep the process, and a timer ends it",
             "workers.interrupt": "one of them takes an exception back",
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
@@ -125,9 +125,9 @@ DOORS = {
     ("records", "slow_requests"),
     ("core.near_names", "difflib"),
     ("core.shielding", "anyio"),
-    ("logs", "logging.config"),
-    ("loading", "configparser"),
-    ("loading", "logging.config"),
+    ("lifecycle.logs", "logging.config"),
+    ("lifecycle.loading", "configparser"),
+    ("lifecycle.loading", "logging.config"),
     ("protocols", "protocols.httptools1"),
     ("features.files", "features.files.compressing"),
     ("features.files", "features.files.static"),

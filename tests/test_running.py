@@ -24,7 +24,7 @@ from aserve import running
 from aserve import server as server_module
 from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
-from aserve.privileges import find_account
+from aserve.lifecycle.privileges import find_account
 from aserve.server import Server
 from aserve.settings import Config, ConfigError
 

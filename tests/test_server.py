@@ -16,7 +16,7 @@ from harness.asking import get, is_open
 from aserve import server as server_module
 from aserve.connections.listeners import bind_listeners
 from aserve.core.errors import BindError
-from aserve.loading import PatchedError
+from aserve.lifecycle.loading import PatchedError
 from aserve.server import Server
 from aserve.settings import Config, ConfigError
 

@@ -2,7 +2,7 @@
 
 Owns:     the line of --version, the text of --check, the command's own name for hints; what a terminal shows at the start.
 Thread:   the main thread.
-Not here: the log (logs.py), what a running server answers (processes/answers.py), settings one by one (explain.py).
+Not here: the log (lifecycle/logs.py), what a running server answers (processes/answers.py), settings one by one (explain.py).
 """
 
 from __future__ import annotations

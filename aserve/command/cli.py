@@ -3,7 +3,7 @@
 Owns:     the order of start-up, logging to standard error, and the one place where
           our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (loading.py),
+Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (lifecycle/loading.py),
           binding before the app is imported, serving and signals (running.py), processes beside one another (with_workers.py, processes/).
 """
 
@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from .. import exits
 from ..core.arenas import share_one_arena
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..core.lacking import describe_lack
@@ -27,12 +26,15 @@ from ..core.standard_streams import fill_standard_streams
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
 from ..features.routes import compile_routes
-from ..hooks import call_post_fork
-from ..loading import LoadError, check_unpatched, load_app, load_module
-from ..logs import set_up_logging
+from ..lifecycle import exits
+from ..lifecycle.hooks import call_post_fork
+from ..lifecycle.loading import LoadError, check_unpatched, load_app, load_module
+from ..lifecycle.logs import set_up_logging
+from ..lifecycle.privileges import find_account, is_root
+from ..lifecycle.surroundings import set_surroundings, with_whole_paths
+from ..lifecycle.switch_interval import shorten_switch_interval
 from ..mounts import load_mounts, nothing_here
 from ..moving import hooks_of, read_origin, take_flags
-from ..privileges import find_account, is_root
 from ..processes.ask import is_command, run_command
 from ..processes.child import MOLD, TRIAL
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
@@ -44,8 +46,6 @@ from ..running import run_prepared as run_server
 from ..settings import Config, ConfigError, platform_settings, read_toml
 from ..settings.files import parse_mount
 from ..settings.secrecy import show_app
-from ..surroundings import set_surroundings, with_whole_paths
-from ..switch_interval import shorten_switch_interval
 from ..tls.certificates import load_certificates
 from ..wsgi import WSGIApp
 from .banner import command, describe, show_banner, version_line

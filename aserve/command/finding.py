@@ -2,7 +2,7 @@
 
 Owns:     find_apps; the text that says what was found, and what to type.
 Thread:   the main thread; it reads files, and imports nothing.
-Not here: importing an app (loading.py).
+Not here: importing an app (lifecycle/loading.py).
 
 It looks where people and frameworks put apps. What it finds is a proposal: it runs nothing that nobody has named.
 """
@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..loading import DEFAULT_NAMES, FACTORY_NAMES
+from ..lifecycle.loading import DEFAULT_NAMES, FACTORY_NAMES
 
 MODULES = ("wsgi", "app", "application", "main", "server", "run")
 TESTS = ("test_", "conftest")  # what they call `app` is for tests

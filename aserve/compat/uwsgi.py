@@ -3,7 +3,7 @@
 Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds where no others are.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), jobs (spooler/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (hooks.py).
+Not here: RPC itself (rpc/), jobs (spooler/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (lifecycle/hooks.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
-from ..hooks import at_end, post_fork
+from ..lifecycle.hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Field, Slots
 from ..settings import VERSION

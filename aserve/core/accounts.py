@@ -2,7 +2,7 @@
 
 Owns:     name_user.
 Thread:   any.
-Not here: becoming another user (privileges.py).
+Not here: becoming another user (lifecycle/privileges.py).
 """
 
 from __future__ import annotations

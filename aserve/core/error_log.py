@@ -2,7 +2,7 @@
 
 Owns:     ErrorLog, and the one of this process; lines that wait, and those that are lost.
 Thread:   any: logging locks a handler. A child that the process forks begins with nothing that waits.
-Not here: which messages there are, and their form (logs.py); how a pipe or a file is written (log_target.py).
+Not here: which messages there are, and their form (lifecycle/logs.py); how a pipe or a file is written (log_target.py).
 
 No thread, and no end, waits for the reader. A few lines wait in memory, for the next message or the next second; beyond that they are
 lost, counted, and reported when the reader is back. A thread of its own could not serve a supervisor, which forks.

@@ -2,7 +2,7 @@
 
 Owns:     hint_for_module, for one that is not there; why_hidden, for one behind another of its name.
 Thread:   any; before the server starts.
-Not here: importing (loading.py), apps that nobody has named (command/finding.py).
+Not here: importing (lifecycle/loading.py), apps that nobody has named (command/finding.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns:     the handlers that run() sets, and the app's own, which they call first
           signal; kept_handlers, around code that must not have them.
 Thread:   the main thread.
 Not here: what a signal means to the server (running.py), what children inherit (forks.py), a process that has stopped and does
-          not end (exits.py).
+          not end (lifecycle/exits.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     StartFolder: its name, entering it again, and what Python has kept of the folder to which the name led before.
 Thread:   the main thread.
-Not here: --chdir and --python-path (surroundings.py), the folder of the app on sys.path (loading.py).
+Not here: --chdir and --python-path (lifecycle/surroundings.py), the folder of the app on sys.path (lifecycle/loading.py).
 
 A deploy puts a new release beside the current one, and lets a symbolic link lead to it. A process stays in the folder where it began,
 whatever the link does: so before each import, and before settings are read again, it enters the folder by the link's name.

@@ -2,7 +2,7 @@
 
 Owns:     hosting, for a process whose signals are the server's; reporting, for one whose signals are the app's, too.
 Thread:   the main thread.
-Not here: what is run (gunicorn.py, gunicorn_hooks.py), the app (../loading.py).
+Not here: what is run (gunicorn.py, gunicorn_hooks.py), the app (lifecycle/loading.py).
 
 Such code ends nothing by what it raises: a supervisor that ended would take all workers with it.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ..core.forks import end_if_forked, forked
 from ..core.signals import kept_handlers
-from ..loading import app_raised
+from ..lifecycle.loading import app_raised
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core.errors import USAGE_ERROR
-from ..loading import PASTE, LoadError
+from ..lifecycle.loading import PASTE, LoadError
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing
 from .guests import hosting

@@ -16,7 +16,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
 from ..core.signals import kept_handlers
-from ..loading import LoadError
+from ..lifecycle.loading import LoadError
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")

@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from ..loading import PASTE
-from ..privileges import is_root
+from ..lifecycle.loading import PASTE
+from ..lifecycle.privileges import is_root
 from ..settings import ConfigError
 from .draft import Draft
 from .gunicorn_hooks import Hooks

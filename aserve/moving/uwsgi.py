@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ..loading import PASTE
+from ..lifecycle.loading import PASTE
 from ..settings.files import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
 from .uwsgi_cron import add_cron

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import Callable
 
 from ..core.start_folder import real_folder
-from ..loading import folder_of
+from ..lifecycle.loading import folder_of
 from .plan import Plan
 from .sources import Sources, forget_compiled
 

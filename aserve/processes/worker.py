@@ -31,10 +31,10 @@ from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError
 from ..core.lacking import describe_lack
 from ..core.signals import Signals
-from ..exits import begin_ending, end_in_time, hold_signals
 from ..fault_page import Fault, FaultPage
-from ..hooks import call_post_fork
-from ..loading import LoadError
+from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
+from ..lifecycle.hooks import call_post_fork
+from ..lifecycle.loading import LoadError
 from ..metrics.app import AppMetrics
 from ..running import run_on_new_loop
 from ..server import Server

@@ -2,7 +2,7 @@
 
 Owns:     Base; the functions in the column `path` of the table of settings, one for each form of value.
 Thread:   the main thread, before --chdir has an effect.
-Not here: which setting has which, binds (table.py); when they are called (../surroundings.py).
+Not here: which setting has which, binds (table.py); when they are called (lifecycle/surroundings.py).
 """
 
 from __future__ import annotations

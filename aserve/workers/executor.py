@@ -66,7 +66,7 @@ logger = logging.getLogger("aserve")
 # tenth of a typical database query and a hundred times the cost of a wake-up.
 STALL_SECONDS = 0.001
 # The same while the process is busy. It then lacks the GIL and not threads, but quick requests must not wait for all of one
-# that computes. Measured 2026-11-26 (as in switch_interval.py): 10 ms and 5 ms do the same for the quick ones, 2 ms takes half
+# that computes. Measured 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms do the same for the quick ones, 2 ms takes half
 # of the CPU from those that compute; with 20 ms a request of 19 ms held up all others, and all clients came in step with it.
 BUSY_STALL_SECONDS = 0.005
 # How often requests are looked for while every worker is busy, for the sake of health checks and pings. Guess.

@@ -12,12 +12,12 @@ import types
 
 import pytest
 
-from aserve import hooks
 from aserve.command import cli, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
 from aserve.core.start_folder import FolderGoneError
+from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD, TRIAL
 from aserve.processes.inheritance import FORM

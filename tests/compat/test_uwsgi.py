@@ -13,9 +13,10 @@ import time
 
 import pytest
 
-from aserve import hooks, rpc
+from aserve import rpc
 from aserve.compat import uwsgi as uwsgi_module
 from aserve.compat.uwsgi import Process, install
+from aserve.lifecycle import hooks
 from aserve.processes.child import MOLD, State
 from aserve.processes.slots import Field, Slots
 from aserve.uwsgi_api.functions import SIGNALS

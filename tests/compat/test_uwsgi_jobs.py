@@ -9,9 +9,9 @@ import types
 import pytest
 from harness.waiting import wait_until
 
-from aserve import hooks
 from aserve.compat import uwsgi as module
 from aserve.compat.uwsgi import Process, install
+from aserve.lifecycle import hooks
 from aserve.settings.shared import Shared
 from aserve.sharing import store as store_module
 from aserve.spooler import functions as spooler

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from aserve.core.misnamed import hint_for_module, why_hidden
-from aserve.loading import LoadError, load_app
+from aserve.lifecycle.loading import LoadError, load_app
 
 APP = "def app(environ, start_response): ...\n"
 

@@ -56,7 +56,10 @@ def hello(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"hello"]
 """
-FAILING = APP + "\nimport aserve.exits\naserve.exits.EXIT_SECONDS = 60.0  # a busy machine takes longer\nstart()\n1/0\n"
+FAILING = (
+    APP
+    + "\nimport aserve.lifecycle.exits\naserve.lifecycle.exits.EXIT_SECONDS = 60.0  # a busy machine takes longer\nstart()\n1/0\n"
+)
 # Whatever the end is.
 FINISHED = {"thread", "ThreadPoolExecutor", "queued", "process", "ProcessPoolExecutor", "atexit"}
 TERMINATED = ("daemon process", "multiprocessing.Pool")

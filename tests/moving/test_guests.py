@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from aserve.loading import LoadError
+from aserve.lifecycle.loading import LoadError
 from aserve.moving.guests import hosting, reporting
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.

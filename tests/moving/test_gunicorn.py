@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from aserve.loading import LoadError
+from aserve.lifecycle.loading import LoadError
 from aserve.moving.gunicorn import load_gunicorn
 from aserve.settings import Config, ConfigError
 

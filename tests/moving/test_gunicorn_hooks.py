@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from aserve.loading import LoadError
+from aserve.lifecycle.loading import LoadError
 from aserve.moving.gunicorn_hooks import Hooks, does_nothing
 
 

@@ -14,7 +14,7 @@ from harness.leading import Leading, lead_by
 
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import forks
-from aserve.loading import LoadError
+from aserve.lifecycle.loading import LoadError
 from aserve.processes import mold as mold_module
 from aserve.processes import worker as worker_module
 from aserve.processes.channel import Channel

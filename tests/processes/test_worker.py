@@ -22,7 +22,7 @@ from aserve import running as running_module
 from aserve.core import forks
 from aserve.core.errors import BindError
 from aserve.fault_page import Fault
-from aserve.loading import LoadError
+from aserve.lifecycle.loading import LoadError
 from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
 from aserve.processes.slots import Field, Slots

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import aserve
-from aserve.logs import NAMES, LineFormatter, set_up_logging
+from aserve.lifecycle.logs import NAMES, LineFormatter, set_up_logging
 from aserve.settings import Config, ConfigError
 
 ours = logging.getLogger("aserve")

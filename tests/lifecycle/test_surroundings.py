@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from aserve.core.start_folder import StartFolder
+from aserve.lifecycle.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 from aserve.settings import SETTINGS, Config
-from aserve.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ import socket
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from .connections.listeners import Listener, bind_listeners
-from .core.systemd import STORED, Notifier, store_size, stored_sockets
-from .settings import Bind, Config, parse_bind
+from ..connections.listeners import Listener, bind_listeners
+from ..core.systemd import STORED, Notifier, store_size, stored_sockets
+from ..settings import Bind, Config, parse_bind
 
 logger = logging.getLogger("aserve")
 

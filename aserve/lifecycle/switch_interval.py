@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from .workers.cpu import HAS_GIL
+from ..workers.cpu import HAS_GIL
 
 CPYTHON_SECONDS = 0.005  # the default since Python 3.2
 # Measured 2026-11-26 with 3.11, eight threads on one CPU, two clients of what computes for 20 ms beside four of `hello`: 8,417 to 12,497

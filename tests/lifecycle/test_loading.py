@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from aserve.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app, load_module
+from aserve.lifecycle.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app, load_module
 
 APP = """
 def app(environ, start_response):

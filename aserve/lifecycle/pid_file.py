@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from .settings import ConfigError
+from ..settings import ConfigError
 
 logger = logging.getLogger("aserve")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import aserve
-from aserve import hooks
-from aserve.hooks import at_end, call_at_end, call_post_fork, post_fork
-from aserve.loading import LoadError
+from aserve.lifecycle import hooks
+from aserve.lifecycle.hooks import at_end, call_at_end, call_post_fork, post_fork
+from aserve.lifecycle.loading import LoadError
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from aserve.pid_file import kept_pid_file, pid_file
+from aserve.lifecycle.pid_file import kept_pid_file, pid_file
 from aserve.settings import ConfigError
 
 OURS = f"{os.getpid()}\n"

@@ -12,8 +12,8 @@ import sys
 import pytest
 from harness.refusals import error_of
 
-from aserve import privileges
-from aserve.privileges import Account, become, find_account, is_root
+from aserve.lifecycle import privileges
+from aserve.lifecycle.privileges import Account, become, find_account, is_root
 
 NOBODY = pwd.getpwnam("nobody")
 GROUP = grp.getgrall()[-1]
@@ -90,7 +90,7 @@ def test_root_is_given_up_for_good():
     """The process is another's, in its groups, and may not go back."""
     code = """
 import os
-from aserve.privileges import become, find_account
+from aserve.lifecycle.privileges import become, find_account
 become(find_account("nobody", None))
 print(os.getresuid(), os.getresgid(), os.getgroups())
 try:

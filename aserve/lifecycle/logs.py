@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from .core.error_log import open_error_log
-from .core.json_text import read_json
-from .core.local_time import local_time
-from .settings import Config, ConfigError, read_toml
+from ..core.error_log import open_error_log
+from ..core.json_text import read_json
+from ..core.local_time import local_time
+from ..settings import Config, ConfigError, read_toml
 
 logger = logging.getLogger("aserve")
 # All loggers of ours: some modules that have one are imported late.

@@ -13,9 +13,9 @@ import types
 import pytest
 from harness.places import run_in
 
-from aserve import exits
 from aserve.core import forks
-from aserve.exits import Remaining, begin_ending, bound_exit
+from aserve.lifecycle import exits
+from aserve.lifecycle.exits import Remaining, begin_ending, bound_exit
 from aserve.workers.threads import OwnThread
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.

@@ -13,10 +13,10 @@ import site
 import sys
 from collections.abc import MutableMapping
 
-from .core.errors import AserveError
-from .core.start_folder import StartFolder
-from .settings import SETTINGS, Config
-from .settings.paths import Base
+from ..core.errors import AserveError
+from ..core.start_folder import StartFolder
+from ..settings import SETTINGS, Config
+from ..settings.paths import Base
 
 HERE = StartFolder(".", is_said=False)
 

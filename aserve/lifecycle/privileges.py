@@ -14,7 +14,7 @@ import pwd
 import sys
 from typing import NamedTuple
 
-from .settings import ConfigError
+from ..settings import ConfigError
 
 logger = logging.getLogger("aserve")
 

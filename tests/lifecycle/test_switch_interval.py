@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from aserve import switch_interval as module
-from aserve.switch_interval import CPYTHON_SECONDS, SECONDS, shorten_switch_interval
+from aserve.lifecycle import switch_interval as module
+from aserve.lifecycle.switch_interval import CPYTHON_SECONDS, SECONDS, shorten_switch_interval
 
 
 @pytest.fixture

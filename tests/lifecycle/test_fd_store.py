@@ -13,7 +13,7 @@ from aserve.connections.listeners import bind_listeners
 from aserve.core import systemd
 from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
-from aserve.fd_store import FdStore
+from aserve.lifecycle.fd_store import FdStore
 from aserve.settings import Config
 
 
@@ -127,7 +127,7 @@ def test_what_there_is_no_room_for(service, tmp_path, caplog):
 
 def test_a_path_that_is_too_long(service, monkeypatch, caplog):
     """Its name has no room in a message: it is not kept."""
-    monkeypatch.setattr("aserve.fd_store.MAX_NAME_LENGTH", 20)
+    monkeypatch.setattr("aserve.lifecycle.fd_store.MAX_NAME_LENGTH", 20)
     _, told = service.start("127.0.0.1:0")
     assert told == [] and "over a restart: its path is too long" in caplog.text
 

@@ -21,10 +21,10 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from .core.errors import FAILED, USAGE_ERROR, AserveError
-from .core.misnamed import hint_for_module, why_hidden
-from .core.near_names import near_names
-from .settings.secrecy import show_app
+from ..core.errors import FAILED, USAGE_ERROR, AserveError
+from ..core.misnamed import hint_for_module, why_hidden
+from ..core.near_names import near_names
+from ..settings.secrecy import show_app
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
