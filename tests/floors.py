@@ -65,6 +65,7 @@ FLOORS = {
     "aserve/connections/offered.py": 97,
     "aserve/connections/large_bodies.py": 100,
     "aserve/connections/load_board.py": 100,
+    "aserve/connections/progress.py": 100,
     "aserve/connections/sender.py": 100,
     "aserve/connections/sendfile.py": 100,
     "aserve/connections/streams.py": 100,

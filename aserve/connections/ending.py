@@ -14,21 +14,17 @@ from .connection import LOST, Connection
 from .sending import SendingHalf
 from .states import Event, State
 
-# After the last response, read and drop at most so much; see timeouts.LINGER_SECONDS. Guess.
-LINGER_BYTES = 1 << 26
-
 
 class EndingHalf(SendingHalf):
     """The end of a wire; `TimedHalf` and `LoopWire` add the rest."""
 
-    __slots__ = ("_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_protocol")
+    __slots__ = ("_is_at_eof", "_is_closing_soon", "_protocol")
 
     def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
         super().__init__(connection, can_bypass)
         self._protocol: WireProtocol = connection.service.new_protocol()
         self._is_at_eof = False  # the client will send no more
         self._is_closing_soon = False  # at the end of what the client has sent, or of the server
-        self._lingered_bytes = 0
 
     def abort(self) -> None:
         """Close at once, whatever is unfinished."""
@@ -73,10 +69,9 @@ class EndingHalf(SendingHalf):
     def _drop_octets(self, data: bytes) -> None:
         """Read and forget, so that our last response is not lost to a reset."""
         if self._state == State.LINGERING:
-            self._quiet_seconds = 0.0
-        self._lingered_bytes += len(data)
+            self._progress.move()
         # A front server's body, of uwsgi or SCGI, is limited by its time alone.
-        if self._lingered_bytes > LINGER_BYTES and not self._protocol.is_single:
+        if self._progress.drop(len(data)) and not self._protocol.is_single:
             self._close()
 
     def _linger(self) -> None:
@@ -84,7 +79,7 @@ class EndingHalf(SendingHalf):
         if self._is_at_eof or not self._transport.can_write_eof():
             self._close()
             return
-        self._quiet_seconds = 0.0
+        self._progress.move()
         self._transition(Event.LINGER)
         try:
             self._transport.write_eof()
@@ -95,7 +90,7 @@ class EndingHalf(SendingHalf):
     def _close(self) -> None:
         """Send what is pending, then close."""
         if self._state <= State.LINGERING:
-            self._quiet_seconds = 0.0
+            self._progress.move()
             self._transition(Event.CLOSE)
             self._transport.close()
 

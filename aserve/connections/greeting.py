@@ -19,8 +19,8 @@ from typing import Callable, cast
 from ..proxies.peers import Peers, credentials_of
 from ..proxies.proxy_protocol import BadHeader, Header, parse_header
 from .connection import Connection
+from .progress import ARRIVING_SECONDS
 from .service import Service
-from .timeouts import ARRIVING_SECONDS
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")

@@ -35,9 +35,9 @@ from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
 from .load_board import LoadBoard
 from .native import Native, new_native
+from .progress import ARRIVING_SECONDS
 from .pump import Pump
 from .service import Service
-from .timeouts import ARRIVING_SECONDS
 from .wire_fast import FastWire, refuse
 
 logger = logging.getLogger("aserve")

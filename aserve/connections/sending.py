@@ -45,7 +45,7 @@ class SendingHalf(LargeBodies):
         if type(reply) is bytes:
             return self._complete_response(exchange, reply)
         if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
-            self._plain_seconds = 0.0  # else the fast path has a pump for it
+            self._progress.stay_on_loop()  # else the fast path has a pump for it
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
@@ -145,7 +145,7 @@ class SendingHalf(LargeBodies):
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
-        self._plain_seconds = 0.0
+        self._progress.stay_on_loop()
         if self._executor.is_quiet:
             rest = self._write_past(exchange, octets, is_last=False)
             if rest is None:
@@ -237,6 +237,6 @@ class SendingHalf(LargeBodies):
                 return octets[sent:]
             if is_last:
                 self._leave_exchange(exchange)
-                self._quiet_seconds = 0.0
+                self._progress.move()
                 self._transition(Event.DONE)
             return None

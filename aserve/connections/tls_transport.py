@@ -27,8 +27,8 @@ from ..tls import certificates as tls
 from ..tls import client_hello
 from ..wsgi.response import error_response
 from .connection import Connection, peer_of
+from .progress import ARRIVING_SECONDS, LINGER_SECONDS
 from .service import Service
-from .timeouts import ARRIVING_SECONDS, LINGER_SECONDS
 from .websocket import WebSocket
 from .wire_loop import LoopWire
 

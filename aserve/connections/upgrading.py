@@ -55,7 +55,8 @@ class UpgradingHalf(TimedHalf):
         base = {**connection.base_environ, **dict.fromkeys(NAMES, its)}
         exchange.client = Client(connection.remote_addr, connection.remote_port, base)
         connection.exchange, connection.wire = exchange, exchange.websocket
-        self._quiet_seconds = self._plain_seconds = 0.0
+        self._progress.move()
+        self._progress.stay_on_loop()
         self._transition(Event.REQUEST)
         self._prepare_exchange(exchange)
         if self._protocol.unparsed:

@@ -24,7 +24,7 @@ from ..wire_log import tell
 from ..workers.executor import Executor
 from .connection import LOST, Connection
 from .offered import Leaving, OfferedHalf, Phase, shut
-from .timeouts import LINGER_SECONDS
+from .progress import LINGER_SECONDS
 from .writing import queued_bytes
 
 logger = logging.getLogger("aserve")

@@ -23,8 +23,8 @@ from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
 from .connection import Connection, release_exchange
 from .health import answer
+from .progress import RETURN_SECONDS
 from .states import Event, State
-from .timeouts import RETURN_SECONDS
 from .upgrading import UpgradingHalf
 
 logger = logging.getLogger("aserve")
@@ -91,7 +91,7 @@ class LoopWire(UpgradingHalf):
             exchange.keep_alive = False
         if isinstance(self._protocol, OneRequest):
             self._protocol.drop_further()
-        self._plain_seconds = 0.0
+        self._progress.stay_on_loop()
         if self._service.in_flight is not None:
             self._service.in_flight.begin(exchange)
         self._transition(Event.ADOPT)
@@ -104,9 +104,9 @@ class LoopWire(UpgradingHalf):
         exchanges = self._protocol.receive(data)
         if self.connection.exchange is not None:
             self._waiting.extend(exchanges)
-            self._plain_seconds = 0.0  # pipelined
+            self._progress.stay_on_loop()  # pipelined
             if not self._is_write_paused and self._sender is None:  # to send is not to read
-                self._quiet_seconds = 0.0
+                self._progress.move()
             self._pause_if_full()
         elif exchanges:
             self._start_first(exchanges)
@@ -184,7 +184,7 @@ class LoopWire(UpgradingHalf):
         self._end_offer()
         if self._service.is_replaced:
             # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
-            self._quiet_seconds = 0.0
+            self._progress.move()
         elif self._take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
         elif self._state == IDLE:
@@ -240,7 +240,7 @@ class LoopWire(UpgradingHalf):
             return
         exchange.connection = self.connection
         self.connection.exchange = exchange
-        self._quiet_seconds = 0.0
+        self._progress.move()
         self._transition(Event.REQUEST)
         protocol = self._protocol
         if (
@@ -249,13 +249,13 @@ class LoopWire(UpgradingHalf):
             or protocol.unparsed
             or protocol.is_continue_due
             or self._is_closing_soon
-            or (self._plain_seconds > RETURN_SECONDS and self._may_return_to_lane)
+            or (self._progress.plain_seconds > RETURN_SECONDS and self._may_return_to_lane)
         ):
             self._prepare_exchange(exchange)
         service = self._service
         if service.health_paths is not None and (probe := service.health_paths.probe_of(exchange)):
             exchange.is_probe = True
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
             # Soon, and not now: thousands of them, pipelined, would be as many calls deep.
             service.loop.call_soon(self._on_probe, exchange, probe)
             return
@@ -269,7 +269,7 @@ class LoopWire(UpgradingHalf):
             exchange.keep_alive = False
         body = exchange.body
         if self._waiting or self._protocol.unparsed or (body is not None and body.is_chunked):
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
         if isinstance(body, LiveBody):
             post = self._executor.post
             body.on_low = lambda: post(self._on_body_low, exchange, None)
@@ -279,14 +279,14 @@ class LoopWire(UpgradingHalf):
     def _expect_more(self) -> None:
         """Wait for the rest of a request that has begun; nothing else is under way."""
         if not self._protocol.is_mid_body:
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
         if self._state <= IDLE or self._protocol.is_mid_body:
-            self._quiet_seconds = 0.0  # a head must be complete in time; a body must only move
+            self._progress.move()  # a head must be complete in time; a body must only move
         self._transition(Event.BEGIN)
         if self._protocol.is_continue_due:
             # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
             self._protocol.is_continue_due = False
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
             self._transport.write(CONTINUE)
 
     def _pause_if_full(self) -> None:
@@ -303,7 +303,7 @@ class LoopWire(UpgradingHalf):
             and self._state <= LOOP_ENDS
             and not self._is_at_eof
         ):
-            self._quiet_seconds = 0.0
+            self._progress.move()
             self._transport.resume_reading()
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
@@ -313,7 +313,7 @@ class LoopWire(UpgradingHalf):
         is_due = self._protocol.is_continue_due and exchange.body is self._protocol.live_body  # and not the next one's
         if is_due and not exchange.response.head_is_out:
             self._protocol.is_continue_due = False
-            self._quiet_seconds = 0.0
+            self._progress.move()
             self._transport.write(CONTINUE)
 
     def _on_probe(self, exchange: Exchange, probe: str) -> None:
@@ -371,7 +371,7 @@ class LoopWire(UpgradingHalf):
         if not exchange.keep_alive or (body is not None and body is self._protocol.live_body):
             self._linger()
             return
-        self._quiet_seconds = 0.0
+        self._progress.move()
         self._transition(Event.DONE)
         self._start_next()
 
@@ -381,18 +381,18 @@ class LoopWire(UpgradingHalf):
             self._transport.resume_reading()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
             self._start_first(waiting)
             return
         exchanges = self._protocol.receive(b"") if self._protocol.has_unparsed else []
         if self._is_at_eof and not self._protocol.has_unparsed:
             self._protocol.receive_eof()
         if exchanges:
-            self._plain_seconds = 0.0
+            self._progress.stay_on_loop()
             self._start_first(exchanges)
         elif self._is_at_eof or (self._is_closing_soon and not self._service.is_replaced):
             self._close()
         elif self._protocol.is_mid_message:
             self._expect_more()
-        elif self._plain_seconds > RETURN_SECONDS:
+        elif self._progress.plain_seconds > RETURN_SECONDS:
             self._return_to_lane()

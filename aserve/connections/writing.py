@@ -24,6 +24,7 @@ from ..core.spool import ResponseSpool
 from ..wire_log import tell
 from ..workers.inline import InlineExecutor, no_running_loop
 from .connection import Connection, tells_its_end
+from .progress import Progress
 from .sender import Sender
 from .sendfile import call_close
 from .states import TRANSITIONS, Event, State
@@ -56,10 +57,8 @@ class WritingHalf(asyncio.Protocol):
         "_is_write_paused",
         "_lock",
         "_on_writable",
-        "_plain_seconds",
+        "_progress",
         "_put_bytes",
-        "_quiet_seconds",
-        "_read_bytes",
         "_sender",
         "_service",
         "_state",
@@ -81,17 +80,16 @@ class WritingHalf(asyncio.Protocol):
         # Guards _state, _fd, _backlog_bytes and _waiter as well, where a worker meets the loop.
         self._lock = connection.lock
         self._state = State.NEW
+        self._progress = Progress(connection.service.config)
         self._fd = -1
-        self._quiet_seconds = 0.0  # since the last progress
         self._is_write_paused = False
         self._on_writable: Callable[[], object] | None = None  # goes on with a body when there is room
         self._sender: Sender | None = None  # writes to the socket past the transport
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
-        self._put_bytes = self._read_bytes = self._unread_bytes = 0
+        self._put_bytes = self._unread_bytes = 0
         self._waiter: threading.Lock | None = None  # locked; its release wakes a worker that waits until it may write
-        self._plain_seconds = 0.0  # since the last exchange that the fast path could not have served
 
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
@@ -106,13 +104,13 @@ class WritingHalf(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The transport has as much as it likes to."""
         self._is_write_paused = True
-        self._quiet_seconds = 0.0
+        self._progress.move()
         self._wake_waiter()  # a worker that waits for us has from now on a client to wait for, and may spool instead
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         self._is_write_paused = False
-        self._quiet_seconds = 0.0
+        self._progress.move()
         self._release_backlog()
         if self._on_writable is not None:
             # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
@@ -126,7 +124,6 @@ class WritingHalf(asyncio.Protocol):
         # Less than nothing: something else was put, such as the end of a response.
         read_bytes = max(self._unread_bytes + put_bytes - unread_bytes, 0)
         self._put_bytes, self._unread_bytes = 0, unread_bytes
-        self._read_bytes += read_bytes
         return read_bytes
 
     def _take_completion(self) -> bool:

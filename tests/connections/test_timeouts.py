@@ -10,8 +10,8 @@ from harness.replies import GET, echo, is_reset
 from harness.slow_clients import through_transports
 from harness.wires import bodies, pass_seconds
 
+from aserve.connections.progress import RETURN_SECONDS
 from aserve.connections.states import State
-from aserve.connections.timeouts import RETURN_SECONDS
 
 GET_CLOSE = GET[:-2] + b"Connection: close\r\n\r\n"
 POST_HEAD = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"

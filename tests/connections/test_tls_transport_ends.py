@@ -7,7 +7,7 @@ import ssl
 import pytest
 from harness.tls_lines import GET_CLOSE, large
 
-from aserve.connections.ending import LINGER_BYTES
+from aserve.connections.progress import LINGER_BYTES
 from aserve.connections.tls_transport import MAX_REPLY_BYTES
 from aserve.connections.wire_loop import LoopWire
 

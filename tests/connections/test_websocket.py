@@ -14,7 +14,7 @@ from harness import apps
 from harness.waiting import wait_until
 from harness.websockets import ASKING, SWITCHING, Held, Switching, begin
 
-from aserve.connections.timeouts import LINGER_SECONDS
+from aserve.connections.progress import LINGER_SECONDS
 
 MB = 1 << 20
 LARGE = bytes(range(256)) * (32 * MB // 256)  # no system holds so much for a socket
