@@ -13,12 +13,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .core import error_log, forks
-from .metrics.busy import Busy
 from .metrics.status import Serving
 from .request_log import Ends, RequestLog
 from .stalls import StallWatch
 from .titles import Title
 from .wire_log import WireLog, is_told
+from .workers.busy import Busy
 
 if TYPE_CHECKING:
     from .access_log import AccessLog

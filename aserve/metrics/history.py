@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .busy import SECONDS as BUSY_SECONDS
+from ..workers.busy import SECONDS as BUSY_SECONDS
 from .table import BOUNDS, BUCKETS, CLASSES, ENDS, PLACES, REFUSALS, SUM, THOUSANDTH, WORDS
 
 SECONDS = 60

@@ -45,7 +45,7 @@ class Field(enum.IntEnum):
     WAITING_MILLISECONDS = 13  # for so long the first of these has waited
     WEBSOCKETS = 14  # of the open connections
     THREADS_STUCK = 15  # written off, and still inside the app
-    THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (metrics/busy.py)
+    THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
     CONNECTIONS_LIMIT = 17
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.metrics.busy import Busy
+from aserve.workers.busy import Busy
 
 
 def test_nothing_yet():
