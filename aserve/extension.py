@@ -1,7 +1,8 @@
 """The one extension point: what an option adds to the engine.
 
-Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; ListenerContext.
-Thread:   the methods of Extension: event loop only, before the server serves. What they return names its own threads.
+Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; what each is given:
+          ListenerContext, ServerContext.
+Thread:   the methods of Extension: event loop only. What they return names its own threads.
 Not here: which extensions there are (features/), what the engine does with them (server.py, services.py).
 
 A method that a class does not override is never called: Extensions collects, at the start, the methods that are overridden. So an option that
@@ -10,11 +11,14 @@ is off costs a request nothing.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Protocol
 
 from .connections.listeners import Listener
 from .settings import Config
+from .statistics import Statistics
 from .wsgi import WSGIApp
 from .wsgi.gateway import Before
 from .wsgi.response import CommonFields
@@ -32,6 +36,39 @@ class ListenerContext(NamedTuple):
     def is_http(self) -> bool:
         """Whether it speaks HTTP, with or without TLS."""
         return self.listener.bind.protocol in ("http", "https")
+
+
+class Serving(Protocol):
+    """What an extension may ask of its server."""
+
+    config: Config
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens."""
+
+    def listening(self) -> list[dict[str, Any]]:
+        """Return how many clients wait in the kernel; see connections/listen_queue.py."""
+
+    def statistics(self) -> Statistics:
+        """Return what it is doing."""
+
+    def slow_requests(self) -> list[dict[str, Any]]:
+        """Return the last that were slow; see SlowRequests.last."""
+
+    def thread_seconds(self, now: float) -> float:
+        """Return for how long threads have been with the requests that have not ended."""
+
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
+
+
+class ServerContext(NamedTuple):
+    """A server that starts, for what an extension does while it serves."""
+
+    server: Serving
+    loop: asyncio.AbstractEventLoop
+    slot: int | None  # its number among the processes of a supervisor; None: there is no supervisor
 
 
 class Extension:
@@ -65,18 +102,36 @@ class Extension:
         """Return a step that sees each exchange of a listener before the app does; None: of this listener it needs none."""
         raise NotImplementedError
 
+    def start(self, context: ServerContext) -> None:
+        """
+        Begin to work for a server that starts; it may be one that has stopped before.
+
+        Raises:
+            BindError: it cannot; what it has begun, it has undone.
+        """
+        raise NotImplementedError
+
+    def on_second(self) -> None:
+        """Called once a second, from start to stop."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End what `start` has begun: the server has stopped, or another extension could not start."""
+        raise NotImplementedError
+
 
 class Extensions:
     """The extensions of one server."""
 
     def __init__(self, extensions: Iterable[Extension] = ()) -> None:
         """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
-        found = tuple(extensions)
+        found = self._all = tuple(extensions)
         self.wants_times = any(one.wants_times for one in found)
-        self._wrapping, self._wrapping_calls, self._before = (
-            [one for one in found if getattr(type(one), name) is not getattr(Extension, name)]
-            for name in ("wrap_app", "wrap_calls", "before")
+        self._wrapping, self._wrapping_calls, self._before, self._on_second = (
+            [one for one in found if _overrides(one, name)]
+            for name in ("wrap_app", "wrap_calls", "before", "on_second")
         )
+        self._started = contextlib.ExitStack()
 
     @property
     def sees_responses(self) -> bool:
@@ -100,3 +155,31 @@ class Extensions:
         """Return the steps of a listener, in their order."""
         steps = [one.before(context) for one in self._before]
         return [step for step in steps if step is not None]
+
+    def start(self, context: ServerContext) -> None:
+        """
+        Start them, in their order; all of them, or none.
+
+        Raises:
+            BindError: one cannot.
+        """
+        with contextlib.ExitStack() as undo:
+            for one in self._all:
+                if _overrides(one, "start"):
+                    one.start(context)
+                if _overrides(one, "stop"):
+                    undo.callback(one.stop)
+            self._started = undo.pop_all()
+
+    def on_second(self) -> None:
+        """Called once a second, from start to stop."""
+        for one in self._on_second:
+            one.on_second()
+
+    def stop(self) -> None:
+        """Stop those that have started, the last first; nothing if none has."""
+        self._started.close()
+
+
+def _overrides(one: Extension, name: str) -> bool:
+    return getattr(type(one), name) is not getattr(Extension, name)

@@ -1,6 +1,6 @@
 """What a server keeps of its requests: the access log, its counters, and those that are slow.
 
-Owns:     Records: which of them there are, by the settings, from start to stop; and what is told of a stall, in any case.
+Owns:     Records: which of them there are, by the settings, from start to stop.
 Thread:   event loop only; what they are told of requests, whoever ends one.
 Not here: the lines (access_log.py), the numbers (metrics/), the stacks (slow_requests.py).
 """
@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import TYPE_CHECKING, Any
 
 from .core import error_log, forks
-from .metrics.status import Serving
+from .extension import Serving
 from .request_log import Ends, RequestLog
-from .stalls import StallWatch
-from .titles import Title
 from .wire_log import WireLog, is_told
 from .workers.busy import Busy
 
@@ -28,14 +25,18 @@ if TYPE_CHECKING:
     from .slow_requests import SlowRequests
     from .workers.executor import Executor
     from .workers.inline import InlineExecutor
-    from .workers.threads import WorkerCounts
 
 
 class Records:
     """One server's."""
 
     def __init__(
-        self, server: Serving, loop: asyncio.AbstractEventLoop, counters: Any = None, slot: int | None = None
+        self,
+        server: Serving,
+        loop: asyncio.AbstractEventLoop,
+        busy: Busy,
+        counters: Any = None,
+        slot: int | None = None,
     ) -> None:
         """
         Open them. `counters`: memory for those of a process whose supervisor answers for all.
@@ -45,16 +46,12 @@ class Records:
         """
         config = server.config
         self._server = server
-        self.busy = Busy(config.threads or 1)  # --threads 0: the event loop's own
-        # `aserve status` has the oldest requests, and so has a title.
-        self._times_anyway = bool((config.control is not None and slot is None) or config.process_titles)
+        self._busy = busy
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
         self._slow: SlowRequests | None = None
         self._wire_log = WireLog() if is_told() else None
-        self._stalls = StallWatch()
-        self._title = Title(slot, config.threads) if config.process_titles else None
         self._ends: Ends | None = None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
@@ -108,7 +105,7 @@ class Records:
     def wants_times(self) -> bool:
         """Whether one of them wants to know when requests came, and were begun."""
         log, others = self._access_log, (self._counters, self._slow)
-        return any(other is not None for other in others) or (log is not None and log.wants_times) or self._times_anyway
+        return any(other is not None for other in others) or (log is not None and log.wants_times)
 
     @property
     def wants_ids(self) -> bool:
@@ -121,30 +118,32 @@ class Records:
         listeners = self._single.listeners if self._single is not None else ()
         return [forks.local_address(listener.socket.fileno()) for listener in listeners]
 
-    def on_second(self, executor: Executor | InlineExecutor) -> None:
-        """Called once a second: write what waits, and the numbers of this moment."""
-        self._flush()
-        self._look_at_threads(executor.workers)
-        lost_messages = error_log.on_second()
+    def flush(self) -> None:
+        """Tell of the ends that wait."""
+        if self._ends is not None:
+            self._ends.flush()
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether requests are counted."""
+        return self._counters is not None
+
+    @property
+    def thread_seconds(self) -> float:
+        """For how long threads have been with requests that have ended; 0.0: that is not counted."""
+        return self._counters.thread_seconds if self._counters is not None else 0.0
+
+    def on_second(self) -> None:
+        """Called once a second, behind `flush`: write what waits, and the numbers of this moment."""
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
             lost = self._access_log.lost_count if self._access_log is not None else 0
-            self._counters.on_second(self._server.statistics(), lost, self.busy.seconds, lost_messages)
+            self._counters.on_second(self._server.statistics(), lost, self._busy.seconds, error_log.lost_lines())
         if self._single is not None:
             self._single.on_second()
         if self._slow is not None:
             self._slow.on_second()
-        self._stalls.on_second(executor)
-        if self._title is not None:
-            self._title.on_second(self._server.statistics(), self._server.ongoing(1))
-
-    def _look_at_threads(self, workers: WorkerCounts) -> None:
-        now, counted = time.monotonic(), None
-        if self._counters is not None:
-            under_way = self._server.thread_seconds(now)
-            counted = self._counters.thread_seconds + under_way  # in this order: none that ends now is missing
-        self.busy.look(now, max(workers.at_work - workers.idle, 0), workers.compensated, counted)
 
     def write_websocket(self, exchange: Exchange) -> None:
         """Note that a request ends as it becomes a WebSocket: others note the WebSocket's end."""
@@ -161,15 +160,11 @@ class Records:
 
     def reopen(self) -> None:
         """Go on in the file that has the access log's name now."""
-        self._flush()
+        self.flush()
         if self._access_log is not None:
             self._access_log.reopen()
 
     def close(self) -> None:
         """Write the rest, and let go of them."""
-        self._flush()
+        self.flush()
         self._undo.close()
-
-    def _flush(self) -> None:
-        if self._ends is not None:
-            self._ends.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,10 @@ from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
 from .connections.websockets import WebSockets
-from .core import forks
+from .core import error_log, forks
 from .core.budgets import Budgets
 from .core.shielding import shielded
+from .extension import ServerContext
 from .failing import Failing
 from .features import extensions_of
 from .lifecycle.loading import check_unpatched
@@ -36,8 +38,10 @@ from .records import Records
 from .services import Shared, new_service
 from .settings import Config
 from .stacks import ORDER, describe_stacks
+from .stalls import StallWatch
 from .statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from .tls.certificates import Certificates, load_certificates
+from .workers.busy import Busy
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .workers.stopping import stop_workers
@@ -110,6 +114,7 @@ class Server:
         self._failing: Failing | None = None  # before the first start
         self._executor: Executor | InlineExecutor = InlineExecutor()
         self._budgets = Budgets(self.config)
+        self._busy, self._stalls = Busy(1), StallWatch()
 
     @property
     def addresses(self) -> list[Address]:
@@ -167,7 +172,9 @@ class Server:
         forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
-            records = self._records = Records(self, loop, self._counters, self._slot)
+            self._busy, self._stalls = Busy(config.threads or 1), StallWatch()  # --threads 0: the event loop's own
+            self._extensions.start(ServerContext(self, loop, self._slot))
+            records = self._records = Records(self, loop, self._busy, self._counters, self._slot)
             self._bound += records.bound
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
@@ -298,10 +305,9 @@ class Server:
 
     def statistics(self) -> Statistics:
         """Return what it is doing at this moment. To be called on the event loop's thread; it costs a step for each connection."""
-        connections, records = self._connections, self._records
-        measured = (records.busy.mean, connections.max_count) if records is not None else (0.0, 0)  # before the start
-        numbers = self._budgets.response_memory_bytes, *measured
-        return take_statistics(list(connections), self._lane, self._services, self._executor, *numbers)
+        limit = self._connections.max_count if self._failing is not None else 0  # 0: before the start
+        numbers = self._budgets.response_memory_bytes, self._busy.mean, limit
+        return take_statistics(list(self._connections), self._lane, self._services, self._executor, *numbers)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
@@ -360,8 +366,14 @@ class Server:
             service.log_cut()
         if self._records is not None:
             self._records.close()
+        self._extensions.stop()
         forks.unwatch(self)
         return not hung
+
+    @property
+    def _times_requests(self) -> bool:
+        """Whether the times of requests are noted for any but records: `aserve status` has the oldest."""
+        return self._extensions.wants_times or (self.config.control is not None and self._slot is None)
 
     def _shared(self, records: Records) -> Shared:
         is_seen = self._load_board is not None or self._in_flight is not None
@@ -370,7 +382,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor), self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times or self._extensions.wants_times, names_requests=records.wants_ids, deadlines=self._deadlines,
+            times_requests=records.wants_times or self._times_requests, names_requests=records.wants_ids, deadlines=self._deadlines,
             extensions=self._extensions,
         )  # fmt: skip
 
@@ -402,7 +414,7 @@ class Server:
         self.on_second()
 
     def on_second(self) -> None:
-        """Called once a second: time-outs, the Date field and the access log; one timer for all."""
+        """Called once a second: time-outs, the Date field and what extensions do; one timer for all."""
         self._common_fields.refresh()
         for connection in list(self._connections):
             connection.on_second()
@@ -416,5 +428,17 @@ class Server:
         self._budgets.on_second()
         if self._deadlines is not None:
             self._deadlines.on_second()
+        error_log.on_second()
         if self._records is not None:
-            self._records.on_second(self._executor)
+            self._records.flush()
+            self._look_at_threads(self._records)
+            self._records.on_second()
+        self._stalls.on_second(self._executor)
+        self._extensions.on_second()
+
+    def _look_at_threads(self, records: Records) -> None:
+        now, workers, counted = time.monotonic(), self._executor.workers, None
+        if records.is_counting:
+            under_way = self.thread_seconds(now)
+            counted = records.thread_seconds + under_way  # in this order: none that ends now is missing
+        self._busy.look(now, max(workers.at_work - workers.idle, 0), workers.compensated, counted)

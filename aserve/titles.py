@@ -1,6 +1,6 @@
 """What ps and top show of this process: its requests, and for how long it has been at the oldest (--process-titles).
 
-Owns:     Title: the text, once a second.
+Owns:     Title: the text, once a second; ProcessTitles, the extension.
 Thread:   event loop only.
 Not here: what requests there are (statistics.py).
 
@@ -16,6 +16,8 @@ import importlib
 from collections.abc import Sequence
 
 from .core.exchange import without_query
+from .extension import Extension, ServerContext
+from .settings import Config
 from .statistics import Statistics
 
 PACKAGE = "setproctitle"
@@ -48,3 +50,22 @@ class Title:
         draining = "draining, " if now.is_draining else ""
         oldest = f"; {at[0][0]:.0f} s: {without_query(at[0][1])}" if at else ""
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"
+
+
+class ProcessTitles(Extension):
+    """--process-titles."""
+
+    wants_times = True  # of the oldest request
+
+    @staticmethod
+    def is_on(config: Config) -> bool:
+        """See Extension."""
+        return config.process_titles
+
+    def start(self, context: ServerContext) -> None:
+        """See Extension."""
+        self._server, self._title = context.server, Title(context.slot, self._config.threads)
+
+    def on_second(self) -> None:
+        """See Extension."""
+        self._title.on_second(self._server.statistics(), self._server.ongoing(1))

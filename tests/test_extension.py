@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import types
 
+import pytest
 from harness import apps
 
-from aserve.extension import Extension, Extensions, ListenerContext
+from aserve.core.errors import BindError
+from aserve.extension import Extension, Extensions, ListenerContext, ServerContext
 from aserve.settings import Config
 from aserve.wsgi.gateway import Before
 
@@ -48,7 +50,26 @@ class Timed(Extension):
     wants_times = True
 
 
+class Timer(Extension):
+    """One that does something while the server serves."""
+
+    def __init__(self, name, log, can_start=True):
+        self.name, self.log, self.can_start = name, log, can_start
+
+    def start(self, context):
+        if not self.can_start:
+            raise BindError(self.name)
+        self.log.append(f"{self.name} starts at {context.slot}")
+
+    def on_second(self):
+        self.log.append(f"{self.name} ticks")
+
+    def stop(self):
+        self.log.append(f"{self.name} stops")
+
+
 CONFIG = Config()
+SERVER = ServerContext(None, None, 2)
 CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
@@ -59,6 +80,9 @@ def test_nothing():
             extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, CONTEXT) is apps.hello
         )
         assert extensions.before(CONTEXT) == [] and not extensions.sees_responses and not extensions.wants_times
+        extensions.start(SERVER)
+        extensions.on_second()
+        extensions.stop()
 
 
 def test_the_order():
@@ -88,3 +112,30 @@ def test_a_listener():
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
         listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
         assert ListenerContext(listener, None, lambda connection: False).is_http is is_http
+
+
+def test_from_start_to_stop():
+    """They start in their order and stop in reverse, as often as their server does."""
+    log = []
+    extensions = Extensions([Timer("first", log), Nothing(CONFIG), Timer("second", log)])
+    extensions.stop()
+    for _ in range(2):
+        log.clear()
+        extensions.start(SERVER)
+        extensions.on_second()
+        extensions.stop()
+        extensions.stop()
+        assert log == [
+            "first starts at 2", "second starts at 2", "first ticks", "second ticks", "second stops", "first stops"
+        ]  # fmt: skip
+
+
+def test_one_that_cannot_start():
+    """Those before it stop again, and those behind it do not start."""
+    log = []
+    extensions = Extensions([Timer("first", log), Timer("second", log, can_start=False), Timer("third", log)])
+    with pytest.raises(BindError, match="second"):
+        extensions.start(SERVER)
+    assert log == ["first starts at 2", "first stops"]
+    extensions.stop()
+    assert len(log) == 2

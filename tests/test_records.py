@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import mmap
-import sys
 import types
 
 import pytest
@@ -17,6 +16,7 @@ from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
 from aserve.settings import Config
 from aserve.statistics import Statistics
+from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
@@ -31,20 +31,22 @@ def serving(statistics=NOTHING, **settings):
 
 async def test_nothing():
     """Then nobody is told of requests, and nothing is looked up once a second."""
-    records = Records(serving(), asyncio.get_running_loop())
+    records = Records(serving(), asyncio.get_running_loop(), Busy(1))
     assert records.new_log(InlineExecutor()) is None and not records.wants_times and records.bound == []
-    records.on_second(InlineExecutor())
+    records.flush()
+    records.on_second()
     records.reopen()
     records.close()
 
 
 async def test_the_access_log(tmp_path):
     """It is written once a second, and goes on in a new file when it is told to."""
-    records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
+    records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop(), Busy(1))
     log = records.new_log(InlineExecutor())
     assert log is not None and not records.wants_times
     log.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
-    records.on_second(InlineExecutor())
+    records.flush()
+    records.on_second()
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()
     records.reopen()
@@ -52,30 +54,18 @@ async def test_the_access_log(tmp_path):
     records.close()
 
 
-async def test_the_title(monkeypatch):
-    """What ps shows is written once a second."""
-    titles = []
-    stand_in = types.SimpleNamespace(setproctitle=titles.append, __spec__=True)  # as if it were installed
-    monkeypatch.setitem(sys.modules, "setproctitle", stand_in)
-    server = serving(process_titles=True)
-    server.ongoing = lambda count: []
-    records = Records(server, asyncio.get_running_loop())
-    records.on_second(InlineExecutor())
-    assert "no requests" in titles[-1]
-    records.close()
-
-
 async def test_counters_of_a_worker(monkeypatch):
     """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
     memory = mmap.mmap(-1, PAGE_WORDS * 8)
-    records = Records(
-        serving(NOTHING._replace(connections_running=4), metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory
-    )
+    busy = Busy(1)
+    server = serving(NOTHING._replace(connections_running=4), metrics="127.0.0.1:1")
+    records = Records(server, asyncio.get_running_loop(), busy, memory)
     assert records.wants_times and records.bound == []
-    monkeypatch.setattr(error_log, "on_second", lambda: 5)
-    records.on_second(InlineExecutor())
+    monkeypatch.setattr(error_log, "lost_lines", lambda: 5)
+    busy.look(50.0, 0, 0, counted_seconds=3.0)
+    records.on_second()
     assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
-    assert read_words(memory)[PLACES["aserve_threads_busy_seconds_total"]] == 3_000_000  # those under way
+    assert read_words(memory)[PLACES["aserve_threads_busy_seconds_total"]] == 3_000_000
     assert read_words(memory)[PLACES["aserve_error_log_lines_lost_total"]] == 5
     records.close()
 
@@ -83,7 +73,7 @@ async def test_counters_of_a_worker(monkeypatch):
 async def test_both_of_one_process(tmp_path):
     """Both are told of what waits at the end, the listener's address is known, and the end closes all of it."""
     server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
-    records = Records(server, asyncio.get_running_loop())
+    records = Records(server, asyncio.get_running_loop(), Busy(1))
     assert len(records.bound) == 1 and records.counted()[0]["minute"]["requests"] == 0
     executor, exchange = InlineExecutor(), Exchange("", 0)
     log = records.new_log(executor)
@@ -91,7 +81,8 @@ async def test_both_of_one_process(tmp_path):
     exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
     log.write(exchange)
     assert not sum(read_words(records._single.memory)[: PLACES["aserve_response_body_bytes_total"]])
-    records.on_second(InlineExecutor())
+    records.flush()
+    records.on_second()
     assert sum(read_words(records._single.memory)[: PLACES["aserve_response_body_bytes_total"]]) == 1
     log.write(exchange)
     records.close()
@@ -102,7 +93,7 @@ async def test_both_of_one_process(tmp_path):
 
 async def test_stats_count_too(tmp_path):
     """Who has only them has counters."""
-    records = Records(serving(stats=f"unix:{tmp_path}/s"), asyncio.get_running_loop())
+    records = Records(serving(stats=f"unix:{tmp_path}/s"), asyncio.get_running_loop(), Busy(1))
     assert records.wants_times and len(records.bound) == 1
     records.close()
 
@@ -111,24 +102,19 @@ async def test_an_address_that_cannot_be(tmp_path):
     """The log is closed again; the address is named."""
     server = serving(metrics=f"unix:{tmp_path}/no/m", access_log=str(tmp_path / "log"))
     with pytest.raises(BindError, match="no/m"):
-        Records(server, asyncio.get_running_loop())
-
-
-async def test_times_for_the_control_socket(tmp_path):
-    """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
-    server, loop = serving(control=str(tmp_path / "c")), asyncio.get_running_loop()
-    assert Records(server, loop).wants_times and not Records(server, loop, slot=2).wants_times
+        Records(server, asyncio.get_running_loop(), Busy(1))
 
 
 async def test_balancers_alone(tmp_path):
     """Who asks for a weight only has nothing counted, and no times taken."""
     path = f"unix:{tmp_path}/a"
-    records = Records(serving(agent_check=path), asyncio.get_running_loop())
+    records = Records(serving(agent_check=path), asyncio.get_running_loop(), Busy(1))
     assert records.new_log(InlineExecutor()) is None and not records.wants_times and len(records.bound) == 1
-    records.on_second(InlineExecutor())
+    records.flush()
+    records.on_second()
     assert records.counted() == ({}, {})
     records.close()
     memory = mmap.mmap(-1, PAGE_WORDS * 8)  # of a worker: its supervisor answers
-    records = Records(serving(agent_check=path), asyncio.get_running_loop(), memory)
+    records = Records(serving(agent_check=path), asyncio.get_running_loop(), Busy(1), memory)
     assert records.bound == []
     records.close()

@@ -567,3 +567,20 @@ async def test_drain_after_a_failing_start(tmp_path):
         assert await server.drain() is True
 
     await main()
+
+
+@pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
+async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
+    """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
+    async with Server(hello, bind=LOOPBACK, control=str(tmp_path / "c"), slot=slot) as server:
+        assert [service.times_requests for service in server._services] == [are_taken]
+
+
+@pytest.mark.parametrize(("metrics", "seconds"), [(True, 3.0), (False, 0.0)])
+async def test_how_long_threads_were_busy(tmp_path, metrics, seconds):
+    """Where requests are timed and counted, those under way are a part of it."""
+    settings = {"metrics": f"unix:{tmp_path}/m"} if metrics else {}
+    async with Server(hello, bind=LOOPBACK, **settings) as server:
+        server.thread_seconds = lambda now: 3.0
+        server.on_second()
+        assert server._busy.seconds == seconds

@@ -7,8 +7,10 @@ import types
 
 import pytest
 
+from aserve.extension import ServerContext
+from aserve.settings import Config
 from aserve.statistics import Statistics
-from aserve.titles import MAX_TEXT, Title
+from aserve.titles import MAX_TEXT, ProcessTitles, Title
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 BUSY = NOTHING._replace(connections_running=3, workers=4, workers_idle=2)
@@ -53,3 +55,18 @@ def test_when_it_is_written(shown):
         "aserve: 1 of 1 threads busy; 1 s: GET /xxxxxx",
     ]
     assert {len(text) for text in shown} == {MAX_TEXT}
+
+
+def test_each_second(shown):
+    """It is written once a second, with the number of the process; times are taken for it."""
+    server = types.SimpleNamespace(statistics=lambda: BUSY, ongoing=lambda count: [(3.0, "GET /a")][:count])
+    titles = ProcessTitles(Config(threads=8))
+    titles.start(ServerContext(server, None, 3))
+    titles.on_second()
+    assert shown == ["aserve worker 3: 2 of 8 threads busy; 3 s: GET /a"] and titles.wants_times
+
+
+def test_whether_it_is_on(monkeypatch):
+    """Only if it is asked for."""
+    monkeypatch.setitem(sys.modules, "setproctitle", types.SimpleNamespace(__spec__=True))
+    assert ProcessTitles.is_on(Config(process_titles=True)) and not ProcessTitles.is_on(Config())

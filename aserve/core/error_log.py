@@ -137,6 +137,11 @@ def on_second() -> int:
     """Write what waits, once a second; return how many lines were lost since the start."""
     for current in _current:
         current.on_second()
+    return lost_lines()
+
+
+def lost_lines() -> int:
+    """Return how many lines of this process were lost since the start."""
     return sum(current.lost_count for current in _current)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..extension import Extension, Extensions
 from ..settings import Config
+from ..titles import ProcessTitles
 from .files import Compress, Static, XSendfileFolders
 from .queue_wait import QueueWait
 from .routes import Routing
@@ -26,6 +27,7 @@ FEATURES: tuple[type[Extension], ...] = (
     Static,
     Compress,
     XSendfileFolders,
+    ProcessTitles,
 )
 
 

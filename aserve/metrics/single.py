@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from ..core.footprint import Footprints, memory_of
+from ..extension import Serving
 from .app import AppMetrics
 from .balance import Balance, Host, Reading
 from .counting import read_words
@@ -22,7 +23,7 @@ from .pages import Pages
 from .picture import Picture
 from .scrapes import Scrapes, open_metrics
 from .statsd import Statsd
-from .status import Serving, describe_single
+from .status import describe_single
 from .table import (
     DESCRIPTOR_LIMIT,
     DESCRIPTORS,

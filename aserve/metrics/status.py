@@ -10,39 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.exchange import without_query
 from ..core.footprint import Footprint, Footprints
-from ..settings import VERSION, Config
-from ..statistics import Statistics
+from ..extension import Serving
+from ..settings import VERSION
 
 MAX_REQUESTS = 10  # of a process, the oldest that it is at
-
-
-class Serving(Protocol):
-    """What is asked of a server."""
-
-    config: Config
-
-    @property
-    def urls(self) -> list[str]:
-        """Where it listens."""
-
-    def listening(self) -> list[dict[str, Any]]:
-        """Return how many clients wait in the kernel; see connections/listen_queue.py."""
-
-    def statistics(self) -> Statistics:
-        """Return what it is doing."""
-
-    def slow_requests(self) -> list[dict[str, Any]]:
-        """Return the last that were slow; see SlowRequests.last."""
-
-    def thread_seconds(self, now: float) -> float:
-        """Return for how long threads have been with the requests that have not ended."""
-
-    def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
 
 
 def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def counted(server, count):
     records = server.server._records
 
     def read():
-        server.call(records._flush)
+        server.call(records.flush)
         words = read_words(records._single.memory)
         cells = {name: words[PLACES[name] : PLACES[name] + count] for name, count in COUNTED.items()}
         return {name: sum(each) if "seconds" in name else each for name, each in cells.items()}

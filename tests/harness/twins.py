@@ -476,7 +476,7 @@ class Twin:
     def _take_lines(self) -> list[str]:
         """Return the lines of the access log since the last call; that of BEHIND may come later."""
         records = self.server.server._records
-        self.server.call(lambda: (records._flush(), records._access_log.flush()))
+        self.server.call(lambda: (records.flush(), records._access_log.flush()))
         lines = self._access_log.read_text().splitlines()
         found, self._taken = lines[self._taken :], len(lines)
         # The pump notes the end of a large body when its client has that, and may have sent the next request.
