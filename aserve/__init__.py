@@ -2,13 +2,13 @@
 
 from . import rpc
 from .connections.detaching import Detached
+from .connections.statistics import Statistics
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .lifecycle.hooks import post_fork
 from .running import run, serve
 from .server import Server
 from .settings import VERSION as __version__
 from .settings import Config, ConfigError
-from .statistics import Statistics
 
 __all__ = [
     "AserveError",

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
+from .connections.stacks import describe_stacks
 from .core import forks
 from .core.footprint import Footprints, memory_of
 from .metrics.advice import add_warnings
@@ -24,7 +25,6 @@ from .metrics.status import describe_single
 from .processes.control import Caller, Control, Message, Watch
 from .processes.wishes import tell_balancers
 from .server import Server
-from .stacks import describe_stacks
 
 NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
 

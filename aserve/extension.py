@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple, Protocol
 
 from .connections.listeners import Listener
+from .connections.statistics import Statistics
 from .settings import Config
-from .statistics import Statistics
 from .wsgi import WSGIApp
 from .wsgi.gateway import Before
 from .wsgi.response import CommonFields

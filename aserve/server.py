@@ -23,23 +23,23 @@ from .connections.listen_queue import describe_listening
 from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
+from .connections.stacks import ORDER, describe_stacks
+from .connections.stalls import StallWatch
+from .connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from .connections.websockets import WebSockets
 from .core import error_log, forks
 from .core.budgets import Budgets
 from .core.shielding import shielded
 from .extension import ServerContext
-from .failing import Failing
 from .features import extensions_of
+from .features.mounts import check_mounts
+from .lifecycle.failing import Failing
 from .lifecycle.loading import check_unpatched
-from .mounts import check_mounts
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
 from .records import Records
 from .services import Shared, new_service
 from .settings import Config
-from .stacks import ORDER, describe_stacks
-from .stalls import StallWatch
-from .statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from .tls.certificates import Certificates, load_certificates
 from .workers.busy import Busy
 from .workers.executor import Executor

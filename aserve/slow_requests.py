@@ -3,9 +3,9 @@
 Owns:     SlowRequests: who is looked at, what is told, and the last of them.
 Thread:   `look` on the event loop, once a second; with --threads 0, where the app may hold that up, in a thread of its own.
           `write` in whichever thread ends an exchange. One lock guards what they share.
-Not here: stacks (stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
+Not here: stacks (connections/stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found where its thread is (stacks.py). Of ends it keeps only those that took
+Nothing is noted when a request begins, beyond its times: it is found where its thread is (connections/stacks.py). Of ends it keeps only those that took
 long.
 """
 
@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from .connections.stacks import ORDER, SLOW_WATCH, look_at_threads
 from .core.errors import RequestRefused
 from .core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .core.frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
 from .request_log import NativeEnds, Parts
-from .stacks import ORDER, SLOW_WATCH, look_at_threads
 
 logger = logging.getLogger("aserve.slow")
 

@@ -2,7 +2,7 @@
 
 Owns:     Title: the text, once a second; ProcessTitles, the extension.
 Thread:   event loop only.
-Not here: what requests there are (statistics.py).
+Not here: what requests there are (connections/statistics.py).
 
 The only door to setproctitle, an optional dependency. It writes where the kernel has put the command line, so the supervisor, whose
 command line is needed for an upgrade, and which is known by it, keeps its own.
@@ -15,10 +15,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+from .connections.statistics import Statistics
 from .core.exchange import without_query
 from .extension import Extension, ServerContext
 from .settings import Config
-from .statistics import Statistics
 
 PACKAGE = "setproctitle"
 # The longest that is of use in a terminal.

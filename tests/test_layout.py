@@ -28,10 +28,10 @@ ROOMS = (
     "request_log rpc tls wire_log workers",  # none of which knows a connection
     "wsgi",
     "protocols proxies",
-    "connections failing stacks stalls statistics",
+    "connections",
     "lifecycle",  # of one process
     "extension",
-    "access_log compat contrib fault_page features line_program log_format log_values metrics mounts moving sharing slow_requests spooler titles uwsgi_api",
+    "access_log compat contrib features line_program log_format log_values metrics moving sharing slow_requests spooler titles uwsgi_api",
     "records running server services",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
@@ -81,7 +81,7 @@ RESERVED = {
             "connections.connection": "a worker meets the event loop there",
             "connections.sending": "a worker waits there for room",
             "connections.writing": "the loop wakes it",
-            "stacks": "asks for their names",
+            "connections.stacks": "asks for their names",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "lifecycle.exits": "tells of threads that keep the process, and a timer ends it",
@@ -99,7 +99,7 @@ RESERVED = {
     ),
 }
 # Rooms whose code runs in workers: they may not know the event loop, wherever they stand.
-RUN_ON_WORKERS = {"access_log", "fault_page", "features", "line_program", "log_format", "log_values", "mounts"}
+RUN_ON_WORKERS = {"access_log", "features", "line_program", "log_format", "log_values"}
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),

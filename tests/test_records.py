@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from aserve.connections.statistics import Statistics
 from aserve.core import error_log
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
@@ -15,7 +16,6 @@ from aserve.metrics.counting import read_words
 from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
 from aserve.settings import Config
-from aserve.statistics import Statistics
 from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 

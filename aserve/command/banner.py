@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TextIO
 
 from ..features.files.compressors import find_codings
-from ..mounts import Mounts, nothing_here
+from ..features.mounts import Mounts, nothing_here
 from ..settings import VERSION, Config, parse_bind
 from ..settings.secrecy import show_app
 

@@ -25,6 +25,7 @@ from ..core.signals import unblock_all
 from ..core.standard_streams import fill_standard_streams
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
+from ..features.mounts import load_mounts, nothing_here
 from ..features.routes import compile_routes
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_post_fork
@@ -33,7 +34,6 @@ from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account, is_root
 from ..lifecycle.surroundings import set_surroundings, with_whole_paths
 from ..lifecycle.switch_interval import shorten_switch_interval
-from ..mounts import load_mounts, nothing_here
 from ..moving import hooks_of, read_origin, take_flags
 from ..processes.ask import is_command, run_command
 from ..processes.child import MOLD, TRIAL

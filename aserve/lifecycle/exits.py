@@ -22,11 +22,11 @@ import threading
 import time
 from typing import Any, NamedTuple, NoReturn
 
+from ..connections.stacks import ORDER, describe_stacks
 from ..core import forks, signals
 from ..core.error_log import end_logs
 from ..core.errors import FAILED
 from ..core.signals import end_at_once
-from ..stacks import ORDER, describe_stacks
 from ..workers.threads import OwnThread
 
 logger = logging.getLogger("aserve")

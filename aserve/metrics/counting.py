@@ -19,10 +19,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..connections.shared_memory import pointer_to
+from ..connections.statistics import Statistics
 from ..core.errors import RequestRefused
 from ..core.exchange import ANSWERED, Exchange
 from ..request_log import Ended
-from ..statistics import Statistics
 from .table import BOUNDS, BUCKETS, CLASSES, COUNTED, ENDS, ERROR_LINES_LOST, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
 # Where the words are that each request raises.

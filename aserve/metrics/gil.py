@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Callable
 
-from ..stacks import GIL_WATCH
+from ..connections.stacks import GIL_WATCH
 
 INTERVAL_SECONDS = 0.2
 # How long it may take to end: it must not keep the loop that ends it. Guess.

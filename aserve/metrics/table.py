@@ -16,7 +16,7 @@ import operator
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
-from ..statistics import Statistics
+from ..connections.statistics import Statistics
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 MICROSECOND = 1e-6

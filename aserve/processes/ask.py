@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
+from ..connections.stacks import ORDER
 from ..core.json_text import read_object
 from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
-from ..stacks import ORDER
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
 REFUSED = 1

@@ -22,7 +22,7 @@ import time
 
 from ..core.errors import AserveError
 from ..core.manager import Manager
-from ..fault_page import Fault
+from ..features.fault_page import Fault
 from ..lifecycle.loading import LoadError, working_folder
 from ..metrics.table import RELOADS
 from ..settings import ConfigError

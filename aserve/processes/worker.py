@@ -27,11 +27,12 @@ from typing import Any, Callable, NamedTuple
 from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
+from ..connections.stacks import describe_stacks
 from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError
 from ..core.lacking import describe_lack
 from ..core.signals import Signals
-from ..fault_page import Fault, FaultPage
+from ..features.fault_page import Fault, FaultPage
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import LoadError
@@ -39,7 +40,6 @@ from ..metrics.app import AppMetrics
 from ..running import run_on_new_loop
 from ..server import Server
 from ..settings import ConfigError
-from ..stacks import describe_stacks
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of

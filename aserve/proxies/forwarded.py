@@ -142,7 +142,7 @@ class StripForwarded:
 
 
 def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
-    """Return the same, but a mark stays: the environ has IS_FORWARDED. Only --reload wants that, for its page (../fault_page.py)."""
+    """Return the same, but a mark stays: the environ has IS_FORWARDED. Only --reload wants that, for its page (features/fault_page.py)."""
 
     def strip_and_mark(exchange: Exchange) -> None:
         strip(exchange)

@@ -2,7 +2,7 @@
 
 Owns:     PREFIX=WHAT, as in `--static` and `--mount`; 'PATTERN TIME' of `--static-expires`, 'PATTERN NAME: VALUE' of `--static-fields`.
 Thread:   any; pure, but for the current folder, by which a relative path is made absolute.
-Not here: what is done with them (features/files/, mounts.py).
+Not here: what is done with them (features/files/, features/mounts.py).
 """
 
 from __future__ import annotations

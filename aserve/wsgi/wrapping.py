@@ -2,7 +2,7 @@
 
 Owns:     named_as, is_inert.
 Thread:   any.
-Not here: what stands there (deadlines.py, features/, fault_page.py).
+Not here: what stands there (deadlines.py, features/, features/fault_page.py).
 """
 
 from __future__ import annotations

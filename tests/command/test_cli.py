@@ -17,7 +17,7 @@ import pytest
 from aserve.command import banner, cli
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
-from aserve.mounts import nothing_here
+from aserve.features.mounts import nothing_here
 from aserve.processes.programs import SPOOLER_VARIABLE
 from aserve.settings import SETTINGS, VERSION, Config
 from aserve.spooler import runner

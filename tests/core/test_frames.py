@@ -55,7 +55,7 @@ def calls(*text):
         ("/usr/lib/python3/dist-packages/six.py", "six"),
         (SOCKET, "socket"),
         (os.path.join(os.path.dirname(os.__file__), "json", "decoder.py"), "json"),
-        (os.path.join(os.path.dirname(aserve.__file__), "mounts.py"), "aserve"),
+        (os.path.join(os.path.dirname(aserve.__file__), "features/mounts.py"), "aserve"),
         ("<frozen importlib._bootstrap>", "frozen importlib._bootstrap"),
         ("/srv/site/views.py", ""),
     ],

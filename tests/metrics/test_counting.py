@@ -10,11 +10,11 @@ import types
 import pytest
 from harness.ends import ended
 
+from aserve.connections.statistics import Statistics
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import CUT, Exchange
 from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.table import BOUNDS, BUCKETS, KEYS, METRICS, PAGE_WORDS, PLACES, SUM
-from aserve.statistics import Statistics
 
 
 def new_exchange(code=200, sent_bytes=0, waited=0.0, took=0.0, **other):

@@ -8,9 +8,9 @@ import threading
 import pytest
 from harness.waiting import wait_until
 
+from aserve.connections.stacks import describe_stacks
 from aserve.metrics import gil as module
 from aserve.metrics.gil import GilWatch, has_gil
-from aserve.stacks import describe_stacks
 
 needs_gil = pytest.mark.skipif(not has_gil(), reason="this Python has none")
 

@@ -12,13 +12,13 @@ import pytest
 from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
+from aserve.connections.statistics import Statistics
 from aserve.core.errors import BindError
 from aserve.core.footprint import Footprint, Memory
 from aserve.metrics.counting import Counters
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single
 from aserve.settings import Config
-from aserve.statistics import Statistics
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import types
 
+from aserve.connections.statistics import Statistics
 from aserve.core.footprint import Footprint, Memory
 from aserve.metrics.status import MAX_REQUESTS, describe_footprint, describe_requests, describe_single
 from aserve.settings import Config
-from aserve.statistics import Statistics
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 

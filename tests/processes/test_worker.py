@@ -21,7 +21,7 @@ from harness.leading import Leading, lead_by
 from aserve import running as running_module
 from aserve.core import forks
 from aserve.core.errors import BindError
-from aserve.fault_page import Fault
+from aserve.features.fault_page import Fault
 from aserve.lifecycle.loading import LoadError
 from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module

@@ -8,7 +8,7 @@ import pytest
 from harness.asking import get
 from harness.leading import Leading, lead_by
 
-from aserve.fault_page import Fault, FaultPage
+from aserve.features.fault_page import Fault, FaultPage
 from aserve.processes.slots import Field, Slots
 from aserve.processes.worker import Role, Worker
 

@@ -18,12 +18,12 @@ from collections.abc import Container, Iterable, Iterator
 from types import FrameType
 from typing import NamedTuple
 
-from .connections.connection import Connection
-from .connections.native import running
-from .core.exchange import TIMED_OUT, Exchange
-from .core.frames import calls_of, outer_frames, show_calls
-from .workers.executor import WORKING
-from .wsgi.gateway import Gateway
+from ..core.exchange import TIMED_OUT, Exchange
+from ..core.frames import calls_of, outer_frames, show_calls
+from ..workers.executor import WORKING
+from ..wsgi.gateway import Gateway
+from .connection import Connection
+from .native import running
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__

@@ -9,7 +9,7 @@ from harness import apps
 from harness.calling import call
 
 from aserve.core.errors import AserveError
-from aserve.mounts import Mounts, check_mounts, load_mounts, nothing_here
+from aserve.features.mounts import Mounts, check_mounts, load_mounts, nothing_here
 from aserve.settings import Config, ConfigError
 
 

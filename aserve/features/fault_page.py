@@ -18,11 +18,11 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .core.escaping import escape_html
-from .core.exchange import IS_FORWARDED
-from .settings import Config, parse_bind
-from .wsgi import WSGIApp
-from .wsgi.wrapping import named_as
+from ..core.escaping import escape_html
+from ..core.exchange import IS_FORWARDED
+from ..settings import Config, parse_bind
+from ..wsgi import WSGIApp
+from ..wsgi.wrapping import named_as
 
 STATUS = "500 Internal Server Error"
 MARK = "X-Aserve-Fault"  # tells the page's script which fault this is, and that there is one

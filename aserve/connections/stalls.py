@@ -14,9 +14,9 @@ import logging
 import time
 from typing import Protocol
 
-from .core.episode import Episode
+from ..core.episode import Episode
+from ..workers.queue_wait import LONG_STALL_SECONDS
 from .stacks import ORDER, describe_busy
-from .workers.queue_wait import LONG_STALL_SECONDS
 
 logger = logging.getLogger("aserve")
 

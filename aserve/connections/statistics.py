@@ -15,16 +15,16 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .connections.lane import Lane
-from .connections.limit import OnLoop
-from .connections.service import Service
-from .connections.states import State
-from .connections.websocket import WebSocket
-from .connections.wire_loop import LoopWire
-from .core.body import BufferedBody, LiveBody
-from .core.exchange import Exchange
-from .workers.executor import Executor
-from .workers.inline import InlineExecutor
+from ..core.body import BufferedBody, LiveBody
+from ..core.exchange import Exchange
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from .lane import Lane
+from .limit import OnLoop
+from .service import Service
+from .states import State
+from .websocket import WebSocket
+from .wire_loop import LoopWire
 
 
 class Statistics(NamedTuple):

@@ -10,9 +10,9 @@ import threading
 import pytest
 from harness import apps
 
-import aserve.stacks
+import aserve.connections.stacks
+from aserve.connections.stacks import _Found, describe_busy, describe_stacks, look_at_threads
 from aserve.core.exchange import Exchange
-from aserve.stacks import _Found, describe_busy, describe_stacks, look_at_threads
 
 
 @pytest.mark.any_parser
@@ -56,10 +56,12 @@ def test_a_plain_request(start_server, raw_client):
 def test_a_thread_that_goes_on_meanwhile(monkeypatch):
     """What it was at before is not named, if it may have been at something else as its stack was seen."""
     own, exchange = threading.get_ident(), Exchange("", 0)
-    monkeypatch.setattr(aserve.stacks, "WORKING", (test_a_thread_that_goes_on_meanwhile.__code__,))
+    monkeypatch.setattr(aserve.connections.stacks, "WORKING", (test_a_thread_that_goes_on_meanwhile.__code__,))
     for still, seen in (({own: exchange}, exchange), ({}, None), ({own: Exchange("", 0)}, None)):
         monkeypatch.setattr(
-            aserve.stacks, "running", lambda before, still=still: {own: exchange} if before == math.inf else still
+            aserve.connections.stacks,
+            "running",
+            lambda before, still=still: {own: exchange} if before == math.inf else still,
         )
         [(found, frames)] = [found[1:] for found in look_at_threads() if found[0] == own]
         assert found is seen and frames[-1].f_code is not sys._getframe().f_code
@@ -114,11 +116,13 @@ def found(name, stack, target=None, began_at=0.0):
 
 def test_threads_at_the_same_place(monkeypatch):
     """They are one stack, with their names above; who is at the oldest request comes first, and the app's own threads come last."""
-    monkeypatch.setattr(aserve.stacks.time, "monotonic", lambda: 100.0)
-    monkeypatch.setattr(aserve.stacks, "MAX_HEADS", 3)
+    monkeypatch.setattr(aserve.connections.stacks.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(aserve.connections.stacks, "MAX_HEADS", 3)
     workers = [found(f"w{number}", "lock", f"/{number}", 90.0 + number) for number in range(1, 7)]
     monkeypatch.setattr(
-        aserve.stacks, "_find", lambda: [found("poller", "sleep"), *workers, found("w0", "read", "/0", 90.0)]
+        aserve.connections.stacks,
+        "_find",
+        lambda: [found("poller", "sleep"), *workers, found("w0", "read", "/0", 90.0)],
     )
     assert describe_stacks() == (
         "w0, at GET /0 for 10.0 s:\n  read\n\n"
@@ -131,7 +135,7 @@ def test_a_thread_that_was_written_off(monkeypatch):
     """Who looks for what clients wait for learns that nobody does."""
     late = found("w1", "lock", "/1")
     late.exchange.end = "timed_out"
-    monkeypatch.setattr(aserve.stacks, "_find", lambda: [late])
+    monkeypatch.setattr(aserve.connections.stacks, "_find", lambda: [late])
     assert describe_stacks() == "w1, at GET /1, timed out: no client waits for it:\n  lock\n"
 
 

@@ -11,7 +11,7 @@ import pytest
 from aserve import Server, Statistics
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))._replace(is_draining=False, told_unready="")
-DOCS = pathlib.Path(__file__).parent.parent / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
 def some(statistics: Statistics, *names: str) -> tuple:

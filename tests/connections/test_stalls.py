@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from harness import apps
 
-from aserve import stalls
-from aserve.stalls import StallWatch
+from aserve.connections import stalls
+from aserve.connections.stalls import StallWatch
 
 
 @pytest.fixture

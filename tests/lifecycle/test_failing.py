@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aserve.failing import Failing
+from aserve.lifecycle.failing import Failing
 
 
 async def test_the_first_reason(caplog):

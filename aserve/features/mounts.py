@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .lifecycle.loading import load_app
-from .settings import Config, ConfigError
-from .settings.files import parse_mount
-from .wsgi import WSGIApp
+from ..lifecycle.loading import load_app
+from ..settings import Config, ConfigError
+from ..settings.files import parse_mount
+from ..wsgi import WSGIApp
 
 
 class Mounts:
