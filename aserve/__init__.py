@@ -5,8 +5,8 @@ from .connections.detaching import Detached
 from .connections.statistics import Statistics
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .lifecycle.hooks import post_fork
-from .running import run, serve
-from .server import Server
+from .server.running import run, serve
+from .server.server import Server
 from .settings import VERSION as __version__
 from .settings import Config, ConfigError
 

@@ -24,7 +24,7 @@ from .metrics.growth import SAMPLE_SECONDS, Growth
 from .metrics.status import describe_single
 from .processes.control import Caller, Control, Message, Watch
 from .processes.wishes import tell_balancers
-from .server import Server
+from .server.server import Server
 
 NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
 

@@ -3,7 +3,7 @@
 Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; what each is given:
           ListenerContext, ServerContext.
 Thread:   the methods of Extension: event loop only. What they return names its own threads.
-Not here: which extensions there are (features/), what the engine does with them (server.py, services.py).
+Not here: which extensions there are (features/), what the engine does with them (server/).
 
 A method that a class does not override is never called: Extensions collects, at the start, the methods that are overridden. So an option that
 is off costs a request nothing.

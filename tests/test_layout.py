@@ -32,14 +32,14 @@ ROOMS = (
     "lifecycle",  # of one process
     "extension",
     "access_log compat contrib features line_program log_format log_values metrics moving sharing slow_requests spooler titles uwsgi_api",
-    "records running server services",  # one process serves
+    "records server",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
 )
 # Imports that lead up. Each is to go.
 UPWARD = {
     ("core.budgets", "settings"),
-    ("compat.paste", "running"),
+    ("compat.paste", "server.running"),
     ("compat.uwsgi", "processes.child"),
     ("compat.uwsgi", "processes.slots"),
     ("uwsgi_api.memory", "processes.memory_file"),
@@ -82,7 +82,7 @@ RESERVED = {
             "connections.sending": "a worker waits there for room",
             "connections.writing": "the loop wakes it",
             "connections.stacks": "asks for their names",
-            "running": "asks whether it runs on the main thread, the only one with signals",
+            "server.running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "lifecycle.exits": "tells of threads that keep the process, and a timer ends it",
             "workers.interrupt": "one of them takes an exception back",
@@ -102,7 +102,7 @@ RESERVED = {
 RUN_ON_WORKERS = {"access_log", "features", "line_program", "log_format", "log_values"}
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
-    ("running", "uvloop"),
+    ("server.running", "uvloop"),
     ("command.banner", "importlib.metadata"),
     ("command.completion", "shtab"),
     ("command.cli", "command.top_screen"),  # which knows textual

@@ -4,7 +4,7 @@ Owns:     the order of start-up, logging to standard error, and the one place wh
           our errors become one line and exit status 2.
 Thread:   the main thread.
 Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (lifecycle/loading.py),
-          binding before the app is imported, serving and signals (running.py), processes beside one another (with_workers.py, processes/).
+          binding before the app is imported, serving and signals (server/running.py), processes beside one another (with_workers.py, processes/).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from ..processes.memory_file import map_memory_file
 from ..processes.plan import Plan
 from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
-from ..running import Beside, prepared
-from ..running import run_prepared as run_server
+from ..server.running import Beside, prepared
+from ..server.running import run_prepared as run_server
 from ..settings import Config, ConfigError, platform_settings, read_toml
 from ..settings.files import parse_mount
 from ..settings.secrecy import show_app
@@ -56,7 +56,7 @@ from .flags import build_parser, parse_args
 
 if TYPE_CHECKING:
     from ..processes.worker import Role
-    from ..server import Server
+    from ..server.server import Server
 
 logger = logging.getLogger("aserve")
 

@@ -34,7 +34,7 @@ from ..processes.shutdown import StartFailed
 from ..processes.supervisor import Supervisor
 from ..processes.trial import trial_role, with_own_files
 from ..processes.worker import Role, run_worker, say_failed
-from ..running import loop_factory
+from ..server.running import loop_factory
 from ..settings import ConfigError
 from ..wsgi import WSGIApp
 

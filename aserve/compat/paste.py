@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..running import run
+from ..server.running import run
 from ..settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
 
 if TYPE_CHECKING:

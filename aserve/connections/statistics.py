@@ -2,7 +2,7 @@
 
 Owns:     Statistics, and how its numbers are found; the requests that it is at.
 Thread:   event loop only: there the numbers fit together, except those of workers, which run meanwhile.
-Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (connections/service.py).
+Not here: what the numbers mean for the process (server/server.py: `failure`), or for a health check (connections/service.py).
 
 Nothing but requests is counted for this on their path: all other numbers are found from what is there anyway. To find
 them costs a step for each open connection, as checking the time-outs does once a second.

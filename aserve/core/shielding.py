@@ -2,7 +2,7 @@
 
 Owns:     shielded.
 Thread:   event loop only.
-Not here: what is finished (server.py).
+Not here: what is finished (server/server.py).
 """
 
 from __future__ import annotations

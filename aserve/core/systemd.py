@@ -3,7 +3,7 @@
 Owns:     the sockets that were passed (sd_listen_fds(3)), those of them that this service has stored before, the notify
           socket (sd_notify(3)), the watchdog's time.
 Thread:   any; nothing here waits.
-Not here: when what is said (running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
+Not here: when what is said (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
 
 Without systemd the variables are missing, and all of this does nothing. podman and others speak the same.
 """

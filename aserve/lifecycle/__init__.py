@@ -3,5 +3,5 @@
 Start:    surroundings.py, logs.py, privileges.py, pid_file.py, fd_store.py, switch_interval.py.
 The app:  loading.py imports it; hooks.py calls the functions that it has named for its processes.
 End:      exits.py.
-Not here: the order of these steps (command/cli.py, running.py), serving (server.py), several processes (processes/).
+Not here: the order of these steps (command/cli.py, server/running.py), serving (server/), several processes (processes/).
 """

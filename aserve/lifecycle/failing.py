@@ -2,7 +2,7 @@
 
 Owns:     Failing.
 Thread:   event loop only.
-Not here: who finds that out (wsgi/deadlines.py), and what is done about it (running.py, processes/worker.py).
+Not here: who finds that out (wsgi/deadlines.py), and what is done about it (server/running.py, processes/worker.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     writing and removing it.
 Thread:   the main thread.
-Not here: when (running.py): after binding, so that a second server that finds the address taken does not write it.
+Not here: when (server/running.py): after binding, so that a second server that finds the address taken does not write it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     from names to numbers, the change, whether this is root.
 Thread:   the main thread, before there is another: others would stay what they are on some systems.
-Not here: the order of things at the start (running.py), files of unix sockets (connections/listeners.py).
+Not here: the order of things at the start (server/running.py), files of unix sockets (connections/listeners.py).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from typing import Any, Callable
 
 from ..core import forks
 from ..core.lacking import describe_lack
-from ..running import loop_factory
+from ..server.running import loop_factory
 from ..wsgi import WSGIApp
 from .app_files import name_of
 from .channel import Channel, Message

@@ -3,7 +3,7 @@
 Owns:     from the fork to the exit status: importing the app, one Server on an event loop, what is said to the supervisor and
           done at its word, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
-Not here: when workers begin and end (supervisor.py), what is served (server.py), how the app is found (command/cli.py hands that in).
+Not here: when workers begin and end (supervisor.py), what is served (server/server.py), how the app is found (command/cli.py hands that in).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
 supervisor tells it to drain: then another serves already. What a terminal sends to all processes of its group (Ctrl-C)
@@ -37,8 +37,8 @@ from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import LoadError
 from ..metrics.app import AppMetrics
-from ..running import run_on_new_loop
-from ..server import Server
+from ..server.running import run_on_new_loop
+from ..server.server import Server
 from ..settings import ConfigError
 from ..wsgi import WSGIApp
 from .channel import Channel, Message

@@ -5,7 +5,7 @@ Owns:     the table of settings (the fields of `Config`), and which of their
           `--help` and docs/settings.md are made from it.
 Thread:   any; a Config never changes.
 Not here: how a value is read from text (kinds.py), argv itself (command/cli.py),
-          choosing the event loop (running.py).
+          choosing the event loop (server/running.py).
 
 It is long because it is data: the table is read by looking a row up.
 """

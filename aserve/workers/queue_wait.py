@@ -4,7 +4,7 @@ Owns:     QueueWait: now and then it marks the last job of the queue with the ti
           those before it, and all of them have waited since then or longer.
 Thread:   event loop only; workers change the queue meanwhile.
 Not here: the queue (executor.py), and who asks: a health check for the wait (connections/service.py), systemd's
-          watchdog for a queue that stands still (running.py), the log (connections/stalls.py).
+          watchdog for a queue that stands still (server/running.py), the log (connections/stalls.py).
 
 A time in each job would be exact, and each request would pay for a look at the clock. The two measures differ under
 load: jobs may wait long while workers begin one after another, and a restart would help nobody then.

@@ -2,7 +2,7 @@
 
 Owns:     stop_workers.
 Thread:   event loop.
-Not here: how a worker ends (executor.py), what else a server lets go of (server.py).
+Not here: how a worker ends (executor.py), what else a server lets go of (server/server.py).
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ BROKEN_COPIES = [
     ("__init__.py", '"""A', "raise ValueError('broken')\n", "the trial .* exited with status 1 before it was ready"),
     ("command/cli.py", '"""The', "def broken(:\n", "the trial .* exited with status 1 before it was ready"),
     (
-        "server.py",
+        "server/server.py",
         "        check_unpatched()\n",
         "        raise ValueError('broken')\n",
         "the trial .* ValueError: broken",

@@ -13,7 +13,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-from aserve import server as server_module
+from aserve.server import server as server_module
 
 pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
 

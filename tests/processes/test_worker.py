@@ -18,7 +18,6 @@ from harness.asking import get
 from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
-from aserve import running as running_module
 from aserve.core import forks
 from aserve.core.errors import BindError
 from aserve.features.fault_page import Fault
@@ -27,6 +26,7 @@ from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
 from aserve.processes.slots import Field, Slots
 from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker
+from aserve.server import running as running_module
 from aserve.settings import ConfigError
 
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]

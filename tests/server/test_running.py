@@ -20,12 +20,12 @@ from harness.asking import get, is_open
 from harness.manager import Manager
 
 import aserve
-from aserve import running
-from aserve import server as server_module
 from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
 from aserve.lifecycle.privileges import find_account
-from aserve.server import Server
+from aserve.server import running
+from aserve.server import server as server_module
+from aserve.server.server import Server
 from aserve.settings import Config, ConfigError
 
 LOOPBACK = "127.0.0.1:0"

@@ -20,7 +20,7 @@ from aserve.features.underscore_fields import UnderscoreStep
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
-from aserve.services import Shared, new_service
+from aserve.server.services import Shared, new_service
 from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor

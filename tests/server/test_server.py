@@ -13,11 +13,11 @@ import types
 import pytest
 from harness.asking import get, is_open
 
-from aserve import server as server_module
 from aserve.connections.listeners import bind_listeners
 from aserve.core.errors import BindError
 from aserve.lifecycle.loading import PatchedError
-from aserve.server import Server
+from aserve.server import server as server_module
+from aserve.server.server import Server
 from aserve.settings import Config, ConfigError
 
 LOOPBACK = "127.0.0.1:0"
@@ -373,7 +373,7 @@ async def test_other_processes_are_told_to_the_app(is_shared, shared):
 @pytest.mark.parametrize("lane", ["auto", "off"])
 async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared, monkeypatch):
     """A request on its way while the server drains is answered, and the connection closed; one that idles is closed."""
-    monkeypatch.setattr("aserve.server.LEAVING_SECONDS", 0.3)
+    monkeypatch.setattr("aserve.server.server.LEAVING_SECONDS", 0.3)
     server = Server(hello, threads=1, lane=lane, listeners=shared(LOOPBACK))
     await server.start()
     streams = [await get(server.addresses[0], keep_alive=True) for _ in range(2)]

@@ -10,35 +10,35 @@ from __future__ import annotations
 import asyncio
 from typing import Callable, NamedTuple
 
-from .connections.greeting import identify_by
-from .connections.in_flight import InFlight
-from .connections.limit import ConnectionLimit
-from .connections.listeners import Listener
-from .connections.sendfile import HAS_SENDFILE
-from .connections.service import Service
-from .connections.websockets import WebSockets
-from .core.budgets import Budgets
-from .core.exchange import Exchange
-from .extension import Extensions, ListenerContext
-from .protocols import PROTOCOLS
-from .protocols.base import Limits
-from .protocols.underscores import ListedUnderscores, Underscores
-from .proxies.forwarded import StripForwarded, marking, strip_forwarded
-from .proxies.peers import Peers
-from .proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
-from .request_log import RequestLog
-from .settings import Config
-from .tls.certificates import Certificates
-from .workers.executor import Executor
-from .workers.inline import InlineExecutor
-from .wsgi import FileWrapper, Gateway, WSGIApp
-from .wsgi.deadlines import Deadlines
-from .wsgi.environ import build_base_environ
-from .wsgi.gateway import Before
-from .wsgi.request_id import RequestId
-from .wsgi.response import CommonFields
-from .wsgi.rpc_calls import RPCCalls
-from .wsgi.timing import Timing
+from ..connections.greeting import identify_by
+from ..connections.in_flight import InFlight
+from ..connections.limit import ConnectionLimit
+from ..connections.listeners import Listener
+from ..connections.sendfile import HAS_SENDFILE
+from ..connections.service import Service
+from ..connections.websockets import WebSockets
+from ..core.budgets import Budgets
+from ..core.exchange import Exchange
+from ..extension import Extensions, ListenerContext
+from ..protocols import PROTOCOLS
+from ..protocols.base import Limits
+from ..protocols.underscores import ListedUnderscores, Underscores
+from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
+from ..proxies.peers import Peers
+from ..proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
+from ..request_log import RequestLog
+from ..settings import Config
+from ..tls.certificates import Certificates
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from ..wsgi import FileWrapper, Gateway, WSGIApp
+from ..wsgi.deadlines import Deadlines
+from ..wsgi.environ import build_base_environ
+from ..wsgi.gateway import Before
+from ..wsgi.request_id import RequestId
+from ..wsgi.response import CommonFields
+from ..wsgi.rpc_calls import RPCCalls
+from ..wsgi.timing import Timing
 
 
 class Shared(NamedTuple):

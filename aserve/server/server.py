@@ -13,41 +13,41 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
-from .connections.departed import Departed
-from .connections.detaching import Detached, adopt, detach_idle
-from .connections.in_flight import InFlight
-from .connections.lane import Lane, is_available
-from .connections.limit import ConnectionLimit
-from .connections.listen_queue import describe_listening
-from .connections.listeners import Address, Listener, bind_listeners
-from .connections.load_board import LoadBoard
-from .connections.service import Service
-from .connections.stacks import ORDER, describe_stacks
-from .connections.stalls import StallWatch
-from .connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
-from .connections.websockets import WebSockets
-from .core import error_log, forks
-from .core.budgets import Budgets
-from .core.shielding import shielded
-from .extension import ServerContext
-from .features import extensions_of
-from .features.mounts import check_mounts
-from .lifecycle.failing import Failing
-from .lifecycle.loading import check_unpatched
-from .proxies.peers import Peers
-from .proxies.trust import peers_of
-from .records import Records
+from ..connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
+from ..connections.departed import Departed
+from ..connections.detaching import Detached, adopt, detach_idle
+from ..connections.in_flight import InFlight
+from ..connections.lane import Lane, is_available
+from ..connections.limit import ConnectionLimit
+from ..connections.listen_queue import describe_listening
+from ..connections.listeners import Address, Listener, bind_listeners
+from ..connections.load_board import LoadBoard
+from ..connections.service import Service
+from ..connections.stacks import ORDER, describe_stacks
+from ..connections.stalls import StallWatch
+from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
+from ..connections.websockets import WebSockets
+from ..core import error_log, forks
+from ..core.budgets import Budgets
+from ..core.shielding import shielded
+from ..extension import ServerContext
+from ..features import extensions_of
+from ..features.mounts import check_mounts
+from ..lifecycle.failing import Failing
+from ..lifecycle.loading import check_unpatched
+from ..proxies.peers import Peers
+from ..proxies.trust import peers_of
+from ..records import Records
+from ..settings import Config
+from ..tls.certificates import Certificates, load_certificates
+from ..workers.busy import Busy
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from ..workers.stopping import stop_workers
+from ..wsgi import WSGIApp
+from ..wsgi.deadlines import Deadlines
+from ..wsgi.response import CommonFields
 from .services import Shared, new_service
-from .settings import Config
-from .tls.certificates import Certificates, load_certificates
-from .workers.busy import Busy
-from .workers.executor import Executor
-from .workers.inline import InlineExecutor
-from .workers.stopping import stop_workers
-from .wsgi import WSGIApp
-from .wsgi.deadlines import Deadlines
-from .wsgi.response import CommonFields
 
 logger = logging.getLogger("aserve")
 

@@ -22,23 +22,23 @@ import weakref
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, cast
 
-from .connections.listeners import Listener
-from .core.errors import WorkersStuck
-from .core.lacking import check_descriptors
-from .core.log_pipe import awaited_reader
-from .core.manager import Manager
-from .core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
-from .core.standard_streams import fill_standard_streams
-from .core.systemd import Notifier, watchdog_seconds
-from .lifecycle.exits import begin_ending
-from .lifecycle.fd_store import FdStore
-from .lifecycle.hooks import call_at_end, call_post_fork
-from .lifecycle.loading import check_unpatched
-from .lifecycle.pid_file import kept_pid_file, pid_file
-from .lifecycle.privileges import become, find_account
+from ..connections.listeners import Listener
+from ..core.errors import WorkersStuck
+from ..core.lacking import check_descriptors
+from ..core.log_pipe import awaited_reader
+from ..core.manager import Manager
+from ..core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
+from ..core.standard_streams import fill_standard_streams
+from ..core.systemd import Notifier, watchdog_seconds
+from ..lifecycle.exits import begin_ending
+from ..lifecycle.fd_store import FdStore
+from ..lifecycle.hooks import call_at_end, call_post_fork
+from ..lifecycle.loading import check_unpatched
+from ..lifecycle.pid_file import kept_pid_file, pid_file
+from ..lifecycle.privileges import become, find_account
+from ..settings import Config, ConfigError, with_reach
+from ..wsgi import WSGIApp
 from .server import Server
-from .settings import Config, ConfigError, with_reach
-from .wsgi import WSGIApp
 
 if TYPE_CHECKING:
     from types import CoroutineType
