@@ -3,7 +3,7 @@
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
 Not here: the socket (processes/control.py), the answers of a supervisor (processes/answers.py), what a
-          status has (metrics/status.py).
+          status has (metrics/status.py, lone.py).
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
 from .connections.stacks import describe_stacks
 from .core import forks
-from .core.footprint import Footprints, memory_of
-from .metrics.advice import add_warnings
-from .metrics.growth import SAMPLE_SECONDS, Growth
-from .metrics.status import describe_single
+from .metrics.growth import SAMPLE_SECONDS
+from .metrics.lone import Lone
 from .processes.control import Caller, Control, Message, Watch
 from .processes.wishes import tell_balancers
 from .server.server import Server
@@ -37,14 +34,10 @@ def control_of(server: Server, path: str) -> Iterator[None]:
     Raises:
         BindError: see Control.
     """
-    loop, began_at, footprints, growth = asyncio.get_running_loop(), time.monotonic(), Footprints(), Growth()
-
-    def tell_status(caller: Caller, _: Message) -> None:
-        status = describe_single(server, time.monotonic() - began_at, footprints, growth.describe())
-        _tell_status(caller, add_warnings(status, server.config, *server.counted()))
-
+    loop, lone = asyncio.get_running_loop(), Lone(server)
+    lone.statuses.counted = server.counted
     answers = {
-        "status": tell_status,
+        "status": lambda caller, _: _tell_status(caller, lone.statuses.describe_with_warnings()),
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),
         "recycle": lambda caller, _: caller.refuse(NO_WORKERS),
@@ -52,7 +45,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
         "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
     }
     control = Control(path, _watch_on(loop), answers, loop.call_later)
-    looking = loop.create_task(_look_at_memory(growth))
+    looking = loop.create_task(_look_at_memory(lone))
     forks.watch(control)
     try:
         yield
@@ -62,10 +55,10 @@ def control_of(server: Server, path: str) -> Iterator[None]:
         control.close()
 
 
-async def _look_at_memory(growth: Growth) -> None:
+async def _look_at_memory(lone: Lone) -> None:
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
-        growth.add(memory_of(os.getpid()))
+        lone.statuses.growths.look(lone.processes())
 
 
 def _watch_on(loop: asyncio.AbstractEventLoop) -> Watch:

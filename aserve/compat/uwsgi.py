@@ -22,9 +22,10 @@ from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
+from ..core.page import Field
 from ..lifecycle.hooks import at_end, post_fork
 from ..processes.child import MOLD, State
-from ..processes.slots import Field, Slots
+from ..processes.slots import Slots
 from ..settings import VERSION
 from ..settings.shared import QUEUE, Shared
 from ..spooler import functions as spooler

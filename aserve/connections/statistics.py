@@ -1,6 +1,6 @@
 """What a server is doing, at one moment.
 
-Owns:     Statistics, and how its numbers are found; the requests that it is at.
+Owns:     Statistics, how its numbers are found, and which of them its page has; the requests that it is at.
 Thread:   event loop only: there the numbers fit together, except those of workers, which run meanwhile.
 Not here: what the numbers mean for the process (server/server.py: `failure`), or for a health check (connections/service.py).
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.body import BufferedBody, LiveBody
 from ..core.exchange import Exchange
+from ..core.page import Field
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from .lane import Lane
@@ -70,6 +71,19 @@ class Statistics(NamedTuple):
     def workers_busy(self) -> int:
         """Those in a slot that are with a request at this moment. (The two counts are of one moment each, and not of the same.)"""
         return max(self.workers - self.workers_idle, 0)
+
+    def write_to(self, page: Any) -> None:
+        """Write what a page has of it, at this moment; `page`: words by Field, which only this process writes."""
+        page[Field.REQUESTS], page[Field.CONNECTIONS] = self.requests, self.connections_open
+        page[Field.CONNECTIONS_LIMIT] = self.connections_limit
+        page[Field.IN_FLIGHT], page[Field.WAITING] = self.connections_running, self.requests_waiting
+        page[Field.THREADS_BUSY] = self.workers_busy
+        page[Field.THREADS_BUSY_LATELY] = int(self.workers_busy_lately * 1000)
+        page[Field.STALLED_SECONDS] = self.requests_stalled_seconds
+        page[Field.WAITING_MILLISECONDS] = int(self.requests_waiting_seconds * 1000)
+        page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = self.connections_websocket, self.workers_stuck
+        page[Field.TICKED_AT] = time.monotonic_ns()
+        page[Field.TICK] += 1
 
 
 def take_statistics(

@@ -1,8 +1,8 @@
 """Whether the memory of a process grows and grows, as that of an app that leaks.
 
-Owns:     Growth: the least of each ten minutes, and what is concluded from four of them.
-Thread:   that of its owner; pure.
-Not here: what a process takes (core/footprint.py), who looks (processes/status.py, single.py), what is said (advice.py).
+Owns:     Growth: the least of each ten minutes, and what is concluded from four of them; Growths, a look at each process once a minute.
+Thread:   that of its owner.
+Not here: what a process takes (core/footprint.py), what is said (advice.py).
 
 A process that serves takes more in a busy minute, and gives it back. So it is the least of ten minutes that counts: if that rises from each
 ten minutes to the next, four times, something is kept. The first ten minutes, in which caches fill, do not count.
@@ -11,8 +11,10 @@ ten minutes to the next, four times, something is kept. The first ten minutes, i
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 
-from ..core.footprint import Memory
+from ..core.footprint import Memory, memory_of
+from ..core.page import Process
 
 SAMPLE_SECONDS = 60
 SAMPLES = 10  # of one span
@@ -52,3 +54,22 @@ class Growth:
         if last - first < max(LEAST_SHARE * first, LEAST_BYTES):
             return None
         return {"from_bytes": first, "to_bytes": last, "minutes": SPANS * SAMPLES * SAMPLE_SECONDS // 60}
+
+
+class Growths:
+    """Those of several processes."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, int], Growth] = {}
+
+    def look(self, processes: Iterable[Process]) -> None:
+        """Called every SAMPLE_SECONDS with all that serve: see what each takes, and forget the others."""
+        before, self._by_key = self._by_key, {}
+        for process in processes:
+            growth = self._by_key[process.key] = before.get(process.key) or Growth()
+            growth.add(memory_of(process.pid))
+
+    def describe(self, process: Process) -> dict[str, int] | None:
+        """See Growth.describe."""
+        growth = self._by_key.get(process.key)
+        return growth.describe() if growth is not None else None

@@ -8,28 +8,24 @@ Not here: many processes (processes/overview.py).
 from __future__ import annotations
 
 import asyncio
-import mmap
-import os
 import time
 from typing import Any
 
-from ..core.footprint import Footprints, memory_of
+from ..core.page import Field
 from ..extension import Serving
 from .app import AppMetrics
 from .balance import Balance, Host, Reading
 from .counting import read_words
-from .growth import SAMPLE_SECONDS, Growth
+from .lone import Lone
 from .pages import Pages
 from .picture import Picture
 from .scrapes import Scrapes, open_metrics
 from .statsd import Statsd
-from .status import describe_single
 from .table import (
     DESCRIPTOR_LIMIT,
     DESCRIPTORS,
     LONGEST_WAIT,
     OLDEST,
-    PAGE_WORDS,
     PROPORTIONAL,
     RESIDENT,
     UNIQUE,
@@ -49,13 +45,15 @@ class Single:
         Raises:
             BindError: the address of --metrics could not be bound.
         """
-        self.memory = mmap.mmap(-1, PAGE_WORDS * 8)
+        self._lone = Lone(server)
+        self.memory = self._lone.page
         self.listeners = open_metrics(server.config)
         self._server = server
-        self._started_at, self._began_at = time.time(), time.monotonic()
+        self._started_at = time.time()
         self._loop = loop
-        self._footprints, self._growth, self._seconds = Footprints(), Growth(), 0
-        self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
+        self._picture = Picture(
+            lambda: server.config, self._lone.statuses.describe, lambda: {0: read_words(self.memory)}
+        )
         self._balance = Balance(self._look)
         pages = Pages(
             self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page, self._balance
@@ -71,9 +69,7 @@ class Single:
 
     def on_second(self) -> None:
         """Called once a second."""
-        self._seconds += 1
-        if not self._seconds % SAMPLE_SECONDS:
-            self._growth.add(memory_of(os.getpid()))
+        self._lone.statuses.on_second(self._lone.processes)
         self._picture.on_second()
         self._balance.on_second()
         self._scrapes.on_second()
@@ -93,19 +89,17 @@ class Single:
         samples.add_process(self._started_at)
         samples.add_listening(self._server.listening())
         samples.add_workers({WORKER: read_words(self.memory)})
-        oldest = self._server.ongoing(1)
-        samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))
-        samples.add(LONGEST_WAIT, self._server.statistics().requests_waiting_seconds, worker(WORKER))
-        memory, *descriptors = self._footprints.of(os.getpid())
+        (process,) = self._lone.processes()
+        samples.add(OLDEST, process.oldest_seconds(), worker(WORKER))
+        samples.add(LONGEST_WAIT, process.page[Field.WAITING_MILLISECONDS] / 1000, worker(WORKER))
+        footprint = self._lone.statuses.footprint_of(process.pid)
+        assert footprint is not None
+        memory, *descriptors = footprint
         sizes = memory or (None, None, None)
         for name, count in zip((DESCRIPTORS, DESCRIPTOR_LIMIT, RESIDENT, PROPORTIONAL, UNIQUE), (*descriptors, *sizes)):
             if count is not None:
                 samples.add(name, count, worker(WORKER))
         return samples.encode()
-
-    def _describe(self) -> dict[str, Any]:
-        seconds = time.monotonic() - self._began_at
-        return describe_single(self._server, seconds, self._footprints, self._growth.describe())
 
     def _look(self) -> Host:
         now, config = self._server.statistics(), self._server.config

@@ -1,35 +1,119 @@
 """What a status says, on the control socket and on the status page.
 
-Owns:     the objects of docs/control.md: of a server as a whole, of a process's memory, of a process that serves by itself.
-Thread:   that of whoever asks; `describe_single` the event loop's.
-Not here: workers of a supervisor (processes/status.py), what is counted (history.py), who asks (processes/control.py, scrapes.py).
+Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
+          take, looked up every few seconds, and whether that grows.
+Thread:   that of its owner: a supervisor's, or an event loop's.
+Not here: which processes there are (lone.py, processes/status.py), what is counted (history.py), who asks (processes/control.py, scrapes.py).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, NamedTuple
 
 from ..core.exchange import without_query
 from ..core.footprint import Footprint, Footprints
-from ..extension import Serving
-from ..settings import VERSION
+from ..core.page import Field, Process
+from ..settings import VERSION, Config
+from .advice import Counted, add_warnings
+from .growth import SAMPLE_SECONDS, Growths
 
 MAX_REQUESTS = 10  # of a process, the oldest that it is at
 
 
-def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:
-    """Return what a status says of a server as a whole; `text`: how it is; `threads`: of each process, for the app."""
-    return {
-        "version": VERSION,
-        "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
-        "pid": os.getpid(),
-        "seconds": round(seconds, 1),
-        "text": text,
-        "threads": threads,
-    }
+class Whole(NamedTuple):
+    """A server as a whole."""
+
+    text: str  # in one line how it is
+    listening: Sequence[Mapping[str, Any]]  # see describe_listening
+    slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last
+    workers_wanted: int = 0
+    workers_ready: int = 0
+    crashes: Sequence[Mapping[str, Any]] = ()
+    # What only a supervisor has.
+    reload: Mapping[str, Any] = MappingProxyType({})
+    beside: Mapping[str, Any] = MappingProxyType({})  # its workers
+
+
+class Statuses:
+    """Makes the statuses of one server."""
+
+    def __init__(self, config: Callable[[], Config], look: Callable[[], tuple[Whole, Sequence[Process]]]) -> None:
+        """`look` returns how the server is at this moment, and its processes in the order of a status."""
+        self._config = config
+        self._look = look
+        self.counted: Counted = lambda: ({}, {})
+        self.began_at = time.monotonic()
+        self.growths = Growths()
+        self._footprints, self._seconds = Footprints(), 0
+
+    def on_second(self, serving: Callable[[], Iterable[Process]]) -> None:
+        """Called once a second: look now and then what those take that serve."""
+        self._seconds += 1
+        if not self._seconds % SAMPLE_SECONDS:
+            self.growths.look(serving())
+
+    def footprint_of(self, pid: int) -> Footprint | None:
+        """Return what a process takes; None: it is not there yet, as it has no pid."""
+        return self._footprints.of(pid) if pid else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return a status."""
+        whole, processes = self._look()
+        return {
+            "version": VERSION,
+            "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
+            "pid": os.getpid(),
+            "seconds": round(time.monotonic() - self.began_at, 1),
+            "text": whole.text,
+            "threads": self._config().threads,
+            "workers_wanted": whole.workers_wanted,
+            "workers_ready": whole.workers_ready,
+            **whole.reload,
+            "listening": list(whole.listening),
+            "slow": list(whole.slow),
+            "crashes": list(whole.crashes),
+            **whole.beside,
+            "workers": [self._describe(process) for process in processes],
+        }
+
+    def describe_with_warnings(self) -> dict[str, Any]:
+        """Return the same with the warnings that the status page has."""
+        return add_warnings(self.describe(), self._config(), *self.counted())
+
+    def describe_footprint(self, pid: int) -> dict[str, int | None]:
+        """Return what a status says of what a process takes; see `footprint_of`."""
+        return describe_footprint(self.footprint_of(pid))
+
+    def _describe(self, process: Process) -> dict[str, Any]:
+        page = process.page
+        ticked_at = page[Field.TICKED_AT]
+        return {
+            "slot": process.slot,
+            "pid": process.pid,
+            "generation": process.generation,
+            "state": process.state,
+            "seconds": round(time.monotonic() - process.began_at, 1),
+            "requests": page[Field.REQUESTS],
+            "connections": page[Field.CONNECTIONS],
+            "connections_limit": page[Field.CONNECTIONS_LIMIT],
+            "websockets": page[Field.WEBSOCKETS],
+            "running": page[Field.IN_FLIGHT],
+            "waiting": page[Field.WAITING],
+            "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),
+            "threads_busy": round(page[Field.THREADS_BUSY_LATELY] / 1000, 1),
+            "threads_busy_now": page[Field.THREADS_BUSY],
+            "threads_stuck": page[Field.THREADS_STUCK],
+            "stalled_seconds": page[Field.STALLED_SECONDS],
+            "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
+            **self.describe_footprint(process.pid),
+            "growth": self.growths.describe(process),
+            "at": describe_requests(process.requests(), process.shows_queries),
+        }
 
 
 def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
@@ -47,42 +131,3 @@ def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
 def describe_requests(at: Sequence[tuple[float, str]], shows_queries: bool) -> list[list[object]]:
     """Return what a status says of the requests that a process is at."""
     return [[round(seconds, 1), text if shows_queries else without_query(text)] for seconds, text in at[:MAX_REQUESTS]]
-
-
-def describe_single(
-    server: Serving, seconds: float, footprints: Footprints, growth: dict[str, int] | None = None
-) -> dict[str, Any]:
-    """Return the status of a process without a supervisor, which has run for so long; `growth`: see Growth.describe."""
-    now = server.statistics()
-    worker: dict[str, Any] = {
-        "slot": 0,
-        "pid": os.getpid(),
-        "generation": 1,
-        "state": "draining" if now.is_draining else "ready",
-        "seconds": round(seconds, 1),
-        "requests": now.requests,
-        "connections": now.connections_open,
-        "connections_limit": now.connections_limit,
-        "websockets": now.connections_websocket,
-        "running": now.connections_running,
-        "waiting": now.requests_waiting,
-        "waiting_seconds": round(now.requests_waiting_seconds, 1),
-        "threads_busy": round(now.workers_busy_lately, 1),
-        "threads_busy_now": now.workers_busy,
-        "threads_stuck": now.workers_stuck,
-        "stalled_seconds": now.requests_stalled_seconds,
-        "silent_seconds": 0.0,
-        **describe_footprint(footprints.of(os.getpid())),
-        "growth": growth,
-        "at": describe_requests(server.ongoing(MAX_REQUESTS), server.config.show_queries),
-    }
-    text = f"{'draining' if now.is_draining else 'serving'} on {', '.join(server.urls)}"
-    return {
-        **describe_server(seconds, text, server.config.threads),
-        "workers_wanted": 0,
-        "workers_ready": 0,
-        "listening": server.listening(),
-        "slow": server.slow_requests(),
-        "crashes": [],
-        "workers": [worker],
-    }

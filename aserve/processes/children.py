@@ -27,11 +27,12 @@ from typing import Any, Callable
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
 from ..connections.load_board import LoadBoard
 from ..core import forks
+from ..core.page import PAGE_BYTES, Field
 from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
 from .memory_file import map_memory_file, open_memory_file
 from .plan import Plan
-from .slots import PAGE_BYTES, Field, Slots
+from .slots import Slots
 from .timers import Timers
 
 logger = logging.getLogger("aserve")

@@ -20,6 +20,7 @@ from typing import Any
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
 from ..core import error_log
+from ..core.page import Field
 from ..metrics.balance import Balance, Host, Reading
 from ..metrics.pages import Pages
 from ..metrics.picture import Picture
@@ -47,7 +48,7 @@ from .app_files import AppFiles, name_of
 from .channel import Message
 from .child import Child, State
 from .children import Children
-from .slots import Field, Slots
+from .slots import Slots
 from .status import Status
 from .tally import Tally
 
@@ -79,7 +80,7 @@ class Overview:
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
         if listeners:
-            status.counted = self._picture.counted
+            status.statuses.counted = self._picture.counted
         self.why_unready = ""  # as people have told it: `aserve balancers`
         self._ticks: dict[
             Child, tuple[int, int]
@@ -275,7 +276,7 @@ class Overview:
 
     def _add_footprints(self, samples: Samples, group: list[Child], labels: str) -> None:
         """Add what those in one slot take, together; descriptors of the one that has most, as the limit is of a process."""
-        footprints = list(filter(None, map(self._status.footprint_of, group)))
+        footprints = list(filter(None, (self._status.statuses.footprint_of(child.pid) for child in group)))
         known = [found.memory for found in footprints if found.memory is not None]
         counts = [found.descriptors for found in footprints if found.descriptors is not None]
         limits = [found.descriptor_limit for found in footprints if found.descriptor_limit is not None]

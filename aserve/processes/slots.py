@@ -1,8 +1,8 @@
 """What each worker is doing, in memory that all processes see.
 
-Owns:     Slots: the pages, and which are taken; Field: the words of a page.
+Owns:     Slots: the pages, and which are taken.
 Thread:   the supervisor's only one takes pages and gives them back; each word is written by one process, and read by any.
-Not here: who writes what (supervisor.py, worker.py), what is concluded from it.
+Not here: the words of a page (../core/page.py), who writes them (children.py, worker.py), what is concluded from them.
 
 A page is a worker's own, also while it and its successor are both in one slot. It can be read when its worker hangs or has
 died. It is in a file in memory, so that it is still there when the supervisor has become another program (upgrade.py).
@@ -12,43 +12,14 @@ what is read once a second may, once in a great while, be halfway between two nu
 
 from __future__ import annotations
 
-import enum
 import os
 import sys
 
 from ..connections.load_board import NOBODY, LoadBoard
+from ..core.page import PAGE_BYTES, WORD_BYTES, Field
 from ..metrics.counting import read_words
 from ..metrics.totals import Totals
 from .memory_file import map_memory_file, open_memory_file
-
-PAGE_BYTES = 4096
-WORD_BYTES = 8
-
-
-class Field(enum.IntEnum):
-    """Where a word is in its page; behind them stands what its worker counts (metrics/table.py)."""
-
-    # Written by the supervisor.
-    PID = 0  # 0: nobody has the page
-    SLOT = 1
-    GENERATION = 2
-    STATE = 3  # children.State
-    # Written by the worker, once a second.
-    TICK = 4  # how often it has written the following
-    TICKED_AT = 5  # when: nanoseconds of the monotonic clock
-    REQUESTS = 6  # answered since its start
-    CONNECTIONS = 7  # open
-    IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
-    WAITING = 9  # of these: no thread has begun them
-    THREADS_BUSY = 10  # at that moment
-    STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
-    WAITING_MILLISECONDS = 13  # for so long the first of these has waited
-    WEBSOCKETS = 14  # of the open connections
-    THREADS_STUCK = 15  # written off, and still inside the app
-    THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
-    CONNECTIONS_LIMIT = 17
-    # Written by the worker at any time.
-    LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 
 
 class Slots:

@@ -1,8 +1,8 @@
 """How a supervisor and its workers are, for those who ask: `aserve status`, and the status page.
 
-Owns:     Status: the objects of a status; what workers take, looked up every few seconds, and whether that grows; crashes of the last minutes.
+Owns:     Status: what is told of each process; crashes of the last minutes, slow requests, what keeps a reload from its end.
 Thread:   the supervisor's only one.
-Not here: the shapes that a process without a supervisor has, too (metrics/status.py), who asks (answers.py, overview.py).
+Not here: what a status says, be it of one process or many (metrics/status.py), who asks (answers.py, overview.py).
 
 Nobody asks a worker anything: its page, its table in flight and /proc say it all, also when it hangs.
 """
@@ -15,14 +15,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..connections.in_flight import read_in_flight
+from ..connections.in_flight import read_in_flight, read_oldest
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Listener
 from ..core.exchange import WORKER_DIED
-from ..core.footprint import Footprint, Footprints, memory_of
-from ..metrics.advice import Counted, add_warnings
-from ..metrics.growth import SAMPLE_SECONDS, Growth
-from ..metrics.status import describe_footprint, describe_requests, describe_server
+from ..core.page import Process
+from ..metrics.status import Statuses, Whole
 from ..settings import Config
 from ..settings.commands import show_command
 from ..slow_requests import MAX_KEPT
@@ -32,7 +30,6 @@ from .child import MOLD, Child, State
 from .children import Children
 from .memory_file import map_memory_file
 from .rollout import Rollout
-from .slots import Field
 
 # For so long a crash is news. Guess.
 CRASH_SECONDS = 600
@@ -73,45 +70,49 @@ class Status:
     ) -> None:
         """`listeners`: of the workers."""
         self.known = known
+        self.statuses = Statuses(lambda: known.config, self._look)
         self._listeners = listeners
-        self.counted: Counted = lambda: ({}, {})
         self._children = children
         self._rollout = rollout
         self._attached = attached
-        self._began_at = time.monotonic()
-        self._footprints = Footprints()
         self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
         self._refusal: tuple[float, str] | None = None  # of the last reload, until the next begins
-        self._growths: dict[Child, Growth] = {}
-        self._seconds = 0
 
     def describe(self) -> dict[str, Any]:
         """Return it, with "workers" by slot."""
-        states = [child.state for child in self._children if child.is_worker]
-        now = time.monotonic()
-        return {
-            **describe_server(now - self._began_at, self.known.describe(), self.known.config.threads),
-            "workers_wanted": self.known.size,
-            "workers_ready": states.count(State.READY),
-            "half_done": self.half_done,
-            "refused": {"seconds": round(now - self._refusal[0], 1), "why": self._refusal[1]}
-            if self._refusal
-            else None,
-            "listening": self.listening,
-            "slow": list(self._slow.values()),
-            "crashes": [
-                {"seconds": round(now - at, 1), "worker": slot, "how": how}
-                for at, slot, how in self._crashes
-                if now - at < CRASH_SECONDS
-            ],
-            "attached": [self._describe_attached(each) for each in self.attached],
-            "jobs": self.jobs,
-            "workers": [
-                self._describe(child)
-                for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
-            ],
-        }
+        return self.statuses.describe()
+
+    def describe_with_warnings(self) -> dict[str, Any]:
+        """Return it, with the warnings that the status page has."""
+        return self.statuses.describe_with_warnings()
+
+    def _look(self) -> tuple[Whole, list[Process]]:
+        """Return how all of it is, and all processes by slot, also those that serve no clients."""
+        states, now = [child.state for child in self._children if child.is_worker], time.monotonic()
+        refusal = {"seconds": round(now - self._refusal[0], 1), "why": self._refusal[1]} if self._refusal else None
+        crashes = [
+            {"seconds": round(now - at, 1), "worker": slot, "how": how}
+            for at, slot, how in self._crashes
+            if now - at < CRASH_SECONDS
+        ]
+        whole = Whole(
+            self.known.describe(), self.listening, [*self._slow.values()], self.known.size,
+            states.count(State.READY), crashes, reload={"half_done": self.half_done, "refused": refusal},
+            beside={"attached": [self._describe_attached(each) for each in self.attached], "jobs": self.jobs},
+        )  # fmt: skip
+        children = sorted(self._children, key=lambda child: (child.slot, child.generation))
+        return whole, [self.process_of(child) for child in children]
+
+    def process_of(self, child: Child) -> Process:
+        """Return what is known of a child without asking it."""
+        is_mold = child.slot == MOLD
+        return Process(
+            slot=0 if is_mold else child.slot, pid=child.pid, generation=child.generation,
+            state="mold" if is_mold else child.state.name.lower(), began_at=child.began_at, page=self._children.page(child),
+            shows_queries=child.plan.config.show_queries, requests=lambda: self._requests_of(child),
+            oldest_seconds=lambda: read_oldest(child.in_flight),
+        )  # fmt: skip
 
     def on_slow(self, child: Child, message: Message) -> None:
         """A worker has told of a request that is slow, or of its end."""
@@ -140,20 +141,11 @@ class Status:
 
     def on_second(self) -> None:
         """Called once a second: look now and then what those take that serve."""
-        self._seconds += 1
-        if self._seconds % SAMPLE_SECONDS:
-            return
-        self._growths = {child: self._growths.get(child) or Growth() for child in self._children.having(State.READY)}
-        for child, growth in self._growths.items():
-            growth.add(memory_of(child.pid))
-
-    def describe_with_warnings(self) -> dict[str, Any]:
-        """Return it, with the warnings that the status page has."""
-        return add_warnings(self.describe(), self.known.config, *self.counted())
+        self.statuses.on_second(lambda: map(self.process_of, self._children.having(State.READY)))
 
     def began_before(self, seconds: float) -> None:
         """Note that code of before has run for so long."""
-        self._began_at -= seconds
+        self.statuses.began_at -= seconds
 
     @property
     def listening(self) -> list[dict[str, Any]]:
@@ -184,10 +176,6 @@ class Status:
         with contextlib.closing(map_memory_file(child.in_flight)) as table:
             return read_in_flight(table) if child.is_worker else []
 
-    def footprint_of(self, child: Child) -> Footprint | None:
-        """Return what a child takes; None: it is not there yet."""
-        return self._footprints.of(child.pid) if child.pid else None
-
     @property
     def attached(self) -> list[dict[str, Any]]:
         """What there is to know of each attached program."""
@@ -200,31 +188,5 @@ class Status:
 
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
         shown = {name: state[name] for name in SHOWN}
-        footprint = self._footprints.of(state["pid"]) if state["pid"] else None
-        return {**shown, "command": show_command(state["words"], state["when"]), **describe_footprint(footprint)}
-
-    def _describe(self, child: Child) -> dict[str, Any]:
-        page, growth = self._children.page(child), self._growths.get(child)
-        ticked_at = page[Field.TICKED_AT]
-        return {
-            "slot": 0 if child.slot == MOLD else child.slot,
-            "pid": child.pid,
-            "generation": child.generation,
-            "state": "mold" if child.slot == MOLD else child.state.name.lower(),
-            "seconds": round(time.monotonic() - child.began_at, 1),
-            "requests": page[Field.REQUESTS],
-            "connections": page[Field.CONNECTIONS],
-            "connections_limit": page[Field.CONNECTIONS_LIMIT],
-            "websockets": page[Field.WEBSOCKETS],
-            "running": page[Field.IN_FLIGHT],
-            "waiting": page[Field.WAITING],
-            "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),
-            "threads_busy": round(page[Field.THREADS_BUSY_LATELY] / 1000, 1),
-            "threads_busy_now": page[Field.THREADS_BUSY],
-            "threads_stuck": page[Field.THREADS_STUCK],
-            "stalled_seconds": page[Field.STALLED_SECONDS],
-            "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
-            **describe_footprint(self.footprint_of(child)),
-            "growth": growth.describe() if growth else None,
-            "at": describe_requests(self._requests_of(child), child.plan.config.show_queries),
-        }
+        command = show_command(state["words"], state["when"])
+        return {**shown, "command": command, **self.statuses.describe_footprint(state["pid"])}

@@ -8,18 +8,17 @@ Not here: the supervisor's side (upgrade.py), what a worker does (worker.py).
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 
 from ..connections.listeners import Listener, open_listeners
+from ..core.page import new_page
 from ..settings import ConfigError, parse_bind
 from .app_files import AppFiles, chosen_folder, name_of
 from .channel import Channel
 from .child import TRIAL
 from .plan import Plan
-from .slots import PAGE_BYTES
 from .worker import Role
 
 
@@ -32,7 +31,7 @@ def trial_role(plan: Plan, channel: Channel) -> Role:
     """
     if plan.config.workers is None:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
-    page = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("Q")  # nobody reads it
+    page = new_page()  # nobody reads it
     return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid(), is_new=True)
 
 

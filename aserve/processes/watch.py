@@ -16,13 +16,13 @@ import logging
 import os
 
 from ..core.footprint import Memory, activity_of, memory_of
+from ..core.page import Field
 from ..settings import Config
 from .cgroups import Cgroups
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .liveness import Pulse, Verdict
 from .recycling import Due, Recycling, Worker
-from .slots import Field
 
 logger = logging.getLogger("aserve")
 

@@ -20,7 +20,6 @@ import logging
 import os
 import select
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
@@ -48,7 +47,7 @@ from .memory_file import open_memory_file
 from .plan import Plan
 from .reloading import Reloader, reloading
 from .signal_pipe import block_signals
-from .slots import Field, Slots
+from .slots import Slots
 
 logger = logging.getLogger("aserve")
 
@@ -381,19 +380,7 @@ class Worker:
     def _tick(self) -> None:
         """Write once a second what this worker is doing."""
         self._loop.call_later(TICK_SECONDS, self._tick)
-        now, page = self._server.statistics(), self._page
-        page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
-        page[Field.CONNECTIONS_LIMIT] = now.connections_limit
-        page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
-        page[Field.THREADS_BUSY], page[Field.THREADS_BUSY_LATELY] = (
-            now.workers_busy,
-            int(now.workers_busy_lately * 1000),
-        )
-        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
-        page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
-        page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = now.connections_websocket, now.workers_stuck
-        page[Field.TICKED_AT] = time.monotonic_ns()
-        page[Field.TICK] += 1
+        self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)
         self._tell_slow_requests()

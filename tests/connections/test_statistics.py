@@ -9,6 +9,7 @@ import time
 import pytest
 
 from aserve import Server, Statistics
+from aserve.core.page import Field, new_page
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))._replace(is_draining=False, told_unready="")
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -50,6 +51,24 @@ async def test_before_the_start_and_after_the_end():
     await main()
     assert server.is_draining and server.statistics().is_draining
     assert server.statistics().connections_open == 0
+
+
+def test_its_page():
+    """What others read of it: seconds in milliseconds, a mean in thousandths, and when it was written, how often."""
+    page, before = new_page(), time.monotonic_ns()
+    now = NOTHING._replace(
+        requests=1, connections_open=2, connections_limit=3, connections_running=4, requests_waiting=5, workers=9, workers_idle=3,
+        workers_busy_lately=7.2504, requests_stalled_seconds=8, requests_waiting_seconds=9.0105, connections_websocket=10, workers_stuck=11,
+    )  # fmt: skip
+    now.write_to(page)
+    now.write_to(page)
+    written = {field: page[field] for field in Field if page[field]}
+    assert before <= written.pop(Field.TICKED_AT) <= time.monotonic_ns()
+    assert written == {
+        Field.TICK: 2, Field.REQUESTS: 1, Field.CONNECTIONS: 2, Field.CONNECTIONS_LIMIT: 3, Field.IN_FLIGHT: 4, Field.WAITING: 5,
+        Field.THREADS_BUSY: 6, Field.THREADS_BUSY_LATELY: 7250, Field.STALLED_SECONDS: 8, Field.WAITING_MILLISECONDS: 9010,
+        Field.WEBSOCKETS: 10, Field.THREADS_STUCK: 11,
+    }  # fmt: skip
 
 
 @pytest.mark.any_parser

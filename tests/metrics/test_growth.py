@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aserve.core.footprint import Memory
-from aserve.metrics.growth import SAMPLES, Growth
+from aserve.core.page import Process
+from aserve.metrics import growth as module
+from aserve.metrics.growth import SAMPLES, Growth, Growths
 
 MIB = 1 << 20
 
@@ -33,3 +35,18 @@ def test_a_leak():
 def test_none(spans):
     """It has not been looked at for long enough, gives back what it takes, stands still, or grows by little."""
     assert growth_of(*spans) is None
+
+
+def test_several_processes(monkeypatch):
+    """Each has its own; one that does not serve any more is forgotten, and who has its number later begins anew."""
+    one = Process(1, 4321, 7, "ready", 0.0, (), False, list, float)
+    looks = []
+    monkeypatch.setattr(module, "memory_of", lambda pid: Memory(len(looks) << 24) if not looks.append(pid) else None)
+    growths = Growths()
+    assert growths.describe(one) is None
+    for _ in range(50):
+        growths.look([one, one._replace(slot=2, pid=5)])
+    assert looks == [4321, 5] * 50 and growths.describe(one)["minutes"] == 40
+    assert growths.describe(one._replace(generation=8)) is None
+    growths.look([one._replace(generation=8)])
+    assert growths.describe(one) is None

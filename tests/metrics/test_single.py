@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.connections.statistics import Statistics
 from aserve.core.errors import BindError
-from aserve.core.footprint import Footprint, Memory
+from aserve.core.footprint import Footprint, Memory, memory_of
+from aserve.metrics import growth
 from aserve.metrics.counting import Counters
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single
@@ -61,9 +62,9 @@ async def test_it_answers(tmp_path):
     writer.close()
     server = single._server
     server.ongoing = lambda count: []
-    single._footprints.of = lambda pid: Footprint(None, None, None)
+    single._lone.statuses.footprint_of = lambda pid: Footprint(None, None, None)
     assert b'aserve_oldest_request_seconds{worker="1"} 0.0\n' in single._render()
-    single._footprints.of = lambda pid: Footprint(Memory(7), 30, 1024)
+    single._lone.statuses.footprint_of = lambda pid: Footprint(Memory(7), 30, 1024)
     text = single._render()
     assert b'aserve_worker_resident_bytes{worker="1"} 7\n' in text and b"aserve_worker_unique_bytes" not in text
     assert b'aserve_worker_descriptors{worker="1"} 30\n' in text
@@ -123,7 +124,7 @@ async def test_memory_that_grows(tmp_path, monkeypatch):
     """It is looked at once a minute."""
     single = Single(serving(metrics=f"unix:{tmp_path}/m"), asyncio.get_running_loop())
     seen = []
-    single._growth.add = seen.append
+    monkeypatch.setattr(growth, "memory_of", lambda pid: seen.append(memory_of(pid)))
     for _ in range(2 * SAMPLE_SECONDS):
         single.on_second()
     assert len(seen) == 2 and seen[0].rss_bytes > 1 << 20

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field
 from aserve.metrics.table import (
     BOUNDS,
     BUCKETS,
@@ -20,7 +21,6 @@ from aserve.metrics.table import (
     PLACES,
     WORDS,
 )
-from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field
 
 pytestmark = pytest.mark.long_on_pypy
 

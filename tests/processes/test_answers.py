@@ -11,9 +11,9 @@ from harness.callers import TestCaller
 
 from aserve.connections.in_flight import InFlight
 from aserve.core.exchange import Exchange
+from aserve.core.page import Field
 from aserve.processes.child import STACKS_SIGNAL, State
 from aserve.processes.memory_file import map_memory_file
-from aserve.processes.slots import Field
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -79,7 +79,7 @@ def test_warnings_of_what_is_counted(ask):
     ask.one.start()
     minute = {"requests": 10, "ends": {"5xx complete": 10}, "refused": {}, "lost_lines": 0, "gil": {"p50": None}}
     recent = {"all_busy_seconds": 0.0, "busy_share": 0.0, "queue_seconds": 0.0}
-    ask.one.supervisor._status.counted = lambda: ({"minute": minute, "recent": recent}, {})
+    ask.one.supervisor._status.statuses.counted = lambda: ({"minute": minute, "recent": recent}, {})
     server, *_ = ask(ask="status").read()
     (warning,) = server["warnings"]
     assert warning["text"].startswith("100 % of the responses") and warning["is_failure"] and "minute" not in server

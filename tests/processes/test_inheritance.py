@@ -15,6 +15,7 @@ import pytest
 
 from aserve.connections.listeners import open_listeners
 from aserve.core.descriptors import list_open
+from aserve.core.page import Field
 from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.child import State
@@ -23,7 +24,7 @@ from aserve.processes.inheritance import FORM, Inheritance, hand_down
 from aserve.processes.overview import Overview
 from aserve.processes.plan import Plan
 from aserve.processes.rollout import Rollout
-from aserve.processes.slots import Field, Slots
+from aserve.processes.slots import Slots
 from aserve.processes.status import Status
 from aserve.processes.timers import Timers
 from aserve.settings import VERSION, Config, parse_bind

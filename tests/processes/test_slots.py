@@ -8,9 +8,10 @@ import pytest
 
 from aserve.connections.load_board import NOBODY, Load
 from aserve.core.errors import RequestRefused
+from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field
 from aserve.metrics.counting import Counters
 from aserve.metrics.table import PLACES
-from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field, Slots
+from aserve.processes.slots import Slots
 
 CLEAR = [NOBODY if number == Field.LOAD else 0 for number in range(PAGE_BYTES // WORD_BYTES)]
 
@@ -63,12 +64,6 @@ def test_what_is_counted():
     assert others.counters(number)[PLACES["aserve_threads_limit"]] == 5
     slots.give_back(number)
     assert others.counters(number)[place] == 0 and slots.totals.with_present([])[7][place] == 1
-
-
-def test_fields_fit():
-    """No two fields share a word, and all fit into a page."""
-    assert len(set(Field)) == len(Field.__members__)
-    assert max(Field) < PAGE_BYTES // WORD_BYTES
 
 
 def test_other_processes_see_them():

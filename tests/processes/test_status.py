@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
+from harness.apps import hello
+
+from aserve import Server
 from aserve.connections.in_flight import InFlight
 from aserve.core import footprint
 from aserve.core.exchange import Exchange
 from aserve.core.footprint import Memory
+from aserve.core.page import Field
+from aserve.metrics import growth
+from aserve.metrics.lone import Lone
 from aserve.processes import status as module
 from aserve.processes.memory_file import map_memory_file
-from aserve.processes.slots import Field
 
 
 def test_workers(supervised, monkeypatch):
@@ -71,7 +76,7 @@ def test_memory_that_grows(supervised, monkeypatch):
     """Each worker that serves is looked at once a minute; who has ended is forgotten."""
     taken = []
     monkeypatch.setattr(
-        module, "memory_of", lambda pid: Memory(len(taken) << 24) if taken.append(pid) is None else None
+        growth, "memory_of", lambda pid: Memory(len(taken) << 24) if taken.append(pid) is None else None
     )
     one = supervised(1)
     (child,) = one.start()
@@ -84,7 +89,7 @@ def test_memory_that_grows(supervised, monkeypatch):
     one.end(child, number=9)
     for _ in range(60):
         status.on_second()
-    assert not status._growths
+    assert not status.statuses.growths._by_key
 
 
 def test_one_that_is_not_there_yet(supervised):
@@ -92,7 +97,7 @@ def test_one_that_is_not_there_yet(supervised):
     one = supervised(1)
     (child,) = one.start()
     child.pid = 0
-    assert one.supervisor._overview._status.footprint_of(child) is None
+    assert one.supervisor._status.describe()["workers"][0]["rss_bytes"] is None
 
 
 def test_attached(supervised, monkeypatch):
@@ -124,3 +129,13 @@ def test_attached(supervised, monkeypatch):
     assert (beat["name"], beat["command"], beat["rss_bytes"], beat["restarts"]) == ("beat", "celery ...", 4321, 1)
     assert (gone["state"], gone["rss_bytes"]) == ("pausing", None) and "secret" not in beat
     assert gone["command"] == "a ..."  # of what its shell reads
+
+
+def test_a_lone_process(supervised):
+    """A process without a supervisor has the same status, but for what only a supervisor does."""
+    one = supervised(1)
+    one.start()
+    found, alone = one.supervisor._status.describe(), Lone(Server(hello, bind="127.0.0.1:0")).statuses.describe()
+    assert list(alone["workers"][0]) == list(found["workers"][0])
+    assert found.keys() - alone.keys() == {"half_done", "refused", "attached", "jobs"}
+    assert list(alone) == [name for name in found if name in alone]

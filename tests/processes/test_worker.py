@@ -20,11 +20,12 @@ from harness.leading import Leading, lead_by
 
 from aserve.core import forks
 from aserve.core.errors import BindError
+from aserve.core.page import Field
 from aserve.features.fault_page import Fault
 from aserve.lifecycle.loading import LoadError
 from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
-from aserve.processes.slots import Field, Slots
+from aserve.processes.slots import Slots
 from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker
 from aserve.server import running as running_module
 from aserve.settings import ConfigError

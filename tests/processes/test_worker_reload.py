@@ -8,8 +8,9 @@ import pytest
 from harness.asking import get
 from harness.leading import Leading, lead_by
 
+from aserve.core.page import Field
 from aserve.features.fault_page import Fault, FaultPage
-from aserve.processes.slots import Field, Slots
+from aserve.processes.slots import Slots
 from aserve.processes.worker import Role, Worker
 
 DRAIN = {"do": "drain", "stopping": True}
