@@ -8,12 +8,12 @@ import types
 
 import pytest
 
+from aserve.connections.statistics import Statistics
 from aserve.core import footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field
 from aserve.metrics.lone import Lone
 from aserve.settings import Config
-from aserve.statistics import Statistics
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 
