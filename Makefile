@@ -201,7 +201,7 @@ bench-ready:
 	$(MAKE) --no-print-directory .venv-pypy3.11/.ready-test PYTHON=$$pypy VENV=.venv-pypy3.11
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
 
-docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/settings/table.py, docs/conformance.md from the tests
+docs: $(VENV)/.ready  ## write docs/settings.md from the rows of settings, docs/conformance.md from the tests
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 	$(RUN) docs/make_moving.py

@@ -4,11 +4,12 @@ from . import rpc
 from .connections.detaching import Detached
 from .connections.statistics import Statistics
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
+from .features import Config
 from .lifecycle.hooks import post_fork
 from .server.running import run, serve
 from .server.server import Server
 from .settings import VERSION as __version__
-from .settings import Config, ConfigError
+from .settings import ConfigError
 
 __all__ = [
     "AserveError",

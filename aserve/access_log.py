@@ -26,7 +26,7 @@ from .line_program import new_program
 from .log_format import LineFormat
 from .log_values import died, path_of, record_of
 from .request_log import Ended
-from .settings import Config
+from .settings import EngineSettings
 from .settings.log_line import parse_skip
 
 logger = logging.getLogger("aserve")
@@ -73,7 +73,7 @@ class AccessLog:
         self.lost_count = 0  # lines, since the start
 
     @classmethod
-    def of(cls, config: Config, worker: int | None) -> AccessLog:
+    def of(cls, config: EngineSettings, worker: int | None) -> AccessLog:
         """Open the one of these settings; see __init__."""
         return cls(config.access_log or "", config.access_log_format, config.access_log_skip, worker)
 
@@ -175,7 +175,7 @@ class AccessLog:
             self._lost_count = 0
 
 
-def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:
+def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:
     """
     Add a line for each request that a worker process was at when it died: for how long, and "METHOD target", escaped.
 

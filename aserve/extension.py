@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
-from .settings import Config
+from .settings import EngineSettings
 from .wsgi import WSGIApp
 from .wsgi.gateway import Before
 from .wsgi.response import CommonFields
@@ -38,10 +38,13 @@ class ListenerContext(NamedTuple):
         return self.listener.bind.protocol in ("http", "https")
 
 
+S = TypeVar("S", bound=EngineSettings)
+
+
 class Serving(Protocol):
     """What an extension may ask of its server."""
 
-    config: Config
+    config: EngineSettings
 
     @property
     def urls(self) -> list[str]:
@@ -71,12 +74,14 @@ class ServerContext(NamedTuple):
     slot: int | None  # its number among the processes of a supervisor; None: there is no supervisor
 
 
-class Extension:
-    """One option of a server; override what it needs."""
+class Extension(Generic[S]):
+    """One option of a server; override what it needs. S: those of the engine's settings, and its own."""
 
     wants_times = False  # it reads Exchange.arrived_at and began_at: they cost a request two looks at the clock
+    # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
+    underscored: Sequence[str] = ()
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: S) -> None:
         """
         Make it as the settings want it; only if it is on.
 
@@ -86,7 +91,7 @@ class Extension:
         self._config = config
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: Any) -> bool:
         """Whether the settings turn it on."""
         raise NotImplementedError
 
@@ -123,10 +128,11 @@ class Extension:
 class Extensions:
     """The extensions of one server."""
 
-    def __init__(self, extensions: Iterable[Extension] = ()) -> None:
+    def __init__(self, extensions: Iterable[Extension[Any]] = ()) -> None:
         """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
         found = self._all = tuple(extensions)
         self.wants_times = any(one.wants_times for one in found)
+        self.underscored = tuple(name for one in found for name in one.underscored)
         self._wrapping, self._wrapping_calls, self._before, self._on_second = (
             [one for one in found if _overrides(one, name)]
             for name in ("wrap_app", "wrap_calls", "before", "on_second")
@@ -181,5 +187,5 @@ class Extensions:
         self._started.close()
 
 
-def _overrides(one: Extension, name: str) -> bool:
+def _overrides(one: Extension[Any], name: str) -> bool:
     return getattr(type(one), name) is not getattr(Extension, name)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from .connections.statistics import Statistics
 from .core.exchange import without_query
 from .extension import Extension, ServerContext
-from .settings import Config
+from .settings import EngineSettings
 
 PACKAGE = "setproctitle"
 # The longest that is of use in a terminal.
@@ -52,13 +52,13 @@ class Title:
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"
 
 
-class ProcessTitles(Extension):
+class ProcessTitles(Extension[EngineSettings]):
     """--process-titles."""
 
     wants_times = True  # of the oldest request
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: EngineSettings) -> bool:
         """See Extension."""
         return config.process_titles
 

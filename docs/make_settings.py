@@ -1,11 +1,12 @@
-"""Print docs/settings.md, made from the table in aserve/settings/table.py: `make docs`."""
+"""Print docs/settings.md, made from the rows of the engine and of all features: `make docs`."""
 
-from aserve.settings import COMMAND_NAMES, SETTINGS
+from aserve.features import SETTINGS
+from aserve.settings import COMMAND_NAMES
 
 INTRODUCTION = f"""\
 # Settings
 
-<!-- Made by `make docs` from the table in aserve/settings/table.py; edit that. -->
+<!-- Made by `make docs` from rows in aserve/settings/table.py and in aserve/features/; edit those. -->
 
 A setting is given on the command line, in the environment, in a TOML file, or as a keyword of
 `aserve.Server`, `aserve.serve`, `aserve.run` and `aserve.Config`. A flag wins over the

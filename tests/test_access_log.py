@@ -17,7 +17,7 @@ from harness.fakes import FakeConnection
 from aserve.access_log import AccessLog, append_unanswered
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange, refused_exchange
-from aserve.settings import Config
+from aserve.features import Config
 
 
 def new_exchange(*fields, uri="/x?y", code=200, sent_bytes=5, client="203.0.113.7"):

@@ -9,7 +9,7 @@ from harness import apps
 
 from aserve.core.errors import BindError
 from aserve.extension import Extension, Extensions, ListenerContext, ServerContext
-from aserve.settings import Config
+from aserve.features import Config
 from aserve.wsgi.gateway import Before
 
 

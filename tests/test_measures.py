@@ -25,4 +25,4 @@ def test_rooms_are_there():
 def test_imports_are_found():
     """Of modules and of names, from beside and from above."""
     found = {name for importer, name in measures.our_imports() if importer == "features.files.static"}
-    assert {"settings", "settings.files", "wsgi", "features.files.reply"} <= found
+    assert {"features.files.settings", "wsgi", "features.files.reply"} <= found

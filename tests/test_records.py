@@ -12,10 +12,10 @@ from aserve.connections.statistics import Statistics
 from aserve.core import error_log
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
+from aserve.features import Config
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
-from aserve.settings import Config
 from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 

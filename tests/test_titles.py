@@ -9,7 +9,7 @@ import pytest
 
 from aserve.connections.statistics import Statistics
 from aserve.extension import ServerContext
-from aserve.settings import Config
+from aserve.features import Config
 from aserve.titles import MAX_TEXT, ProcessTitles, Title
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))

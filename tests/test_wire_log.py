@@ -11,7 +11,7 @@ from harness import apps
 from aserve import wire_log
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.settings import Config
+from aserve.features import Config
 from aserve.wire_log import WireLog
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"

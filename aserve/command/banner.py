@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TextIO
 
+from ..features import Config
 from ..features.files.compressors import find_codings
 from ..features.mounts import Mounts, nothing_here
-from ..settings import VERSION, Config, parse_bind
+from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app
 
 LOOP_THREAD = "0, the app runs on the event loop's thread"

@@ -25,8 +25,8 @@ from ..core.signals import unblock_all
 from ..core.standard_streams import fill_standard_streams
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
+from ..features import Config, extensions_of
 from ..features.mounts import load_mounts, nothing_here
-from ..features.routes import compile_routes
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import LoadError, check_unpatched, load_app, load_module
@@ -43,8 +43,8 @@ from ..processes.plan import Plan
 from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
-from ..settings import Config, ConfigError, platform_settings, read_toml
-from ..settings.files import parse_mount
+from ..settings import ConfigError, platform_settings, read_toml
+from ..settings.prefixes import parse_mount
 from ..settings.secrecy import show_app
 from ..tls.certificates import load_certificates
 from ..wsgi import WSGIApp
@@ -119,7 +119,7 @@ def _run(argv: Sequence[str]) -> int:
     else:
         inherited = None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
-    if not plan.spec and not _needs_no_app(plan.config) and inherited is None:
+    if not plan.spec and not _needs_no_app(plan) and inherited is None:
         found = describe_found(real_folder() or os.curdir, command())
         if found:
             sys.stderr.write(found)
@@ -129,13 +129,13 @@ def _run(argv: Sequence[str]) -> int:
         find_account(plan.config.user, plan.config.group)
         app = _load(plan)
         load_certificates(plan.config).log_warnings()
-        sys.stdout.write(describe(plan.config, app, plan.spec))
+        sys.stdout.write(describe(_config_of(plan), app, plan.spec))
         return 0
     set_up_logging(plan.config)
     share_one_arena(os.environ)
     shorten_switch_interval()
     if inherited is None:
-        show_banner(plan.config, plan.spec, sys.stderr, os.environ)
+        show_banner(_config_of(plan), plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
     hooks_of(plan.origin).in_supervisor("on_starting")
     if plan.config.workers is not None:
@@ -182,7 +182,7 @@ def _explain(argv: Sequence[str]) -> str:
 def _read_plan(args: Mapping[str, object]) -> Plan:
     """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
     plan = _read_settings(args)
-    compile_routes(plan.config.route)
+    extensions_of(plan.config)  # to see whether they can be made
     check_programs(plan.config, os.environ)
     load_certificates(plan.config)  # to see whether they can be; the server loads its own
     return plan
@@ -232,7 +232,7 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
     set_surroundings(config, os.environ)
     _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD, is_spooler=is_spooler)
     hooks.begin_worker(role.slot if role is not None else 1)
-    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
+    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(plan) else demo_app
     app = load_mounts(config.mount, app)
     hooks.app_is_loaded()
     check_unpatched()
@@ -257,7 +257,7 @@ def _enter(role: Role) -> None:
 
 def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: bool = False) -> None:
     """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
-    if not _has_uwsgi(plan.config):
+    if not _has_uwsgi(_config_of(plan)):
         return
     from ..compat import uwsgi  # and what is below it, which others do without
 
@@ -280,7 +280,7 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
 
 def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
-    if not _has_uwsgi(plan.config):
+    if not _has_uwsgi(_config_of(plan)):
         return
     from ..uwsgi_api import memory
 
@@ -361,8 +361,14 @@ def _log_surroundings(plan: Plan) -> None:
         logger.info(
             "the cache, locks, timers, cron and jobs of `import uwsgi` are this host's alone; --shared has all hosts share them"
         )
-    if not plan.spec and not _needs_no_app(config):
+    if not plan.spec and not _needs_no_app(plan):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
+
+
+def _config_of(plan: Plan) -> Config:
+    """Return its settings: the command's plans have those of all features."""
+    assert isinstance(plan.config, Config)
+    return plan.config
 
 
 def _has_uwsgi(config: Config) -> bool:
@@ -371,8 +377,9 @@ def _has_uwsgi(config: Config) -> bool:
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 
-def _needs_no_app(config: Config) -> bool:
+def _needs_no_app(plan: Plan) -> bool:
     """Whether there is something to serve without an APP, and so no need of the demo."""
+    config = _config_of(plan)
     return bool(config.static or config.mount)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from ..settings import SETTINGS, ConfigError
+from ..features import SETTINGS
+from ..settings import ConfigError
 
 SHELLS = ("bash", "zsh", "tcsh")
 PATHS = ("PATH", "FILE")

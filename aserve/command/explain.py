@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.near_names import near_names
-from ..settings import RELOAD_IMPLIES, SETTINGS, TERMINAL_IMPLIES, Config, ConfigError, Setting, platform_settings
+from ..features import SETTINGS, Config
+from ..settings import RELOAD_IMPLIES, TERMINAL_IMPLIES, ConfigError, Setting, platform_settings
 
 CONFIG = "config"
 EXPLAIN = "--explain"

@@ -2,7 +2,7 @@
 
 Owns:     --help and its texts, the flags beside the settings (APP, --config, --check, --version), what is said of unknown ones.
 Thread:   the main thread.
-Not here: what the settings are (settings/table.py), what is done with the flags (cli.py).
+Not here: what the settings are (settings/), what is done with the flags (cli.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..core.near_names import near_names
+from ..features import SETTINGS
 from ..features.routes import lacks_action
-from ..settings import SETTINGS, SWITCH, ConfigError
+from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 from .completion import SHELLS
 

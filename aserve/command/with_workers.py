@@ -18,6 +18,7 @@ from typing import Callable
 
 from ..connections.listeners import Listener, bind_listeners
 from ..core.errors import FAILED, AserveError, BindError
+from ..features import Config
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
@@ -44,7 +45,7 @@ Enter = Callable[[Role], object]  # makes a worker of a process that has importe
 
 def read_inheritance(fd: int) -> Inheritance:
     """Return what code of before has left to this process, by the descriptor that it names."""
-    return Inheritance.read(fd)
+    return Inheritance.read(fd, Config)
 
 
 def run_workers(

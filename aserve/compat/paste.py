@@ -3,7 +3,7 @@
 Owns:     what a [server:main] section's settings mean.
 Thread:   the main thread, which serves.
 Spec:     PasteDeploy, "paste.server_runner" and "paste.server_factory".
-Not here: settings themselves (settings/table.py); logging, which is the ini file's own.
+Not here: settings themselves (settings/); logging, which is the ini file's own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
+from ..features import SETTINGS, Config
 from ..server.running import run
-from ..settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
+from ..settings import COMMAND_NAMES, ConfigError, parse_bind
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

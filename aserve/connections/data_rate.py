@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core.body import RequestBody
-    from ..settings import Config
+    from ..settings import EngineSettings
 
 TOO_LATE = "the request did not come in time"
 BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"
@@ -51,7 +51,7 @@ class DataRate:
         return is_slow
 
 
-def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: Config) -> str:
+def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: EngineSettings) -> str:
     """Return, once a second, what is wrong with a request body that is being received; "": it comes in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE

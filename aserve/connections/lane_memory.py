@@ -12,7 +12,7 @@ from typing import Any
 
 from .._cparsers import ffi, lib
 from ..protocols.one_request import FRONT_VARS
-from ..settings import Config
+from ..settings import EngineSettings
 from ..workers.executor import STALL_SECONDS
 from .in_flight import MAX_DESCRIPTORS, lane_entries
 from .listeners import Listener
@@ -54,7 +54,7 @@ class Memory:
     """The C structure of the lane, and the memory that it points to."""
 
     def __init__(
-        self, config: Config, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None
+        self, config: EngineSettings, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None
     ) -> None:
         """Make it; `board` and `in_flight` (see InFlight) are shared with other processes."""
         _raise_trim_threshold(BATCH_BYTES)

@@ -18,7 +18,7 @@ from typing import Callable, NamedTuple, Union
 
 from ..core.errors import BindError
 from ..core.systemd import passed_sockets
-from ..settings import PROXIED, Bind, Config, parse_bind
+from ..settings import PROXIED, Bind, EngineSettings, parse_bind
 from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
@@ -134,7 +134,7 @@ class UnixRights(NamedTuple):
     group: str | None = None
 
 
-def bind_listeners(config: Config, kept: Callable[[Bind], list[int]] = lambda bind: []) -> list[Listener]:
+def bind_listeners(config: EngineSettings, kept: Callable[[Bind], list[int]] = lambda bind: []) -> list[Listener]:
     """
     Open the listeners that the settings name; see open_listeners. `kept`: descriptors of a bind's that are bound already.
 

@@ -15,7 +15,7 @@ from .data_rate import TOO_LATE, DataRate, why_overdue
 
 if TYPE_CHECKING:
     from ..core.body import RequestBody
-    from ..settings import Config
+    from ..settings import EngineSettings
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
 # A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
@@ -40,7 +40,7 @@ class Progress:
         "_config", "_data_rate", "_lingered_bytes", "_lingered_seconds", "_read_bytes", "plain_seconds", "quiet_seconds",
     )  # fmt: skip
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: EngineSettings) -> None:
         self._config = config
         self.quiet_seconds = 0.0  # since the client's last progress
         self.plain_seconds = 0.0  # since the last exchange that the fast path could not have served

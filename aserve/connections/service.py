@@ -16,7 +16,7 @@ from ..core.exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..request_log import RequestLog
-from ..settings import Config
+from ..settings import EngineSettings
 from ..tls.certificates import Wrap
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
@@ -33,7 +33,7 @@ class Service:
 
     def __init__(
         self,
-        config: Config,
+        config: EngineSettings,
         *,
         name: str,
         loop: asyncio.AbstractEventLoop,

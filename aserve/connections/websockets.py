@@ -17,7 +17,7 @@ from ..core.log_once import LogOnce
 
 if TYPE_CHECKING:
     from ..core.exchange import Exchange
-    from ..settings import Config
+    from ..settings import EngineSettings
     from ..wsgi.deadlines import Deadlines
 
 logger = logging.getLogger("aserve")
@@ -42,7 +42,7 @@ class WebSockets:
 
     def __init__(
         self,
-        config: Config,
+        config: EngineSettings,
         loop: asyncio.AbstractEventLoop,
         deadlines: Deadlines | None = None,
         write: Callable[[Exchange], None] | None = None,

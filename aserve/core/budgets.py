@@ -23,7 +23,7 @@ import threading
 import time
 from typing import Any, BinaryIO, cast
 
-from ..settings import Config, show_bytes
+from ..settings import EngineSettings, show_bytes
 from .episode import Episode
 from .errors import RequestRefused, over_limit
 
@@ -300,7 +300,7 @@ class ResponseSpace(SpoolSpace):
 class Budgets:
     """The budgets of one server."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: EngineSettings) -> None:
         self.memory = MemoryBudget(config.response_memory_bytes)
         count = config.spool_files or default_spool_files()
         self.files = Budget(

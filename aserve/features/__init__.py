@@ -1,24 +1,28 @@
 """Every option that the engine does not know: one module or folder each, found by its name.
 
-Owns:     FEATURES, in the order in which a request meets them; `extensions_of`.
+Owns:     FEATURES, in the order in which a request meets them; `extensions_of`; Config, the settings of the engine and of all features.
 Thread:   any.
-Not here: what a feature can be (extension.py), the settings of each (settings/table.py).
+Not here: what a feature can be (extension.py), the engine's settings (settings/table.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 from ..extension import Extension, Extensions
-from ..settings import Config
+from ..settings import EngineSettings
 from ..titles import ProcessTitles
 from .files import Compress, Static, XSendfileFolders
-from .queue_wait import QueueWait
-from .routes import Routing
-from .tracing import Tracing
-from .turnover import ConnectionLimits
-from .underscore_fields import UnderscoreFields
+from .files.settings import FileSettings
+from .queue_wait import QueueWait, QueueWaitSettings
+from .routes import RouteSettings, Routing
+from .tracing import Tracing, TracingSettings
+from .turnover import ConnectionLimits, TurnoverSettings
+from .underscore_fields import UnderscoreFields, UnderscoreSettings
 
 # From the client towards the app: in this order steps run, and each wraps those behind it.
-FEATURES: tuple[type[Extension], ...] = (
+FEATURES: tuple[type[Extension[Any]], ...] = (
     QueueWait,
     UnderscoreFields,
     ConnectionLimits,
@@ -31,9 +35,22 @@ FEATURES: tuple[type[Extension], ...] = (
 )
 
 
-def extensions_of(config: Config) -> Extensions:
+@dataclasses.dataclass(frozen=True)
+class Config(QueueWaitSettings, UnderscoreSettings, TurnoverSettings, RouteSettings, TracingSettings, FileSettings):
     """
-    Return the extensions that the settings turn on.
+    The settings of one server, those of the engine and of every feature; immutable.
+
+    Raises:
+        ConfigError: a value is not accepted, or two contradict each other.
+    """
+
+
+SETTINGS = Config.rows()
+
+
+def extensions_of(config: EngineSettings) -> Extensions:
+    """
+    Return the extensions that the settings, a Config, turn on.
 
     Raises:
         ConfigError: a setting of one is wrong.

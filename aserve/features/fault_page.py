@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..core.escaping import escape_html
 from ..core.exchange import IS_FORWARDED
-from ..settings import Config, parse_bind
+from ..settings import EngineSettings, parse_bind
 from ..wsgi import WSGIApp
 from ..wsgi.wrapping import named_as
 
@@ -87,7 +87,7 @@ class Fault(NamedTuple):
 class FaultPage:
     """An app that shows a fault while there is one, and is the app beside that."""
 
-    def __init__(self, app: WSGIApp | None, config: Config, fault: Fault | None = None) -> None:
+    def __init__(self, app: WSGIApp | None, config: EngineSettings, fault: Fault | None = None) -> None:
         """Stand before an app; None: there is none, and there must be a fault."""
         self._app = app
         self._is_shown, self._is_checked = _who_may_see(config)
@@ -128,7 +128,7 @@ def _number(fault: Fault) -> str:
     return f"{hash(fault) & 0xFFFFFFFF:08x}"
 
 
-def _who_may_see(config: Config) -> tuple[bool, bool]:
+def _who_may_see(config: EngineSettings) -> tuple[bool, bool]:
     """Return whether the page is shown at all, and whether the name that a client calls us by is looked at."""
     if config.reload_page != "auto":
         return config.reload_page == "on", False

@@ -3,7 +3,7 @@
 Owns:     Mounts, an app that calls the one whose path it is; loading them; nothing_here, the app where there is none.
 Thread:   loading: any, before the server starts; calling: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "environ Variables": SCRIPT_NAME and PATH_INFO.
-Not here: importing an app (lifecycle/loading.py), the setting's grammar (settings/files.py).
+Not here: importing an app (lifecycle/loading.py), the setting's grammar (settings/prefixes.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..lifecycle.loading import load_app
-from ..settings import Config, ConfigError
-from ..settings.files import parse_mount
+from ..settings import ConfigError, EngineSettings
+from ..settings.prefixes import parse_mount
 from ..wsgi import WSGIApp
 
 
@@ -50,7 +50,7 @@ def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
     return Mounts([(prefix, load_app(spec)) for prefix, spec in map(parse_mount, texts)], main)
 
 
-def check_mounts(app: WSGIApp, config: Config) -> None:
+def check_mounts(app: WSGIApp, config: EngineSettings) -> None:
     """
     See that mounts which are named have been loaded.
 

@@ -14,9 +14,12 @@ The times cost what they do for --metrics.
 
 from __future__ import annotations
 
+import dataclasses
+
 from ..core.exchange import Exchange
 from ..extension import Extension, ListenerContext
-from ..settings import Config
+from ..settings import EngineSettings, row
+from ..settings.kinds import FIELD_NAME
 from ..wsgi.gateway import Before
 
 
@@ -34,13 +37,27 @@ class QueueWaitField(Before):
         exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
 
 
-class QueueWait(Extension):
+@dataclasses.dataclass(frozen=True)
+class QueueWaitSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    queue_wait_header: str | None = row(
+        None, "Health checks", "--queue-wait-header", FIELD_NAME,
+        "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
+        "docs/balancers.md",
+        "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
+    )
+    # fmt: on
+
+
+class QueueWait(Extension[QueueWaitSettings]):
     """--queue-wait-header."""
 
     wants_times = True
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: QueueWaitSettings) -> bool:
         """See Extension."""
         return config.queue_wait_header is not None
 

@@ -15,10 +15,11 @@ searched in PATH_INFO; without one, the route is for every request. Actions:
 
 from __future__ import annotations
 
+import dataclasses
 import http
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Union
 
 from .. import rpc
@@ -26,7 +27,8 @@ from ..core.errors import AppError, ResponseTruncated
 from ..core.exchange import Exchange
 from ..core.forks import end_if_forked, forked
 from ..extension import Extension, ListenerContext
-from ..settings import Config, ConfigError
+from ..settings import ConfigError, EngineSettings, row
+from ..settings.kinds import Kind, show_texts, texts_of
 from ..settings.secrecy import show_route
 from ..wsgi.environ import Environ, build_bodyless_environ
 from ..wsgi.gateway import Before, Reply
@@ -266,15 +268,43 @@ def _break() -> Iterator[bytes]:
     raise ResponseTruncated("a route said break")
 
 
-class Routing(Extension):
+def _parse_routes(value: object) -> tuple[str, ...]:
+    # Only split here; Routing parses each.
+    return tuple(texts_of(value, str.splitlines))
+
+
+ROUTES = Kind(
+    "ROUTE",
+    "'[PATTERN] ACTION FUNCTION:ARGUMENT ...'; on the command line also PATTERN and the rest as two arguments; "
+    "in a variable one to a line",
+    _parse_routes,
+    show_texts,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RouteSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    route: Sequence[str] = row(
+        (), "Serving", "--route", ROUTES,
+        "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
+        "The part of uWSGI's internal routing that calls RPC functions.",
+        secret=show_route,
+    )
+    # fmt: on
+
+
+class Routing(Extension[RouteSettings]):
     """--route."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: RouteSettings) -> None:
         super().__init__(config)
         self._routes = compile_routes(config.route)
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: RouteSettings) -> bool:
         """See Extension."""
         return bool(config.route)
 

@@ -16,12 +16,15 @@ A span has no query, in which there may be passwords and tokens, unless --show-q
 from __future__ import annotations
 
 import contextvars
+import dataclasses
+import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 from ..core.exchange import Exchange
 from ..extension import Extension, ListenerContext
-from ..settings import VERSION, Config
+from ..settings import VERSION, ConfigError, EngineSettings, row
+from ..settings.kinds import SWITCH
 from ..wsgi.gateway import WSGIApp
 from ..wsgi.returned import iterate
 from ..wsgi.wrapping import is_inert, named_as
@@ -159,13 +162,35 @@ class _TracedIterable:
             self._request.end(fault)
 
 
-class Tracing(Extension):
+@dataclasses.dataclass(frozen=True)
+class TracingSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    tracing: bool = row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
+    )
+    # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        if self.tracing and not (
+            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
+        ):
+            raise ConfigError(
+                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+
+
+class Tracing(Extension[TracingSettings]):
     """--tracing."""
 
     wants_times = True
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: TracingSettings) -> bool:
         """See Extension."""
         return config.tracing
 

@@ -16,17 +16,39 @@ at the clock, 0.12 and 0.04 us.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 
 from ..core.exchange import Exchange
 from ..extension import Extension, ListenerContext
-from ..settings import Config
+from ..settings import EngineSettings, row
+from ..settings.kinds import count, duration
 from ..wsgi.gateway import Before
 
 # At most that part of a limit is left unused, drawn anew for each connection. Guess: enough that those which began together
 # do not end together, and little enough that a limit means something.
 JITTER = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class TurnoverSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    max_connection_requests: int = row(
+        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
+        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
+        "less; 0: any number; see docs/balancers.md",
+        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+    )
+    max_connection_seconds: float = row(
+        0.0, "Time limits", "--max-connection-age", duration(0.0),
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
+        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
+    )
+    # fmt: on
 
 
 class Term:
@@ -45,7 +67,7 @@ class Turnover(Before):
     __slots__ = ("_chance", "_max_requests", "_max_seconds", "_now")
     keeps_term = True
 
-    def __init__(self, config: Config, chance: random.Random | None = None) -> None:
+    def __init__(self, config: TurnoverSettings, chance: random.Random | None = None) -> None:
         self._max_requests = config.max_connection_requests
         self._max_seconds = config.max_connection_seconds
         self._chance = chance or random.Random()  # noqa: S311 (no secret)
@@ -71,11 +93,11 @@ class Turnover(Before):
         )
 
 
-class ConnectionLimits(Extension):
+class ConnectionLimits(Extension[TurnoverSettings]):
     """--max-connection-requests and --max-connection-age."""
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: TurnoverSettings) -> bool:
         """See Extension."""
         return bool(config.max_connection_requests or config.max_connection_seconds)
 

@@ -11,8 +11,10 @@ so that is removed from every request, whoever sends it.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, Callable
 
@@ -20,7 +22,8 @@ from ..core.exchange import Exchange
 from ..core.log_once import LogOnce
 from ..extension import Extension, ListenerContext
 from ..proxies.forwarded import cgi_name
-from ..settings import Config
+from ..settings import EngineSettings, Needs, row
+from ..settings.kinds import CLIENT_FIELDS, OWN_FIELDS, Kind, parse_list, show_texts
 from ..wsgi.gateway import Before
 
 logger = logging.getLogger("aserve")
@@ -67,11 +70,56 @@ class UnderscoreStep(Before):
         )
 
 
-class UnderscoreFields(Extension):
+# RFC 9110 section 5.6.2, a token.
+_WITH_UNDERSCORE = re.compile(r"(?=.*_)[!#$%&'*+.^_`|~0-9a-z-]+")
+
+
+def _parse_underscore_fields(value: object) -> tuple[str, ...]:
+    fields = tuple(text.lower() for text in parse_list(value))
+    for field in fields:
+        if not _WITH_UNDERSCORE.fullmatch(field):
+            raise ValueError(f"{field!r} is not the name of a field with an underscore")
+        hyphened = field.replace("_", "-")
+        if hyphened in CLIENT_FIELDS or hyphened.startswith("x-forwarded-"):
+            raise ValueError(
+                f"{field!r} would tell of the client; have your proxies send {hyphened}, for forwarded-fields"
+            )
+        if hyphened in (*OWN_FIELDS, "content-type", "expect", "host", "proxy"):
+            raise ValueError(f"{field!r} would pass for {hyphened}, which has a meaning of its own")
+    return fields
+
+
+UNDERSCORE_FIELDS = Kind(
+    "FIELD", "the names of fields that have an underscore, such as OIDC_CLAIM_sub", _parse_underscore_fields, show_texts
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnderscoreSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    underscore_fields: Sequence[str] = row(
+        (), "Proxies", "--underscore-fields", UNDERSCORE_FIELDS,
+        "fields whose names have an underscore that your proxies set, such as OIDC_CLAIM_sub; those with hyphens in its place, "
+        "OIDC-CLAIM-sub, reach no app then; repeatable, or separated by commas; see docs/proxies.md",
+        "In the environ OIDC_CLAIM_sub and OIDC-CLAIM-sub have one name, and a client could send the other: without this, no field with "
+        "an underscore reaches the app. Name only what your proxies overwrite.",
+        needs=Needs(("trusted_proxies",)),
+    )
+    # fmt: on
+
+
+class UnderscoreFields(Extension[UnderscoreSettings]):
     """--underscore-fields."""
 
+    def __init__(self, config: UnderscoreSettings) -> None:
+        """See Extension."""
+        super().__init__(config)
+        self.underscored = config.underscore_fields
+
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: UnderscoreSettings) -> bool:
         """See Extension."""
         return bool(config.underscore_fields)
 

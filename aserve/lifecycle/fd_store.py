@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from ..connections.listeners import Listener, bind_listeners
 from ..core.systemd import STORED, Notifier, store_size, stored_sockets
-from ..settings import Bind, Config, parse_bind
+from ..settings import Bind, EngineSettings, parse_bind
 
 logger = logging.getLogger("aserve")
 
@@ -46,7 +46,7 @@ class FdStore:
         """Whether there is one, or something that was in it."""
         return bool(self._size or self._kept)
 
-    def open(self, config: Config) -> list[Listener]:
+    def open(self, config: EngineSettings) -> list[Listener]:
         """
         Return the listeners that the settings name: those that were kept, and others, which are kept from now on.
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..core.error_log import open_error_log
 from ..core.json_text import read_json
 from ..core.local_time import local_time
-from ..settings import Config, ConfigError, read_toml
+from ..settings import ConfigError, EngineSettings, read_toml
 
 logger = logging.getLogger("aserve")
 # All loggers of ours: some modules that have one are imported late.
@@ -69,7 +69,7 @@ class OwnLogger(logging.Logger):
             self.fallback.handle(record)
 
 
-def set_up_logging(config: Config, name: str = "") -> None:
+def set_up_logging(config: EngineSettings, name: str = "") -> None:
     """
     Send the "aserve" loggers to standard error; then do what --log-config says; `name` is this process's.
 

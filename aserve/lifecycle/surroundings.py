@@ -12,11 +12,14 @@ import os
 import site
 import sys
 from collections.abc import MutableMapping
+from typing import TypeVar
 
 from ..core.errors import AserveError
 from ..core.start_folder import StartFolder
-from ..settings import SETTINGS, Config
+from ..settings import EngineSettings
 from ..settings.paths import Base
+
+S = TypeVar("S", bound=EngineSettings)
 
 HERE = StartFolder(".", is_said=False)
 
@@ -25,7 +28,7 @@ class SurroundingsError(AserveError):
     """The folder that the app is to run in cannot be entered."""
 
 
-def set_surroundings(config: Config, environ: MutableMapping[str, str]) -> None:
+def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) -> None:
     """
     Make them for this process; `environ` is its os.environ.
 
@@ -44,10 +47,10 @@ def set_surroundings(config: Config, environ: MutableMapping[str, str]) -> None:
         _import_from(os.path.abspath(folder))
 
 
-def with_whole_paths(config: Config, folder: StartFolder = HERE) -> Config:
+def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:
     """Return settings by whose paths everybody means the same file: the app may change the folder, and a supervisor has them, too."""
     base = Base(folder, is_left=config.chdir is not None)
-    rows = [setting for setting in SETTINGS if setting.path is not None]
+    rows = [setting for setting in config.rows() if setting.path is not None]
     return dataclasses.replace(
         config, **{row.name: row.with_whole_paths(getattr(config, row.name), base) for row in rows}
     )

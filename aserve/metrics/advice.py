@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
 from ..core.budgets import default_spool_files
-from ..settings import Config, show_bytes
+from ..settings import EngineSettings, show_bytes
 from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: what is over before somebody has read it is no warning.
@@ -39,7 +39,7 @@ class Advice(NamedTuple):
     is_failure: bool = False  # as long as it lasts, requests are not served that should be
 
 
-def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Config) -> list[Advice]:
+def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: EngineSettings) -> list[Advice]:
     """
     Return the warnings, the worst first: what keeps requests from being served, then what is wrong now, then what is over.
 
@@ -73,7 +73,7 @@ Counted = Callable[[], "tuple[dict[str, Any], dict[int, int]]"]
 
 def add_warnings(
     status: dict[str, Any],
-    config: Config,
+    config: EngineSettings,
     history: Mapping[str, Any] = MappingProxyType({}),
     spool_files: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _of_stuck(worker: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
-def _of_room(worker: Mapping[str, Any], spool_files: int, config: Config) -> Iterator[Advice]:
+def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings) -> Iterator[Advice]:
     """Of what may run out."""
     used, limit = worker["descriptors"], worker["descriptor_limit"]
     if used and limit and used >= NEAR * limit:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ..core.exchange import without_query
-from ..settings import SETTINGS, Config
+from ..settings import EngineSettings
 from .advice import add_warnings
 from .history import History
 from .stats import render_stats
@@ -33,7 +33,10 @@ class Picture:
     """What a server shows."""
 
     def __init__(
-        self, config: Callable[[], Config], status: Callable[[], dict[str, Any]], words: Callable[[], WordsBySlot]
+        self,
+        config: Callable[[], EngineSettings],
+        status: Callable[[], dict[str, Any]],
+        words: Callable[[], WordsBySlot],
     ) -> None:
         """`status`: as for `aserve status --json`; `words`: what is counted, by slot."""
         self._config = config
@@ -85,10 +88,10 @@ def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def changed_settings(config: Config) -> list[tuple[str, str]]:
+def changed_settings(config: EngineSettings) -> list[tuple[str, str]]:
     """Return the flags of settings that differ from their defaults, with their values; never a secret."""
     return [
         (setting.flag, setting.show(value))
-        for setting in SETTINGS
+        for setting in config.rows()
         if (value := getattr(config, setting.name)) != setting.default
     ]

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.log_once import LogOnce
-from ..settings import Config, parse_bind
+from ..settings import EngineSettings, parse_bind
 from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, THOUSANDTH, WORDS
 
 logger = logging.getLogger("aserve")
@@ -81,7 +81,7 @@ class Statsd:
             logger.warning("nothing is sent to statsd at %s: %s; restart to try again", address, exc.strerror or exc)
 
     @classmethod
-    def of(cls, config: Config) -> Statsd | None:
+    def of(cls, config: EngineSettings) -> Statsd | None:
         """Return the one that the settings name; None: none."""
         return cls(config.statsd, config.statsd_prefix) if config.statsd else None
 

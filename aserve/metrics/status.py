@@ -18,7 +18,7 @@ from typing import Any, Callable, NamedTuple
 from ..core.exchange import without_query
 from ..core.footprint import Footprint, Footprints
 from ..core.page import Field, Process
-from ..settings import VERSION, Config
+from ..settings import VERSION, EngineSettings
 from .advice import Counted, add_warnings
 from .growth import SAMPLE_SECONDS, Growths
 
@@ -42,7 +42,9 @@ class Whole(NamedTuple):
 class Statuses:
     """Makes the statuses of one server."""
 
-    def __init__(self, config: Callable[[], Config], look: Callable[[], tuple[Whole, Sequence[Process]]]) -> None:
+    def __init__(
+        self, config: Callable[[], EngineSettings], look: Callable[[], tuple[Whole, Sequence[Process]]]
+    ) -> None:
         """`look` returns how the server is at this moment, and its processes in the order of a status."""
         self._config = config
         self._look = look

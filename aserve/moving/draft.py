@@ -14,7 +14,8 @@ from typing import Any, Callable, NamedTuple
 
 from ..core.exchange import shortened
 from ..core.near_names import near_names
-from ..settings import SETTINGS, ConfigError
+from ..features import SETTINGS
+from ..settings import ConfigError
 from ..settings.secrecy import HIDDEN
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..lifecycle.loading import PASTE
-from ..settings.files import YEAR_SECONDS
+from ..settings.kinds import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options, split_section

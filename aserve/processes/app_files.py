@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..metrics.app import VARIABLE, is_installed
-from ..settings import Config
+from ..settings import EngineSettings
 
 logger = logging.getLogger("aserve")
 
@@ -33,7 +33,7 @@ ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes what only
 MAX_TRIES = 20  # to make a folder. Guess: a try fails if another supervisor looks in a certain microsecond.
 
 
-def chosen_folder(config: Config, environ: Mapping[str, str]) -> str | None:
+def chosen_folder(config: EngineSettings, environ: Mapping[str, str]) -> str | None:
     """Return the folder that the user has chosen, "" if one is to be made, None if there is to be none."""
     if config.metrics is None or config.metrics_app == "off" or not is_installed():
         return None

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ..metrics.advice import DONE
 from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
-from ..settings import Config
+from ..settings import EngineSettings
 from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
@@ -122,7 +122,7 @@ class _One:
 class Attached:
     """All of them, by name."""
 
-    _config: Config  # see `follow`
+    _config: EngineSettings  # see `follow`
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Attached:
 
     # Which there are
 
-    def follow(self, config: Config) -> None:
+    def follow(self, config: EngineSettings) -> None:
         """Run what these settings name from now on; those that run already go on."""
         self._config = config
         programs = {program.name: program for program in programs_of(config, self._command)}
@@ -181,7 +181,7 @@ class Attached:
                 self._forgotten.append(one)
                 self._tell_to_end(one)
 
-    def renew(self, config: Config) -> None:
+    def renew(self, config: EngineSettings) -> None:
         """Run these, all of them from their beginning: workers have new code."""
         if self._is_ending:
             return

@@ -11,12 +11,12 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
 from ..core.forks import flush_output
 from ..core.start_folder import StartFolder
-from ..settings import without_secrets
+from ..settings import Setting, without_secrets
 
 COMMAND_LINE = "/proc/self/cmdline"
 # Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).
@@ -36,8 +36,9 @@ class Command(NamedTuple):
         """Its folder, and whether that is the name that was typed."""
         return StartFolder(self.folder, self.environ.get("PWD") == self.folder)
 
-    def __str__(self) -> str:
-        return shlex.join(without_secrets(self.words))
+    def show(self, rows: Iterable[Setting]) -> str:
+        """Return it as it may be read by all, without the secrets of these settings."""
+        return shlex.join(without_secrets(self.words, rows))
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:

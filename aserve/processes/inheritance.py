@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..connections.listeners import Listener
-from ..settings import SETTINGS, VERSION, Config, ConfigError, parse_bind
+from ..settings import VERSION, ConfigError, EngineSettings, parse_bind
 from .children import Children, drain_order
 from .memory_file import KEPT, open_memory_file
 from .overview import Overview
@@ -75,8 +75,8 @@ class Inheritance(NamedTuple):
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
 
     @classmethod
-    def read(cls, fd: int) -> Inheritance:
-        """Return what is written there, and close it; the descriptors are inherited no further."""
+    def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
+        """Return what is written there, and close it; the descriptors are inherited no further. `settings`: the class of Plan.config."""
         with open(fd, encoding="utf-8") as file:
             file.seek(0)
             state = json.load(file)
@@ -88,7 +88,7 @@ class Inheritance(NamedTuple):
         attached = state.get("attached", ())
         try:
             if state["form"] == FORM:
-                plan = Plan(_read_settings(state["settings"]), state["app"])
+                plan = Plan(_read_settings(state["settings"], settings), state["app"])
                 return cls(
                     *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted,
                     attached,
@@ -180,6 +180,6 @@ def _open_socket(fd: int) -> socket.socket:
         socket.setdefaulttimeout(before)
 
 
-def _read_settings(values: State) -> Config:
-    known = {setting.name for setting in SETTINGS}
-    return Config(**{name: value for name, value in values.items() if name in known})
+def _read_settings(values: State, settings: type[EngineSettings]) -> EngineSettings:
+    known = {setting.name for setting in settings.rows()}
+    return settings(**{name: value for name, value in values.items() if name in known})

@@ -10,25 +10,23 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, NamedTuple
 
-from ..settings import SETTINGS, Config
+from ..settings import EngineSettings
 from ..settings.shared import Shared
 from .resources import choose_workers, read_limits
-
-# What cannot change while a supervisor runs.
-FIXED = tuple(setting.name for setting in SETTINGS if setting.fixed)
 
 
 class Plan(NamedTuple):
     """What one worker, or all of them, are to serve."""
 
-    config: Config
+    config: EngineSettings
     spec: str | None  # of the app; None: the demo
     origin: Any = None  # what another server's settings say beside ours (moving/); not handed down over an exec
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """Return this plan with what cannot change as it was before; and the flags of what was to change."""
-        kept = {name: getattr(before.config, name) for name in FIXED}
-        flags = [s.flag for s in SETTINGS if s.name in kept and getattr(self.config, s.name) != kept[s.name]]
+        fixed = [row for row in self.config.rows() if row.fixed]
+        kept = {row.name: getattr(before.config, row.name) for row in fixed}
+        flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
         return self._replace(config=dataclasses.replace(self.config, **kept)), flags
 
     @property

@@ -17,7 +17,7 @@ from typing import Callable, NoReturn
 
 from .._cparsers import lib
 from ..core.descriptors import list_open
-from ..settings import Config, ConfigError
+from ..settings import ConfigError, EngineSettings
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
 from ..settings.secrecy import show_program
 from .command import COMMAND_LINE, Command
@@ -40,7 +40,7 @@ NOT_INHERITED = (
 )
 
 
-def programs_of(config: Config, command: Command) -> list[Program]:
+def programs_of(config: EngineSettings, command: Command) -> list[Program]:
     """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
     spoolers = [
         Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
@@ -50,7 +50,7 @@ def programs_of(config: Config, command: Command) -> list[Program]:
     return name_programs([*spoolers, *map(parse_program, config.attach), *map(parse_timed, config.cron)])
 
 
-def check_programs(config: Config, environ: Mapping[str, str]) -> None:
+def check_programs(config: EngineSettings, environ: Mapping[str, str]) -> None:
     """
     Check that each program is there.
 
@@ -141,7 +141,7 @@ def _keep_descriptors() -> None:
                 os.set_inheritable(fd, False)
 
 
-def environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+def environ_for(config: EngineSettings, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a program has: ours, with --env, and without what is said to this process alone."""
     found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
     for pair in config.env:

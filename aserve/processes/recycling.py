@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..core.footprint import Memory
-from ..settings import Config, show_bytes
+from ..settings import EngineSettings, show_bytes
 from .resources import MIB
 
 
@@ -44,7 +44,7 @@ class Due(NamedTuple):
 class Recycling:
     """The limits of the settings."""
 
-    def __init__(self, config: Config, chance: random.Random | None = None) -> None:
+    def __init__(self, config: EngineSettings, chance: random.Random | None = None) -> None:
         self._config = config
         self._chance = chance or random.Random()  # noqa: S311 (no secret)
 

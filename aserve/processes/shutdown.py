@@ -23,7 +23,7 @@ from ..connections.listeners import Listener
 from ..core.errors import AserveError
 from ..core.manager import Manager
 from ..core.signals import SAME_SIGNAL_SECONDS
-from ..settings import Config
+from ..settings import EngineSettings
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
@@ -70,7 +70,7 @@ class Shutdown:
         """Whether no worker is to begin any more."""
         return self._asked_at is not None or self.start_failure is not None
 
-    def drain(self, number: signal.Signals, config: Config, has_served: bool) -> None:
+    def drain(self, number: signal.Signals, config: EngineSettings, has_served: bool) -> None:
         """Let all workers drain; asked for again, end them at once."""
         now = time.monotonic()
         if self._asked_at is not None:

@@ -21,7 +21,7 @@ from ..connections.listeners import Listener
 from ..core.exchange import WORKER_DIED
 from ..core.page import Process
 from ..metrics.status import Statuses, Whole
-from ..settings import Config
+from ..settings import EngineSettings
 from ..settings.commands import show_command
 from ..slow_requests import MAX_KEPT
 from .attached import Attached
@@ -46,7 +46,7 @@ class Known(Protocol):
         """How many workers there are to be."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> EngineSettings:
         """The settings of workers that start now."""
 
     @property

@@ -46,7 +46,7 @@ from typing import Any, Callable
 from ..connections.listeners import Listener
 from ..core.lacking import describe_lack
 from ..core.manager import Manager
-from ..settings import MAX_WORKERS, Config
+from ..settings import MAX_WORKERS, EngineSettings
 from .answers import Answers
 from .app_files import chosen_folder
 from .attached import Attached
@@ -297,7 +297,7 @@ class Supervisor:
         return self._crew.size
 
     @property
-    def config(self) -> Config:
+    def config(self) -> EngineSettings:
         """The settings of workers that start now."""
         return self._rollout.plan.config
 

@@ -121,7 +121,7 @@ class Upgrade:
         if channel is not None:
             self._run_trial(channel)
         self._trial = child
-        logger.info("%s: %s has begun: %s", self._why, child, self._command)
+        logger.info("%s: %s has begun: %s", self._why, child, self._command.show(plan.config.rows()))
 
     def _run_trial(self, channel: Channel) -> NoReturn:
         """In the child: become the new code."""

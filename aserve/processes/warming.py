@@ -18,7 +18,7 @@ from ..core.errors import FAILED, AserveError, ClientDisconnected, ResponseTrunc
 from ..core.exchange import Exchange
 from ..protocols.base import Limits
 from ..protocols.http1 import new_factory
-from ..settings import Config
+from ..settings import EngineSettings
 from ..settings.secrecy import show_place
 from ..wsgi import FileResponse, FileWrapper, Gateway, Reply, WSGIApp
 from ..wsgi.environ import build_base_environ
@@ -35,7 +35,7 @@ class WarmUpFailed(AserveError):
     exit_status = FAILED
 
 
-def warm_up(app: WSGIApp, config: Config, listeners: Sequence[Listener], is_new: bool) -> None:
+def warm_up(app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener], is_new: bool) -> None:
     """
     Have the app answer each request of --warm-up.
 
@@ -59,7 +59,7 @@ class _Nobody:
 
     remote_addr, remote_port = "127.0.0.1", "0"
 
-    def __init__(self, config: Config, base_environ: dict[str, Any]) -> None:
+    def __init__(self, config: EngineSettings, base_environ: dict[str, Any]) -> None:
         self.service = types.SimpleNamespace(config=config)  # nobody listens: an exchange asks it for settings alone
         self.base_environ = base_environ
 
@@ -70,7 +70,7 @@ class _Nobody:
 class WarmUp:
     """An app, and what its requests have in common."""
 
-    def __init__(self, app: WSGIApp, config: Config, listener: Listener) -> None:
+    def __init__(self, app: WSGIApp, config: EngineSettings, listener: Listener) -> None:
         self._gateway = Gateway(app, CommonFields(config.server_name), has_sendfile=True)
         self._new_protocol = new_factory(Limits())
         scheme = "https" if listener.bind.protocol == "https" else "http"

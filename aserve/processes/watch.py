@@ -17,7 +17,7 @@ import os
 
 from ..core.footprint import Memory, activity_of, memory_of
 from ..core.page import Field
-from ..settings import Config
+from ..settings import EngineSettings
 from .cgroups import Cgroups
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
@@ -30,7 +30,7 @@ logger = logging.getLogger("aserve")
 class Watched:
     """One worker that serves, since the first look at it."""
 
-    def __init__(self, config: Config, recycling: Recycling) -> None:
+    def __init__(self, config: EngineSettings, recycling: Recycling) -> None:
         self.lifespan = recycling.new_lifespan()
         self.pulse = Pulse(config.hang_warning_seconds, config.hang_timeout_seconds)
         self.is_hung = False
@@ -43,14 +43,14 @@ class Watch:
         self._children = children
         self._cgroups = cgroups or Cgroups()
         self._recycling: Recycling | None = None
-        self._config: Config | None = None
+        self._config: EngineSettings | None = None
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
         # At this look, and at the one before. A worker that was killed just before a look is reaped after it.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
-    def look(self, config: Config, now: float) -> list[Due]:
+    def look(self, config: EngineSettings, now: float) -> list[Due]:
         """Return who is to be replaced, and why; `now` is the supervisor's monotonic time."""
         if self._recycling is None or config is not self._config:
             self._recycling, self._config = Recycling(config), config

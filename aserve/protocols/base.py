@@ -15,7 +15,7 @@ from ..core.budgets import BodySpace, unlimited_bodies
 from ..core.errors import RequestRefused, over_limit
 from ..core.exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
-from ..settings import Config
+from ..settings import EngineSettings
 from .refused_head import known_request, looks_like
 from .underscores import Underscores
 
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     @classmethod
     def of(
         cls,
-        config: Config,
+        config: EngineSettings,
         strip_forwarded: Callable[[Exchange], None],
         body_space: BodySpace,
         underscores: Underscores | None = None,

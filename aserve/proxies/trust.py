@@ -23,7 +23,7 @@ from ..core.errors import BindError, RequestRefused
 from ..core.exchange import REFUSED, Client, Exchange
 from ..core.log_once import LogOnce
 from ..request_log import NativeEnds, Parts, RequestLog
-from ..settings import Bind, Config
+from ..settings import Bind, EngineSettings
 from ..wsgi import Reply
 from ..wsgi.environ import Environ
 from ..wsgi.gateway import Before
@@ -38,7 +38,7 @@ KNOWN_MAX = 1024
 KNOWN_BYTES = 256
 
 
-def peers_of(config: Config) -> Peers | None:
+def peers_of(config: EngineSettings) -> Peers | None:
     """
     Return the peers that are proxies; None: there are none.
 
@@ -107,7 +107,7 @@ class Trust:
         return read_claims(dict(sent), self._rules)
 
 
-def trust_of(config: Config, bind: Bind, peers: Peers | None) -> Trust | None:
+def trust_of(config: EngineSettings, bind: Bind, peers: Peers | None) -> Trust | None:
     """Return what a listener believes; None: nothing."""
     # A front server that speaks uwsgi or SCGI is believed in everything; the fields that it passes on are the app's.
     if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:

@@ -30,13 +30,14 @@ from ..core.manager import Manager
 from ..core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from ..core.standard_streams import fill_standard_streams
 from ..core.systemd import Notifier, watchdog_seconds
+from ..features import Config
 from ..lifecycle.exits import begin_ending
 from ..lifecycle.fd_store import FdStore
 from ..lifecycle.hooks import call_at_end, call_post_fork
 from ..lifecycle.loading import check_unpatched
 from ..lifecycle.pid_file import kept_pid_file, pid_file
 from ..lifecycle.privileges import become, find_account
-from ..settings import Config, ConfigError, with_reach
+from ..settings import ConfigError, EngineSettings, with_reach
 from ..wsgi import WSGIApp
 from .server import Server
 
@@ -145,7 +146,9 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int
 
 
 @contextlib.contextmanager
-def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Iterator[Sequence[Listener] | None]:
+def prepared(
+    config: EngineSettings, inherited: Sequence[Listener] | None = None
+) -> Iterator[Sequence[Listener] | None]:
     """
     Make of this process what the settings of the group Process say; yield what was bound for that, or None.
 
@@ -166,7 +169,7 @@ def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Ite
 
 
 @contextlib.contextmanager
-def _prepared(config: Config) -> Iterator[Sequence[Listener] | None]:
+def _prepared(config: EngineSettings) -> Iterator[Sequence[Listener] | None]:
     account, store = find_account(config.user, config.group), FdStore.of_this_process()
     if config.umask is not None:
         os.umask(config.umask)
@@ -189,7 +192,7 @@ def _prepared(config: Config) -> Iterator[Sequence[Listener] | None]:
 
 
 def run_prepared(
-    app: WSGIApp, config: Config, listeners: Sequence[Listener] | None, beside: Beside = contextlib.nullcontext
+    app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener] | None, beside: Beside = contextlib.nullcontext
 ) -> int:
     """Serve as `run` does, on what `prepared` has bound; `beside` is entered with the server, on its loop."""
     call_post_fork()

@@ -31,14 +31,14 @@ from ..core import error_log, forks
 from ..core.budgets import Budgets
 from ..core.shielding import shielded
 from ..extension import ServerContext
-from ..features import extensions_of
+from ..features import Config, extensions_of
 from ..features.mounts import check_mounts
 from ..lifecycle.failing import Failing
 from ..lifecycle.loading import check_unpatched
 from ..proxies.peers import Peers
 from ..proxies.trust import peers_of
 from ..records import Records
-from ..settings import Config
+from ..settings import EngineSettings
 from ..tls.certificates import Certificates, load_certificates
 from ..workers.busy import Busy
 from ..workers.executor import Executor
@@ -80,7 +80,7 @@ class Server:
     def __init__(
         self,
         app: WSGIApp,
-        config: Config | None = None,
+        config: EngineSettings | None = None,
         *,
         listeners: Sequence[Listener] | None = None,
         is_alone: bool = False,
@@ -92,7 +92,7 @@ class Server:
     ) -> None:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
-        self.config: Config = config if config is not None else Config(**settings)
+        self.config: EngineSettings = config if config is not None else Config(**settings)
         check_mounts(app, self.config)
         self._extensions = extensions_of(self.config)
         self._app = self._extensions.wrap_app(app)

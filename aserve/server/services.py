@@ -27,7 +27,7 @@ from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
 from ..proxies.peers import Peers
 from ..proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
 from ..request_log import RequestLog
-from ..settings import Config
+from ..settings import EngineSettings
 from ..tls.certificates import Certificates
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
@@ -44,7 +44,7 @@ from ..wsgi.timing import Timing
 class Shared(NamedTuple):
     """What all listeners of a server share."""
 
-    config: Config
+    config: EngineSettings
     loop: asyncio.AbstractEventLoop
     app: WSGIApp
     executor: Executor | InlineExecutor
@@ -72,7 +72,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     if config.reload:
         strip_forwarded_by = marking(strip_forwarded_by)
     protocol = "http" if bind.protocol == "https" else bind.protocol
-    listed = config.underscore_fields if protocol == "http" else ()  # others have names of CGI
+    listed = shared.extensions.underscored if protocol == "http" else ()  # others have names of CGI
     underscores = ListedUnderscores(listener.url, listed) if listed else Underscores(listener.url)
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"

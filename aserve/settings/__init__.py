@@ -3,18 +3,9 @@
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings
-from .table import (
-    COMMAND_NAMES,
-    MAX_WORKERS,
-    RELOAD_IMPLIES,
-    SETTINGS,
-    TERMINAL_IMPLIES,
-    VERSION,
-    Config,
-    ConfigError,
-    Setting,
-    without_secrets,
-)
+from .setting import ConfigError, Needs, Setting, row
+from .sources import COMMAND_NAMES, Settings, without_secrets
+from .table import MAX_WORKERS, RELOAD_IMPLIES, TERMINAL_IMPLIES, VERSION, EngineSettings
 from .toml import read_toml
 
 __all__ = [
@@ -22,18 +13,20 @@ __all__ = [
     "MAX_WORKERS",
     "PROXIED",
     "RELOAD_IMPLIES",
-    "SETTINGS",
     "SWITCH",
     "TERMINAL_IMPLIES",
     "VERSION",
     "Bind",
-    "Config",
     "ConfigError",
+    "EngineSettings",
+    "Needs",
     "Setting",
+    "Settings",
     "TLSSettings",
     "parse_bind",
     "platform_settings",
     "read_toml",
+    "row",
     "show_bytes",
     "split_sni",
     "with_reach",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .kinds import GIB, KIB, Kind, _texts_of, count, show_texts, size
+from .kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
 
 DEFAULT_NAME = "default"  # uWSGI's, of the cache that is meant where none is named
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -64,7 +64,7 @@ def _value_of(key: str, value: str) -> object:
 
 
 def _parse_caches(value: object) -> tuple[str, ...]:
-    texts = tuple(_texts_of(value, str.splitlines))
+    texts = tuple(texts_of(value, str.splitlines))
     names = [parse_cache(text).name for text in texts]
     for name in names:
         if names.count(name) > 1:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Callable, NamedTuple
 
 from .crontab import parse_times
-from .kinds import Kind, _texts_of, show_texts
+from .kinds import Kind, show_texts, texts_of
 from .secrecy import show_program, show_timed
 
 _NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
@@ -101,7 +101,7 @@ def name_programs(programs: Iterable[Program]) -> list[Program]:
 
 def _parser(parse_one: Callable[[str], Program]) -> Callable[[object], tuple[str, ...]]:
     def parse(value: object) -> tuple[str, ...]:
-        texts = tuple(_texts_of(value, str.splitlines))
+        texts = tuple(texts_of(value, str.splitlines))
         names = [match[1] for match in map(_NAME.match, texts) if match]
         for text in texts:
             parse_one(text)

@@ -106,6 +106,7 @@ DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
 MONTH_SECONDS = 30 * DAY_SECONDS  # for what outlives days
+YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
 
 
 def duration(low: float, high: float = DAY_SECONDS) -> Kind:
@@ -166,12 +167,7 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
     return f"{address}?{'&'.join(pairs)}" if pairs else address
 
 
-def _parse_routes(value: object) -> tuple[str, ...]:
-    # Only split here; features/routes.py parses each.
-    return tuple(_texts_of(value, str.splitlines))
-
-
-def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
+def texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
     """Return the parts of a text, or the texts of a list, without the empty ones."""
     texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
@@ -179,13 +175,14 @@ def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 
 
-def _parse_list(value: object) -> list[str]:
-    texts = _texts_of(value, lambda text: [text])
+def parse_list(value: object) -> list[str]:
+    """Return the parts of a text between commas, or of the texts of a list."""
+    texts = texts_of(value, lambda text: [text])
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
 def _parse_peers(value: object) -> tuple[str, ...]:
-    return tuple(str(parse_peer(text)) for text in _parse_list(value))
+    return tuple(str(parse_peer(text)) for text in parse_list(value))
 
 
 # The fields in which proxies describe their client and which aserve obeys; others are only passed on.
@@ -198,7 +195,7 @@ TYPING_ERROR = 0.93  # difflib's ratio for one letter of "x-forwarded-proto"
 
 
 def _parse_client_fields(value: object) -> tuple[str, ...]:
-    fields = tuple(text.lower() for text in _parse_list(value))
+    fields = tuple(text.lower() for text in parse_list(value))
     for field in fields:
         if field in CLIENT_FIELDS:
             continue
@@ -212,21 +209,6 @@ def _parse_client_fields(value: object) -> tuple[str, ...]:
             raise ValueError(
                 f"'forwarded' and {field!r} would both tell of the client; name those that your proxies set"
             )
-    return fields
-
-
-def _parse_underscore_fields(value: object) -> tuple[str, ...]:
-    fields = tuple(text.lower() for text in _parse_list(value))
-    for field in fields:
-        if not UNDERSCORE_FIELD.fullmatch(field):
-            raise ValueError(f"{field!r} is not the name of a field with an underscore")
-        hyphened = field.replace("_", "-")
-        if hyphened in CLIENT_FIELDS or hyphened.startswith("x-forwarded-"):
-            raise ValueError(
-                f"{field!r} would tell of the client; have your proxies send {hyphened}, for forwarded-fields"
-            )
-        if hyphened in (*OWN_FIELDS, "content-type", "expect", "host", "proxy"):
-            raise ValueError(f"{field!r} would pass for {hyphened}, which has a meaning of its own")
     return fields
 
 
@@ -278,7 +260,7 @@ def _parse_account(value: object) -> str | None:
 
 
 def _parse_sni(value: object) -> tuple[str, ...]:
-    texts = tuple(_texts_of(value, re.compile(r"[,\n]").split))
+    texts = tuple(texts_of(value, re.compile(r"[,\n]").split))
     names = [split_sni(text)[0] for text in texts]
     for name in names:
         if names.count(name) > 1:
@@ -313,7 +295,7 @@ def _parse_ciphers(value: object) -> str:
 
 
 def _parse_paths(value: object) -> tuple[str, ...]:
-    paths = tuple(_texts_of(value, str.splitlines))
+    paths = tuple(texts_of(value, str.splitlines))
     for path in paths:
         _parse_log_path(path)
     return paths
@@ -324,7 +306,7 @@ PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
 def _parse_env(value: object) -> tuple[str, ...]:
-    pairs = tuple(_texts_of(value, str.splitlines))
+    pairs = tuple(texts_of(value, str.splitlines))
     for pair in pairs:
         if not re.match(r"[^=\0]+=[^\0]*\Z", pair):
             raise ValueError(f"{show_variable(pair)!r} is not of the form NAME=VALUE")
@@ -332,7 +314,7 @@ def _parse_env(value: object) -> tuple[str, ...]:
 
 
 def _parse_places(value: object) -> tuple[str, ...]:
-    places = tuple(_texts_of(value, str.split))
+    places = tuple(texts_of(value, str.split))
     for place in places:
         if not PLACE.match(place):
             raise ValueError(f"{show_place(place)!r} is neither a path nor a host and a path")
@@ -357,7 +339,7 @@ def _parse_log_format(value: object) -> str:
 
 
 def _parse_skips(value: object) -> tuple[str, ...]:
-    texts = tuple(_texts_of(value, str.splitlines))
+    texts = tuple(texts_of(value, str.splitlines))
     for text in texts:
         parse_skip(text)
     return texts
@@ -428,18 +410,6 @@ FIELDS = Kind(
     "FIELD",
     f"{', '.join(CLIENT_FIELDS)}, and other names that begin with x-forwarded-",
     _parse_client_fields,
-    show_texts,
-)
-# RFC 9110 section 5.6.2, a token.
-UNDERSCORE_FIELD = re.compile(r"(?=.*_)[!#$%&'*+.^_`|~0-9a-z-]+")
-UNDERSCORE_FIELDS = Kind(
-    "FIELD", "the names of fields that have an underscore, such as OIDC_CLAIM_sub", _parse_underscore_fields, show_texts
-)
-ROUTES = Kind(
-    "ROUTE",
-    "'[PATTERN] ACTION FUNCTION:ARGUMENT ...'; on the command line also PATTERN and the rest as two arguments; "
-    "in a variable one to a line",
-    _parse_routes,
     show_texts,
 )
 # What aserve says in each head, or what says where a response ends: RFC 9110 and 9112.

@@ -1,11 +1,8 @@
-"""Every setting, once.
+"""The settings of the engine: what each server has, whichever features it has beside.
 
-Owns:     the table of settings (the fields of `Config`), and which of their
-          sources wins.  Command-line flags, ASERVE_* variables, TOML keys,
-          `--help` and docs/settings.md are made from it.
-Thread:   any; a Config never changes.
-Not here: how a value is read from text (kinds.py), argv itself (command/cli.py),
-          choosing the event loop (server/running.py).
+Owns:     EngineSettings, a row for each setting, and which of them contradict one another.
+Thread:   any; pure.
+Not here: what a row is (setting.py), the rows of a feature (features/), where values come from (sources.py).
 
 It is long because it is data: the table is read by looking a row up.
 """
@@ -14,16 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Callable, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ..core.near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
 from .commands import COMMANDS, TIMED
-from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -46,7 +40,6 @@ from .kinds import (
     PLACES,
     PROGRESS,
     PROXY_NAME,
-    ROUTES,
     SERVER_NAME,
     SKIPS,
     SNI,
@@ -55,9 +48,7 @@ from .kinds import (
     SWITCH,
     TIB,
     UMASK,
-    UNDERSCORE_FIELDS,
     URL_PATH,
-    Kind,
     choice,
     count,
     count_or_auto,
@@ -65,19 +56,14 @@ from .kinds import (
     show_bytes,
     size,
 )
-from .paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_log, whole_spool
-from .platform import platform_settings
-from .secrecy import show_app, show_place, show_program, show_route, show_timed, show_url, show_variable
+from .paths import Base, whole, whole_by_name, whole_certificates, whole_log, whole_spool
+from .prefixes import MOUNTS
+from .secrecy import show_app, show_place, show_program, show_timed, show_url, show_variable
+from .setting import ConfigError, Needs, row
 from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
+from .sources import Settings
 
 VERSION = "0.1.0.dev0"
-NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
-COMMAND_NAMES = ("app", "config")  # not settings of a server: the command reads them itself
-
-
-class ConfigError(ValueError):
-    """A setting is wrong; `str()` is one line that says whose, what, and what is accepted."""
-
 
 FILES = "Files and mounts"
 DEVELOPMENT = "Development"
@@ -86,103 +72,19 @@ MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
 
 
-class Needs(NamedTuple):
-    """What a setting has no effect without."""
-
-    any_of: tuple[str, ...]  # names of settings; or what stands before the address of a bind
-    why: str = ""  # what the error says, if it is refused from whichever source; otherwise only a flag is: see Config.from_sources
-
-
-class Setting(NamedTuple):
-    """One row of the table."""
-
-    name: str
-    default: Any
-    group: str
-    flag: str
-    kind: Kind
-    help: str
-    why: str
-    secret: Callable[[str], str] | None = None  # what may be shown of one text of a value that may hold a secret
-    needs: Needs | None = None
-    fixed: bool = (
-        False  # what is done with it once, before the first worker, is not done again while the supervisor runs
-    )
-    path: Callable[[str, Base], str] | None = (
-        None  # what makes one text of a value name the same file from every folder
-    )
-
-    @property
-    def key(self) -> str:
-        """The TOML key."""
-        return self.flag[2:]
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return "ASERVE_" + self.key.upper().replace("-", "_")
-
-    @property
-    def is_list(self) -> bool:
-        """Whether it has several values: its flag may be repeated."""
-        return isinstance(self.default, tuple)
-
-    def asks(self, value: Any) -> bool:
-        """Whether a value asks for anything: neither what is so by default, nor that something is off."""
-        return value != self.default and value not in (0, None, (), "", "off", "none")
-
-    def without_secrets(self, value: Any) -> Any:
-        """Return a value of this setting without its secrets."""
-        if self.secret is None or value is None:
-            return value
-        return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
-
-    def with_whole_paths(self, value: Any, base: Base) -> Any:
-        """Return a value of this setting that names the same files from every folder."""
-        if self.path is None or value is None:
-            return value
-        return tuple(self.path(text, base) for text in value) if self.is_list else self.path(value, base)
-
-    def show(self, value: Any) -> str:
-        """Return a value of this setting as text that anybody may read."""
-        return _USER.sub("...@", self.kind.show(self.without_secrets(value)))
-
-
-_USER = re.compile(r"(?<=://)[^/@\s]*@")  # user and password of a URL: a setting that takes none may be given one
-
-
-def _row(
-    default: object,
-    group: str,
-    flag: str,
-    kind: Kind,
-    help: str,
-    why: str,
-    *,
-    secret: Callable[[str], str] | None = None,
-    needs: Needs | None = None,
-    fixed: bool = False,
-    path: Callable[[str, Base], str] | None = None,
-) -> Any:
-    columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
-    columns.update(secret=secret, needs=needs, fixed=fixed, path=path)
-    # Reports of errors have the reprs of local variables.
-    return dataclasses.field(default=default, metadata=columns, repr=secret is None)
-
-
 def _whole_bind(text: str, base: Base) -> str:
     """Return a bind: its options, and its unix socket only if need be, as a path of that has no more than 107 octets."""
     given = bind = parse_bind(text)
     if base.is_left and bind.kind == "unix" and not bind.is_abstract:
         bind = bind._replace(path=whole(bind.path, base))
-    rows = {setting.key: setting for setting in SETTINGS}
+    rows = {setting.key: setting for setting in EngineSettings.rows()}
     options = tuple((key, rows[key].with_whole_paths(value, base)) for key, value in bind.options)
     bind = bind._replace(options=options)
     return text if bind == given else bind.spec
 
 
 _REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
-_WORKERS, _STATIC, _SPOOLER = Needs(("workers",)), Needs(("static",)), Needs(("spooler",))
+_WORKERS, _SPOOLER = Needs(("workers",)), Needs(("spooler",))
 _HTTPS, _UNIX, _METRICS = Needs(("https://",)), Needs(("unix:",)), Needs(("metrics",))
 _LOG = Needs(("access_log",))
 _JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
@@ -197,16 +99,11 @@ _PREFIX = Needs(("shared",), "is for what hosts share; give shared, which says w
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """
-    The settings of one server: the table itself, and immutable.
-
-    Raises:
-        ConfigError: a value is not accepted, or two contradict each other.
-    """
+class EngineSettings(Settings):
+    """The settings of one server without those of features, which add theirs; see Settings."""
 
     # fmt: off
-    bind: Sequence[str] = _row(
+    bind: Sequence[str] = row(
         ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
         "where to listen; repeatable, or separated by commas; https:// for TLS",
         "Loopback: nothing is reachable from outside until you say so. Without a bind, the command takes the sockets that systemd has "
@@ -215,90 +112,84 @@ class Config:
         fixed=True,
         path=_whole_bind,
     )
-    threads: int = _row(
+    threads: int = row(
         32, "Serving", "--threads", count(0, 4096),
         "worker threads that call the app; 0: it is called on the event loop's thread",
         "The most that Python's own ThreadPoolExecutor starts by default. They are started when "
         "the app keeps the others waiting, so those never needed cost nothing.",
     )
-    extra_threads: int = _row(
+    extra_threads: int = row(
         64, "Serving", "--extra-threads", count(0, 4096),
         "threads beyond --threads, for streamed responses that their clients read too slowly (and that go to --response-spool): each gives "
         "its place to another request, and they continue in turns; with 0, or --threads 1, it keeps its place",
         "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
     )
-    websockets: int = _row(
+    websockets: int = row(
         100, "Serving", "--websockets", count(0, 65536),
         "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see docs/websockets.md",
         "Guess: a site's chat. Each takes a thread of ours, mostly one of the app's library, three descriptors and some 60 KiB.",
     )
-    loop: str = _row(
+    loop: str = row(
         "auto", "Serving", "--loop", choice("auto", "uvloop", "asyncio"),
         "event loop; auto: uvloop where it is installed",
         "uvloop is the faster one on CPython; PyPy has none.",
     )
-    http_parser: str = _row(
+    http_parser: str = row(
         "c", "Serving", "--http-parser", choice("c", "httptools"),
         "parser of HTTP/1.1: aserve's own in C, or llhttp through httptools",
         "One call per request, stricter, and the same on CPython and PyPy.",
     )
-    body: str = _row(
+    body: str = row(
         "buffer", "Serving", "--body", choice("buffer", "stream"),
         "buffer: call the app when the request body is complete; stream: when the head is",
         "A slow upload then holds no worker thread.",
     )
-    lane: str = _row(
+    lane: str = row(
         "auto", "Serving", "--lane", choice("auto", "off"),
         "on Linux, let workers read and answer plain requests without the event loop",
         "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
     )
-    native: str = _row(
+    native: str = row(
         "auto", "Serving", "--native", choice("auto", "off"),
         "on CPython, let C serve plain requests on the fast path (--lane), unless a setting needs to see each request",
         "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing. Python serves all requests with "
         "--tracing, --queue-wait-header, --underscore-fields, --route, --max-connection-requests, --max-connection-age, --log-level debug, "
         "--threads 0.",
     )
-    route: Sequence[str] = _row(
-        (), "Serving", "--route", ROUTES,
-        "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
-        "The part of uWSGI's internal routing that calls RPC functions.",
-        secret=show_route,
-    )
-    uwsgi_module: str = _row(
+    uwsgi_module: str = row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
         fixed=True,
     )
-    uwsgi_cache: Sequence[str] = _row(
+    uwsgi_cache: Sequence[str] = row(
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
         "Only you know what is worth keeping. Its memory is taken as it is filled.",
         fixed=True,
     )
-    shared: str | None = _row(
+    shared: str | None = row(
         None, "Serving", "--shared", SHARED,
         "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
         "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
         secret=show_url,
         fixed=True,
     )
-    shared_prefix: str | None = _row(
+    shared_prefix: str | None = row(
         None, "Serving", "--shared-prefix", SHARED_PREFIX,
         "what the keys in --shared begin with; hosts with the same share",
         "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
         needs=_PREFIX,
         fixed=True,
     )
-    scgi_status: str = _row(
+    scgi_status: str = row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
         "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",
         "RFC 3875 6.3.3: what a CGI script says, and every front server reads.",
         needs=Needs(("scgi://",)),
     )
-    unix_mode: int = _row(
+    unix_mode: int = row(
         0o666, "Serving", "--unix-mode", MODE,
         "mode of the files of unix sockets; whom it lets write may connect",
         "A front server runs as another user, and must connect. It is as open as a port on "
@@ -307,103 +198,52 @@ class Config:
         needs=_UNIX,
         fixed=True,
     )
-    unix_owner: str | None = _row(
+    unix_owner: str | None = row(
         None, "Serving", "--unix-owner", ACCOUNTS,
         "user who owns the files of unix sockets",
         "The user that aserve runs as. Only root may give a file away.",
         needs=_UNIX,
         fixed=True,
     )
-    unix_group: str | None = _row(
+    unix_group: str | None = row(
         None, "Serving", "--unix-group", ACCOUNTS,
         "group of the files of unix sockets",
         "The group that aserve runs as. Only root may name a group that it is no member of.",
         needs=_UNIX,
         fixed=True,
     )
-    backlog: int = _row(
+    backlog: int = row(
         2048, "Serving", "--backlog", count(1, 65535),
         "connections that the kernel keeps waiting for accept",
         "What gunicorn asks for; the kernel lowers it to its own limit (net.core.somaxconn).",
         fixed=True,
     )
-    server_name: str = _row(
+    server_name: str = row(
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
         "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
     )
-    mount: Sequence[str] = _row(
+    mount: Sequence[str] = row(
         (), FILES, "--mount", MOUNTS,
         "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
         "One app serves most sites. What is below no path is the APP's; without one it is 404.",
         secret=show_app,
     )
-    static: Sequence[str] = _row(
-        (), FILES, "--static", FOLDERS,
-        "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
-        "Only you know which folders are for everybody.",
-        path=whole_folder,
-    )
-    static_index: Sequence[str] = _row(
-        ("index.html",), FILES, "--static-index", NAMES,
-        "the file that stands for its folder; repeatable, the first that is there; empty: none",
-        "What web servers take. Folders are never listed.",
-        needs=_STATIC,
-    )
-    static_expires: Sequence[str] = _row(
-        (), FILES, "--static-expires", EXPIRIES,
-        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
-        "in the path; none: they ask each time, and get 304",
-        "Asking is always right, and cheap. Only you know which names have a hash of their content.",
-        needs=_STATIC,
-    )
-    static_fields: Sequence[str] = _row(
-        (), FILES, "--static-fields", FILE_FIELDS,
-        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
-        "first counts whose pattern is found in the path",
-        "Most sites need none.",
-        needs=_STATIC,
-    )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
-        needs=Needs(("static", "x_sendfile")),
-    )
-    x_sendfile: Sequence[str] = _row(
-        (), FILES, "--x-sendfile", SENT,
-        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
-        "see docs/files.md",
-        "An app that means a front server names files of that; here nobody has said which it may.",
-        path=whole_folder,
-    )
-    compress: bool = _row(
-        False, FILES, "--compress", SWITCH,
-        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
-        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
-        "secret (BREACH): only you know your pages.",
-    )
-    compress_min_bytes: int = _row(
-        KIB, FILES, "--compress-min", size(0, GIB),
-        "shortest body that is compressed, where its length is known",
-        "Guess: a packet holds it in either form.",
-        needs=Needs(("compress",)),
-    )
-    workers: int | str | None = _row(
+    workers: int | str | None = row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
         "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/deploy.md, "
         "and docs/two-workers.md for an app that keeps state in memory",
         "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
         "CPUs on CPython, and let new code take over without a pause.",
     )
-    preload: bool = _row(
+    preload: bool = row(
         False, PROCESSES, "--preload", SWITCH,
         "import the app once, in a process from which workers are forked; see docs/deploy.md for what an app must not do at import",
         "Not every app can be forked: connections and threads that it opens at import are none of a worker's. Where it can, workers take "
         "less memory, and are ready at once.",
         needs=_REPLACED,
     )
-    warm_up: Sequence[str] = _row(
+    warm_up: Sequence[str] = row(
         (), PROCESSES, "--warm-up", PLACES,
         "request that the app answers before a worker of it counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
         "new code that answers with 5xx is not served; repeatable; see docs/deploy.md",
@@ -411,13 +251,13 @@ class Config:
         secret=show_place,
         needs=_REPLACED,
     )
-    start_seconds: float = _row(
+    start_seconds: float = row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
         needs=_REPLACED,
     )
-    attach: Sequence[str] = _row(
+    attach: Sequence[str] = row(
         (), PROCESSES, "--attach", COMMANDS,
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
@@ -425,7 +265,7 @@ class Config:
         secret=show_program,
         needs=_REPLACED,
     )
-    cron: Sequence[str] = _row(
+    cron: Sequence[str] = row(
         (), PROCESSES, "--cron", TIMED,
         "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
         "repeatable; see docs/attached.md",
@@ -433,107 +273,107 @@ class Config:
         secret=show_timed,
         needs=_REPLACED,
     )
-    spooler: Sequence[str] = _row(
+    spooler: Sequence[str] = row(
         (), PROCESSES, "--spooler", PATHS,
         "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
         needs=_REPLACED,
         path=whole_spool,
     )
-    spooler_processes: int = _row(
+    spooler_processes: int = row(
         1, PROCESSES, "--spooler-processes", count(1, 64),
         "processes that do the jobs of each --spooler",
         "uWSGI's default: jobs are done one after another.",
         needs=_SPOOLER,
     )
-    spooler_seconds: float = _row(
+    spooler_seconds: float = row(
         0.0, PROCESSES, "--spooler-timeout", duration(0.0),
         "how long a job of --spooler may take; beyond it, its process is killed, and it is done again; 0: any time",
         "Only you know how long a job may take, and what it leaves behind if it is cut off.",
         needs=_SPOOLER,
     )
-    spooler_max_jobs: int = _row(
+    spooler_max_jobs: int = row(
         0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
         "jobs after which a process of --spooler is replaced by a new one; 0: any number",
         "As for --max-requests: it is for an app that leaks.",
         needs=_SPOOLER,
     )
-    spooler_import: Sequence[str] = _row(
+    spooler_import: Sequence[str] = row(
         (), PROCESSES, "--spooler-import", MODULES,
         "module, or file of Python, that processes of --spooler import after the app; repeatable",
         "The app mostly imports its jobs by itself.",
         needs=_SPOOLER,
     )
-    touch_reload: Sequence[str] = _row(
+    touch_reload: Sequence[str] = row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
         "SIGHUP does it. A file is for those who may write there, but send no signal.",
         needs=_REPLACED,
         path=whole_by_name,
     )
-    reload_at_once: bool = _row(
+    reload_at_once: bool = row(
         False, PROCESSES, "--reload-at-once", SWITCH,
         "start the successors of all workers at once when reloading, in place of one after another",
         "One more worker than usual needs the least memory and CPU. At once, code of before and new code serve side by side "
         "for a shorter time.",
         needs=_REPLACED,
     )
-    max_requests: int = _row(
+    max_requests: int = row(
         0, PROCESSES, "--max-requests", count(0, 1_000_000_000),
         "requests after which a worker process is replaced, when its successor is ready; 0: any number",
         "An app that does not leak needs none of this, and one that does is served better by a limit of memory.",
         needs=_REPLACED,
     )
-    max_requests_jitter: int = _row(
+    max_requests_jitter: int = row(
         0, PROCESSES, "--max-requests-jitter", count(0, 1_000_000_000),
         "at most so many more requests, drawn anew for each worker process",
         "Workers are replaced one after another in any case.",
         needs=_JITTER,
     )
-    max_lifetime_seconds: float = _row(
+    max_lifetime_seconds: float = row(
         0.0, PROCESSES, "--max-lifetime", duration(0.0, MONTH_SECONDS),
         "how long a worker process serves before it is replaced, when its successor is ready; 0: any time",
         "As for --max-requests.",
         needs=_REPLACED,
     )
-    max_lifetime_jitter_seconds: float = _row(
+    max_lifetime_jitter_seconds: float = row(
         0.0, PROCESSES, "--max-lifetime-jitter", duration(0.0, MONTH_SECONDS),
         "at most so much longer, drawn anew for each worker process",
         "As for --max-requests-jitter.",
         needs=_LIFETIME_JITTER,
     )
-    max_rss_bytes: int = _row(
+    max_rss_bytes: int = row(
         0, PROCESSES, "--max-rss", size(0, TIB),
         "resident memory of a worker process, what it shares with others included, from which on it is replaced, when its successor "
         "is ready; 0: any",
         "Only you know what your app takes when it is well.",
         needs=_REPLACED,
     )
-    max_pss_bytes: int = _row(
+    max_pss_bytes: int = row(
         0, PROCESSES, "--max-pss", size(0, TIB),
         "the same of its proportional memory: what n processes share counts as an nth part",
         "The fairest measure: those of all processes add up to what is in use.",
         needs=_REPLACED,
     )
-    max_uss_bytes: int = _row(
+    max_uss_bytes: int = row(
         0, PROCESSES, "--max-uss", size(0, TIB),
         "the same of the memory that it shares with nobody: what its end would give back",
         "What a leak adds to.",
         needs=_REPLACED,
     )
-    hang_warning_seconds: float = _row(
+    hang_warning_seconds: float = row(
         10.0, PROCESSES, "--hang-warning", duration(0.0),
         "how long the event loop of a worker process may stand still before the log says so, with all stacks; 0: any time",
         "Guess: no good loop stands still for a second; a machine that swaps, for some.",
         needs=_WORKERS,
     )
-    hang_timeout_seconds: float = _row(
+    hang_timeout_seconds: float = row(
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
         "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
         "As long as nginx waits for an answer: by then nobody waits any more.",
         needs=_WORKERS,
     )
-    reload: bool = _row(
+    reload: bool = row(
         False, DEVELOPMENT, "--reload", SWITCH,
         "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
         "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see docs/development.md",
@@ -541,21 +381,21 @@ class Config:
         needs=_REPLACED,
         fixed=True,
     )
-    reload_extra: Sequence[str] = _row(
+    reload_extra: Sequence[str] = row(
         (), DEVELOPMENT, "--reload-extra", PATHS,
         "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
         "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
         needs=_EXTRA,
         path=whole,
     )
-    reload_page: str = _row(
+    reload_page: str = row(
         "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
         "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
         "A traceback shows source code and paths, which are for nobody else.",
         needs=Needs(("reload",)),
         fixed=True,
     )
-    certificate: str | None = _row(
+    certificate: str | None = row(
         None, TLS, "--certificate", FILE,
         "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
         "Clients would trust none of ours. A change of the file is seen within two seconds, and SIGHUP "
@@ -563,381 +403,350 @@ class Config:
         needs=_CERTIFICATE,
         path=whole,
     )
-    key: str | None = _row(
+    key: str | None = row(
         None, TLS, "--key", FILE,
         "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
         "Most tools write it to a file of its own; some put both into one.",
         needs=_HTTPS,
         path=whole,
     )
-    sni: Sequence[str] = _row(
+    sni: Sequence[str] = row(
         (), TLS, "--sni", SNI,
         "another certificate for clients that ask for this server name; repeatable, or separated by commas",
         "A client that asks for another name, or for none, gets --certificate.",
         needs=_HTTPS,
         path=whole_certificates,
     )
-    client_ca: str | None = _row(
+    client_ca: str | None = row(
         None, TLS, "--client-ca", FILE,
         "PEM file of the authorities whose client certificates are believed",
         "Only yours: an authority of the public web would vouch for anybody.",
         needs=_HTTPS,
         path=whole,
     )
-    client_certificate: str = _row(
+    client_certificate: str = row(
         "none", TLS, "--client-certificate", choice("none", "optional", "required"),
         "whether clients are asked for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
         "Browsers would bother their users with a question.",
         needs=_HTTPS,
     )
-    tls_min: str = _row(
+    tls_min: str = row(
         "1.2", TLS, "--tls-min", choice("1.2", "1.3"),
         "oldest version of TLS that is spoken",
         "RFC 8996 forbids the older ones; 1.2 is still needed by clients from before 2019.",
         needs=_HTTPS,
     )
-    ciphers: str = _row(
+    ciphers: str = row(
         "ECDHE+AESGCM:ECDHE+CHACHA20", TLS, "--ciphers", CIPHERS,
         "cipher suites of TLS 1.2, in order of preference; those of 1.3 are always all on",
         "RFC 9325 4.2: only forward secrecy and AEAD, which every client of the last ten years has.",
         needs=_HTTPS,
     )
-    trusted_proxies: Sequence[str] = _row(
+    trusted_proxies: Sequence[str] = row(
         (), "Proxies", "--trusted-proxies", PEERS,
         "peers that are believed about their clients, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
         "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
     )
-    trusted_hops: int = _row(
+    trusted_hops: int = row(
         0, "Proxies", "--trusted-hops", count(0, 100),
         "proxies that a request passes on its way here; 0: those whose addresses are in --trusted-proxies",
         "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
         needs=_HOPS,
     )
-    forwarded_fields: Sequence[str] = _row(
+    forwarded_fields: Sequence[str] = row(
         ("x-forwarded-for", "x-forwarded-proto"), "Proxies", "--forwarded-fields", FIELDS,
         "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
         "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
         "as it got it is the client's word: name only what it overwrites or appends to.",
         needs=Needs(("trusted_proxies",)),
     )
-    underscore_fields: Sequence[str] = _row(
-        (), "Proxies", "--underscore-fields", UNDERSCORE_FIELDS,
-        "fields whose names have an underscore that your proxies set, such as OIDC_CLAIM_sub; those with hyphens in its place, "
-        "OIDC-CLAIM-sub, reach no app then; repeatable, or separated by commas; see docs/proxies.md",
-        "In the environ OIDC_CLAIM_sub and OIDC-CLAIM-sub have one name, and a client could send the other: without this, no field with "
-        "an underscore reaches the app. Name only what your proxies overwrite.",
-        needs=Needs(("trusted_proxies",)),
-    )
-    max_connections: int = _row(
+    max_connections: int = row(
         0, "Limits", "--max-connections", count(0, 1_000_000),
         "most connections at once; further clients wait in the kernel's queue (--backlog); 0: as many as "
         "`ulimit -n` has room for",
         "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
         "that is less: 576 of the usual 1024 remain.",
     )
-    max_connection_requests: int = _row(
-        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
-        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
-        "less; 0: any number; see docs/balancers.md",
-        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
-    )
-    max_body_bytes: int = _row(
+    max_body_bytes: int = row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
         "What waitress allows: room for an upload. --body-spool-total limits what all of them put on disk.",
     )
-    body_memory_bytes: int = _row(
+    body_memory_bytes: int = row(
         512 * KIB, "Limits", "--body-memory", size(0, TIB),
         "octets of a request body kept in memory; a larger one goes to a temporary file",
         "What waitress keeps: forms and JSON stay in memory, uploads do not.",
     )
-    max_head_bytes: int = _row(
+    max_head_bytes: int = row(
         64 * KIB, "Limits", "--max-head", size(256, 16 * MIB),
         "largest request head; beyond it: 431",
         "Guess: many times the cookies and tokens that browsers send.",
     )
-    max_request_line_bytes: int = _row(
+    max_request_line_bytes: int = row(
         8190, "Limits", "--max-request-line", size(64, 16 * MIB),
         "longest request line; beyond it: 414",
         "Apache's LimitRequestLine; RFC 9112 3 asks for at least 8000 octets.",
     )
-    max_fields: int = _row(
+    max_fields: int = row(
         100, "Limits", "--max-fields", count(1, 10_000),
         "most field lines in a request head; beyond it: 431",
         "Apache's LimitRequestFields, and gunicorn's.",
     )
-    max_pipelined: int = _row(
+    max_pipelined: int = row(
         16, "Limits", "--max-pipelined", count(1, 1024),
         "requests kept unanswered per connection before reading from it pauses",
         "Guess: browsers do not pipeline, and load generators send about this many.",
     )
-    write_buffer_bytes: int = _row(
+    write_buffer_bytes: int = row(
         256 * KIB, "Limits", "--write-buffer", size(KIB, GIB),
         "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
         "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
         "hold 256 MiB at most.",
     )
-    response_spool_bytes: int = _row(
+    response_spool_bytes: int = row(
         GIB, "Limits", "--response-spool", size(0, TIB),
         "octets of a streamed response kept in a temporary file before the app's thread waits for the client; "
         "0: none, it waits once --write-buffer is full",
         "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
     )
-    response_memory_bytes: int = _row(
+    response_memory_bytes: int = row(
         64 * MIB, "Limits", "--response-memory", size(0, TIB),
         "octets of large bodies that wait in memory, for all clients together, a body that the app returns again counted once; beyond it a worker waits up to 0.25 s while clients read, "
         "then all but the first 512 KiB goes to --response-spool, if it may",
         "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
     )
-    body_spool_total_bytes: int = _row(
+    body_spool_total_bytes: int = row(
         0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
         "0: half of what is free in their folder (TMPDIR) at the start",
         "Clients must not fill a disk to which the app writes. Only the system knows what is free.",
     )
-    response_spool_total_bytes: int = _row(
+    response_spool_total_bytes: int = row(
         0, "Limits", "--response-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for responses, for all clients together; beyond it the app's thread waits for its client; "
         "0: a quarter of what is free in their folder (TMPDIR) at the start",
         "Half of what request bodies have: a response that finds no room is only slower, a request is refused.",
     )
-    spool_files: int = _row(
+    spool_files: int = row(
         0, "Limits", "--spool-files", count(0, 1_000_000),
         "most temporary files at once, of request bodies and responses, and twice the files being sent; beyond it: 503 with "
         "Retry-After, or the app's thread waits for its client; 0: a quarter of `ulimit -n`",
         "Uploads and slow readers would otherwise take the descriptors that the app needs for its files and connections.",
     )
-    keep_alive_seconds: float = _row(
+    keep_alive_seconds: float = row(
         75.0, "Time limits", "--keep-alive", PROGRESS,
         "how long a connection may be idle between requests",
         "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
         "close first and never send a request into a closing connection.",
     )
-    max_connection_seconds: float = _row(
-        0.0, "Time limits", "--max-connection-age", duration(0.0),
-        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
-        "at most a quarter less; 0: any time; see docs/balancers.md",
-        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
-    )
-    head_seconds: float = _row(
+    head_seconds: float = row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
         "how long a request head may take from its first octet; beyond it: 408",
         "Guess: a head is a packet or two; clients that drip one lose their connection.",
     )
-    body_seconds: float = _row(
+    body_seconds: float = row(
         60.0, "Time limits", "--body-timeout", PROGRESS,
         "how long a request body may make no progress; beyond it: 408",
         "nginx's client_body_timeout.",
     )
-    write_seconds: float = _row(
+    write_seconds: float = row(
         60.0, "Time limits", "--write-timeout", PROGRESS,
         "how long a client may read nothing of its response before it is cut off",
         "nginx's send_timeout.",
     )
-    min_rate_bytes: int = _row(
+    min_rate_bytes: int = row(
         240, "Time limits", "--min-rate", size(0, GIB),
         "octets a second at which a request body must arrive and a response be read, as the mean of each "
         "--body-timeout and --write-timeout; slower: 408, or cut off; 0: no limit",
         "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
     )
-    request_seconds: float = _row(
+    request_seconds: float = row(
         0.0, "Time limits", "--request-timeout", duration(0.0),
         "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
         "see docs/deadlines.md",
         "An exception between any two steps of an app can leave its locks taken and its work half "
         "done, and only you know how long a request may take. 60 s suits many: nginx waits no longer.",
     )
-    keep_half_closed: bool = _row(
+    keep_half_closed: bool = row(
         False, "Time limits", "--keep-half-closed", SWITCH,
         "serve a request that has waited for a thread for over a second also when its client has ended what it sends: it may still "
         "read; without this it counts as gone, as over TCP both look alike",
         "nginx takes such a client for gone, too, and HAProxy with abortonclose. Browsers, curl and front servers close both "
         "sides at once, and who has waited for so long has mostly given up.",
     )
-    max_stuck: int = _row(
+    max_stuck: int = row(
         32, "Time limits", "--max-stuck", count(1, 4096),
         "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
         "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
         needs=Needs(("request_seconds",)),
     )
-    drain_seconds: float = _row(
+    drain_seconds: float = row(
         30.0, "Time limits", "--drain-timeout", duration(0.0),
         "how long running requests may take to finish after SIGTERM",
         "gunicorn's graceful_timeout, and within the 90 s that systemd waits.",
     )
-    drain_delay_seconds: float = _row(
+    drain_delay_seconds: float = row(
         0.0, "Time limits", "--drain-delay", duration(0.0),
         "how long to go on accepting after SIGTERM, while health checks and pings already say that it drains",
         "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
     )
-    healthcheck_path: str | None = _row(
+    healthcheck_path: str | None = row(
         None, "Health checks", "--healthcheck-path", URL_PATH,
         "answer GET and HEAD of PATH/live and PATH/ready (or PATH) without the app, even while all threads are busy: live: 200; ready: "
         "503 when draining, or when requests wait too long; neither is logged; see docs/deploy.md",
         "Any path could be one of your app's.",
     )
-    healthcheck_max_wait_seconds: float = _row(
+    healthcheck_max_wait_seconds: float = row(
         10.0, "Health checks", "--healthcheck-max-wait", duration(0.0),
         "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
         needs=Needs(("healthcheck_path", "agent_check", "metrics", "uwsgi://")),
     )
-    agent_check: str | None = _row(
+    agent_check: str | None = row(
         None, "Health checks", "--agent-check", METRICS_BIND,
         "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
         "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
         fixed=True,
     )
-    queue_wait_header: str | None = _row(
-        None, "Health checks", "--queue-wait-header", FIELD_NAME,
-        "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
-        "docs/balancers.md",
-        "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
-    )
-    proxy_status: str | None = _row(
+    proxy_status: str | None = row(
         None, "Health checks", "--proxy-status", PROXY_NAME,
         "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
         "see docs/balancers.md",
         "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
     )
-    metrics: str | None = _row(
+    metrics: str | None = row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
         "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
         fixed=True,
     )
-    metrics_app: str = _row(
+    metrics_app: str = row(
         "on", "Metrics", "--metrics-app", choice("on", "off"),
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
         needs=_METRICS,
         fixed=True,
     )
-    statsd: str | None = _row(
+    statsd: str | None = row(
         None, "Metrics", "--statsd", STATSD,
         "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
         "Counting costs what it does for --metrics. A name is looked up once, at the start.",
         fixed=True,
     )
-    statsd_prefix: str = _row(
+    statsd_prefix: str = row(
         "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
         needs=Needs(("statsd",)),
         fixed=True,
     )
-    stats: str | None = _row(
+    stats: str | None = row(
         None, "Metrics", "--stats", METRICS_BIND,
         "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
         "For those who have such tools. It counts requests, as --metrics does.",
         fixed=True,
     )
-    status_page: str = _row(
+    status_page: str = row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
         "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
         needs=_METRICS,
     )
-    tracing: bool = _row(
-        False, "Metrics", "--tracing", SWITCH,
-        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
-        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
-    )
-    user: str | None = _row(
+    user: str | None = row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
         "The user that starts it; a Server in your own program changes nothing of its process. Under systemd User= does the same, and more: prefer it, with a socket unit for a port below 1024.",
         fixed=True,
     )
-    group: str | None = _row(
+    group: str | None = row(
         None, "Process", "--group", ACCOUNTS,
         "group to become after binding; only root may",
         "That of --user, with its further groups.",
         fixed=True,
     )
-    umask: int | None = _row(
+    umask: int | None = row(
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
         fixed=True,
     )
-    chdir: str | None = _row(
+    chdir: str | None = row(
         None, "Process", "--chdir", FILE,
         "folder to change to before the app is imported; other settings' paths are those of the folder before, but for --python-path",
         "Whoever starts it has chosen one.",
     )
-    python_path: Sequence[str] = _row(
+    python_path: Sequence[str] = row(
         (), "Process", "--python-path", PATHS,
         "folder to import from, before all others; its .pth files count; repeatable",
         "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
     )
-    env: Sequence[str] = _row(
+    env: Sequence[str] = row(
         (), "Process", "--env", ENV,
         "variable of the environment for the app; repeatable; a password is better in the environment of aserve itself, as all users of the machine can read a command line",
         "Whoever starts it sets them: systemd by Environment= and EnvironmentFile=, a container by its own.",
         secret=show_variable,
     )
-    pid_file: str | None = _row(
+    pid_file: str | None = row(
         None, "Process", "--pid-file", FILE,
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
         fixed=True,
         path=whole,
     )
-    process_titles: bool = _row(
+    process_titles: bool = row(
         False, "Process", "--process-titles", SWITCH,
         "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
         "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
     )
-    control: str | None = _row(
+    control: str | None = row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
         fixed=True,
         path=whole,
     )
-    access_log: str | None = _row(
+    access_log: str | None = row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
         "Most servers stand behind a proxy that writes one already.",
         path=whole_log,
     )
-    access_log_format: str = _row(
+    access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
         "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
         "What Apache and nginx write by default, and everybody's tools read.",
         needs=_LOG,
     )
-    access_log_skip: Sequence[str] = _row(
+    access_log_skip: Sequence[str] = row(
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
         needs=_LOG,
     )
-    request_id_header: str | None = _row(
+    request_id_header: str | None = row(
         None, "Logs", "--request-id-header", FIELD_NAME,
         "field of each response that tells the request's id, such as X-Request-ID: what came as X-Request-ID, whatever this field is called, or one of ours; "
         "see docs/logging.md",
         "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
-    slow_request_seconds: float = _row(
+    slow_request_seconds: float = row(
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
-    show_queries: bool = _row(
+    show_queries: bool = row(
         False, "Logs", "--show-queries", SWITCH,
         "show what stands behind the ? of a request in aserve status, top and stacks, slow requests, the error log and the spans of --tracing; the access log has it in any case",
         "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
-    log_level: str = _row(
+    log_level: str = row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
         "least severe message to show on standard error",
         "Start, stop and errors; nothing per request.",
     )
-    log_config: str | None = _row(
+    log_config: str | None = row(
         None, "Logs", "--log-config", FILE,
         "TOML or JSON file in the form of Python's logging.config, for all loggers of the process",
         "Messages go to standard error, one event a line.",
@@ -945,13 +754,8 @@ class Config:
     )
     # fmt: on
 
-    def __post_init__(self) -> None:
-        for setting in SETTINGS:
-            value = _parse(setting, getattr(self, setting.name), setting.name)
-            object.__setattr__(self, setting.name, value)
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
+    def check(self) -> None:
+        """See Settings."""
         if self.body == "stream" and self.threads == 0:
             raise ConfigError(
                 "body 'stream' needs threads of 1 or more: on the event loop's thread "
@@ -967,10 +771,6 @@ class Config:
                 f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
                 f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
             )
-        for row in SETTINGS:
-            needs = row.needs
-            if needs and needs.why and row.asks(getattr(self, row.name)) and not self._has(needs):
-                raise ConfigError(f"{row.key} {needs.why}")
         if self.workers is not None and sys.platform != "linux":
             raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
         if self.reload and self.preload:
@@ -998,13 +798,6 @@ class Config:
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
-
-        if self.tracing and not (
-            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
-        ):
-            raise ConfigError(
-                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
-            )
         for folder in self.spooler:
             if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
                 raise ConfigError(
@@ -1017,29 +810,20 @@ class Config:
                 "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
-    def _has(self, needs: Needs) -> bool:
-        """Whether there is one of those that a setting needs."""
+    def has(self, needs: Needs) -> bool:
+        """See Settings; what stands before an address is looked for in all addresses."""
         places = [*self.bind, *filter(None, (self.metrics, self.stats, self.agent_check))]
         return any(
             any(name in place for place in places) if ":" in name else bool(getattr(self, name))
             for name in needs.any_of
         )
 
-    def refuse_idle(self, names: Iterable[str]) -> None:
-        """
-        Refuse those of these settings that have no effect.
-
-        Raises:
-            ConfigError: one of them needs another setting, which is not there.
-        """
-        flags = {setting.name: setting.flag for setting in SETTINGS}
-        for setting in SETTINGS:
-            needs = setting.needs
-            if needs and setting.name in names and setting.asks(getattr(self, setting.name)) and not self._has(needs):
-                wanted = [flags.get(name, f"a --bind with {name}") for name in needs.any_of]
-                raise ConfigError(
-                    f"{setting.flag} has no effect without {' or '.join(wanted)}; give that, or leave it out"
-                )
+    @classmethod
+    def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
+        """See Settings: what --reload implies."""
+        if not values.get("reload"):
+            return {}
+        return {**RELOAD_IMPLIES, **(TERMINAL_IMPLIES if is_at_terminal and "access_log" not in values else {})}
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """
@@ -1048,7 +832,7 @@ class Config:
         Raises:
             ConfigError: an option is not accepted, or two contradict each other.
         """
-        rows = [setting for setting in SETTINGS if setting.group == TLS]
+        rows = [setting for setting in EngineSettings.rows() if setting.group == TLS]
         values = {setting.name: getattr(self, setting.name) for setting in rows}
         own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
         if own["certificate"]:
@@ -1057,7 +841,7 @@ class Config:
             texts = own[setting.name]
             if texts:
                 value = texts if setting.kind is SNI else texts[-1]
-                values[setting.name] = _parse(setting, value, f"{setting.key} of the bind {bind}")
+                values[setting.name] = setting.parse(value, f"{setting.key} of the bind {bind}")
         if values["certificate"] is None:
             raise ConfigError(f"the bind {bind} has no certificate; give --certificate, and --key with it")
         if values["client_certificate"] != "none" and values["client_ca"] is None:
@@ -1071,91 +855,11 @@ class Config:
             )
         return TLSSettings(**values)
 
-    @classmethod
-    def from_sources(
-        cls,
-        argv: Mapping[str, object],
-        environ: Mapping[str, str],
-        toml: Mapping[str, object],
-        toml_name: str = "the TOML file",
-        is_at_terminal: bool = False,
-    ) -> Config:
-        """
-        Merge the sources: argv over environment over TOML over what the platform says over defaults.
-
-        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  A value that loses is checked, too, unless it is the platform's. `is_at_terminal`: standard output is one.
-
-        A flag that has no effect is refused: the one that types it expects something.  A variable or a file may be for several
-        servers, of which some need it, and another server's file has what its own defaults were.
-
-        Raises:
-            ConfigError: an unknown name or a wrong value in any source.
-        """
-        _refuse_unknown(toml, [*(s.key for s in SETTINGS), *COMMAND_NAMES], "setting", toml_name)
-        ours = [name for name in environ if name.startswith("ASERVE_")]
-        known = [setting.variable for setting in SETTINGS]
-        commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
-        _refuse_unknown(ours, known + commands, "variable", "the environment")
-        values: dict[str, Any] = {}
-        platform = platform_settings(environ)
-        for setting in SETTINGS:
-            for source, name, where in (
-                (toml, setting.key, f"{setting.key} in {toml_name}"),
-                (environ, setting.variable, setting.variable),
-                (argv, setting.name, setting.flag),
-            ):
-                if name in source:
-                    values[setting.name] = _parse(setting, source[name], where)
-            if setting.name in platform and setting.name not in values:
-                said = platform[setting.name]
-                values[setting.name] = _parse(setting, said.value, said.variable)
-        if values.get("reload"):
-            is_shown = is_at_terminal and "access_log" not in values
-            values = {**RELOAD_IMPLIES, **(TERMINAL_IMPLIES if is_shown else {}), **values}
-        config = cls(**values)
-        config.refuse_idle(argv.keys())
-        return config
-
 
 # With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
 RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
 # And at a terminal a line for each request, without the fields that only fill it, unless an access log is named.
 TERMINAL_IMPLIES = {"access_log": "-", "access_log_format": "common"}
-
-SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)
-)
-
-
-def without_secrets(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line of ours without secrets."""
-    by_flag, shown, flag = {setting.flag: setting.secret for setting in SETTINGS if setting.secret}, [], ""
-    for word in words:
-        name, equals, value = word.partition("=")
-        if flag in by_flag:
-            shown.append(by_flag[flag](word))
-        elif name in by_flag and equals:
-            shown.append(f"{name}={by_flag[name](value)}")
-        else:
-            shown.append(show_app(word))
-        flag = "" if flag in by_flag else word
-    return shown
-
-
-def _parse(setting: Setting, value: object, where: str) -> object:
-    try:
-        return setting.kind.parse(value)
-    except ValueError as fault:
-        raise ConfigError(f"{where}: {fault}; accepted: {setting.kind.accepts}") from None
-
-
-def _refuse_unknown(names: Iterable[str], known: list[str], what: str, where: str) -> None:
-    for name in names:
-        if name not in known:
-            near = near_names(name, known, 1, NEAR)
-            hint = f"did you mean {near[0]}?" if near else "see aserve --help"
-            raise ConfigError(f"unknown {what} {name} in {where}; {hint}")
 
 
 def _why_missing(package: str) -> str:

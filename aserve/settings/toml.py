@@ -10,7 +10,7 @@ import os
 import sys
 
 from ..core.json_text import TOO_DEEP
-from .table import ConfigError
+from .setting import ConfigError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
 from ..core.accounts import name_user
-from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
+from ..settings import ConfigError, EngineSettings, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")
 
@@ -405,7 +405,7 @@ def guard(function: Function) -> Function:
     return function
 
 
-def load_certificates(config: Config) -> Certificates:
+def load_certificates(config: EngineSettings) -> Certificates:
     """
     Load what the https binds of these settings name.
 

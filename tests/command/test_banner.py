@@ -9,7 +9,7 @@ import pytest
 from harness import apps
 
 from aserve.command import banner
-from aserve.settings import Config
+from aserve.features import Config
 
 
 @pytest.mark.parametrize("found", [None, "/usr/bin/aserve"])

@@ -17,9 +17,9 @@ import pytest
 from aserve.command import banner, cli
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
+from aserve.features import SETTINGS, Config
 from aserve.features.mounts import nothing_here
 from aserve.processes.programs import SPOOLER_VARIABLE
-from aserve.settings import SETTINGS, VERSION, Config
 from aserve.spooler import runner
 from aserve.spooler.board import PAGE_VARIABLE
 from aserve.uwsgi_api import memory
@@ -387,7 +387,7 @@ def test_version(served, capsys, monkeypatch, has_both):
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
     assert cli.main(["--version"]) == 0
     text = capsys.readouterr().out
-    assert re.fullmatch(rf"aserve {re.escape(VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
+    assert re.fullmatch(rf"aserve {re.escape(banner.VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
     native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
     assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")
 
@@ -588,7 +588,7 @@ def test_process_mistake():
 def test_process_version():
     """The version is said by the real command."""
     done = run_command("--version")
-    assert done.returncode == 0 and done.stdout.startswith(f"aserve {VERSION} on ")
+    assert done.returncode == 0 and done.stdout.startswith(f"aserve {banner.VERSION} on ")
 
 
 def test_lists_may_be_repeated(served):

@@ -7,7 +7,8 @@ from harness.native import AS_IN_TABLE
 
 from aserve.command import cli
 from aserve.command.explain import explain, split_name
-from aserve.settings import SETTINGS, Config, ConfigError, read_toml
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError, read_toml
 
 pytestmark = pytest.mark.long_on_pypy
 

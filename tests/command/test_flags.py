@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aserve.command.flags import build_parser, parse_args
-from aserve.settings import SETTINGS, ConfigError
+from aserve.features import SETTINGS
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
 

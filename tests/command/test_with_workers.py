@@ -17,6 +17,7 @@ from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
 from aserve.core.start_folder import FolderGoneError
+from aserve.features import Config
 from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD, TRIAL
@@ -25,7 +26,7 @@ from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 from aserve.spooler import runner
 from aserve.uwsgi_api import memory
 

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from aserve.compat import paste
-from aserve.settings import SETTINGS, Config, ConfigError
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError
 
 GLOBAL = {"__file__": "/srv/site.ini", "here": "/srv"}
 

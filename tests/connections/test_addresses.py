@@ -11,7 +11,8 @@ import pytest
 from aserve.connections import addresses
 from aserve.connections.addresses import binds_beside, is_loopback, is_v6_only, remedy, remove_stale, unmapped
 from aserve.core.errors import BindError
-from aserve.settings import Config, parse_bind
+from aserve.features import Config
+from aserve.settings import parse_bind
 
 BOTH = [
     (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 8000)),

@@ -11,7 +11,7 @@ from aserve._cparsers import ffi, lib
 from aserve.connections.in_flight import MAX_DESCRIPTORS, TABLE_BYTES, read_in_flight
 from aserve.connections.lane_memory import BATCH_BYTES, BATCH_COUNT, CONN_BYTES, READ_BYTES, Memory
 from aserve.connections.load_board import LoadBoard
-from aserve.settings import Config
+from aserve.features import Config
 
 
 def test_its_parts():

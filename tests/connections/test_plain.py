@@ -10,13 +10,14 @@ from harness.environs import LINE, block
 from aserve.connections.plain import new_plain
 from aserve.core.exchange import Client, Exchange
 from aserve.core.log_once import LogOnce
+from aserve.features import Config
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes, compile_routes
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
 from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded
 from aserve.proxies.trust import TrustedProxies, peers_of, trust_of
-from aserve.settings import Config, parse_bind
+from aserve.settings import parse_bind
 from aserve.wsgi import Gateway
 from aserve.wsgi.deadlines import Deadlines
 from aserve.wsgi.environ import build_base_environ

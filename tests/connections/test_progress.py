@@ -6,7 +6,7 @@ import pytest
 
 from aserve.connections.progress import LINGER_BYTES, Progress
 from aserve.core.body import BufferedBody
-from aserve.settings import Config
+from aserve.features import Config
 
 
 def new_progress(**settings):

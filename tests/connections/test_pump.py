@@ -15,7 +15,7 @@ from aserve._cparsers import lib
 from aserve.connections import pump as pump_module
 from aserve.connections.pump import MOST_COUNT, Pump
 from aserve.core.budgets import Budgets
-from aserve.settings import Config
+from aserve.features import Config
 from aserve.wsgi import FileResponse
 
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a pump needs Linux")

@@ -15,7 +15,7 @@ from aserve.core import budgets as budgets_module
 from aserve.core.budgets import BodySpace, Budget, Budgets, MemoryBudget, SpoolFile, SpoolSpace
 from aserve.core.episode import CALM_SECONDS
 from aserve.core.errors import RequestRefused
-from aserve.settings import Config
+from aserve.features import Config
 
 
 def messages(caplog):

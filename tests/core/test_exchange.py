@@ -10,7 +10,7 @@ from harness.fakes import FakeConnection
 
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange, shortened, without_query
-from aserve.settings import Config
+from aserve.features import Config
 
 
 def test_defaults_are_a_plain_request():

@@ -14,7 +14,7 @@ from harness.interpreter import ONCE
 from harness.kubernetes import check_manifest
 
 from aserve.command.flags import parse_args
-from aserve.settings import Config
+from aserve.features import Config
 
 pytestmark = [ONCE, pytest.mark.checkout, pytest.mark.one_way]
 

@@ -24,7 +24,8 @@ from harness.waiting import wait_until
 import aserve
 from aserve._cparsers import lib
 from aserve.command import flags
-from aserve.settings import Config, parse_bind, read_toml
+from aserve.features import Config
+from aserve.settings import parse_bind, read_toml
 
 pytestmark = [pytest.mark.any_parser]
 also_inline = pytest.mark.also_inline

@@ -7,8 +7,8 @@ from harness import apps
 from harness.calling import call
 
 from aserve.core.exchange import IS_FORWARDED
+from aserve.features import Config
 from aserve.features.fault_page import MARK, Fault, FaultPage, is_loopback_name
-from aserve.settings import Config
 
 pytestmark = pytest.mark.long_on_pypy
 

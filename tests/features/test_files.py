@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from harness import apps
 
-from aserve.features import extensions_of
+from aserve.features import Config, extensions_of
 from aserve.features.files import Compress
 from aserve.features.files.compressing import Compressing
 from aserve.features.files.static import StaticFiles
 from aserve.features.files.x_sendfile import XSendfile
-from aserve.settings import Config
 
 
 def test_nothing_is_in_front_of_an_app():

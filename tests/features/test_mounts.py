@@ -9,8 +9,9 @@ from harness import apps
 from harness.calling import call
 
 from aserve.core.errors import AserveError
+from aserve.features import Config
 from aserve.features.mounts import Mounts, check_mounts, load_mounts, nothing_here
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 
 def named(name):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextvars
+import importlib.util
 import io
 import threading
 import types
 
 import pytest
+from harness.refusals import error_of
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -15,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aserve.core.exchange import Exchange
+from aserve.features import Config
 from aserve.features.tracing import traced
 from aserve.wsgi import FileWrapper
 
@@ -217,3 +220,11 @@ def test_an_object(served):
     assert list(wrapped) == [b"a"]
     wrapped.close()
     assert len(served.spans) == 1 and traced(App(), None).__module__ == __name__
+
+
+def test_tracing_without_its_package(monkeypatch):
+    """The extra is named."""
+    assert Config(tracing=True).tracing
+    for found in ([], ["opentelemetry"]):  # another part of it may be installed alone
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
+        assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)

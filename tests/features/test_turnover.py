@@ -8,8 +8,8 @@ import pytest
 from harness import apps
 from harness.gateways import new_exchange
 
+from aserve.features import Config
 from aserve.features.turnover import ConnectionLimits, Turnover
-from aserve.settings import Config
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
 

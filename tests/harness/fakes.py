@@ -17,9 +17,9 @@ from aserve.connections.websockets import WebSockets
 from aserve.connections.wire_loop import LoopWire
 from aserve.core.budgets import Budgets
 from aserve.core.exchange import ANSWERED
+from aserve.features import Config
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.settings import Config
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import CommonFields

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from aserve.settings import SETTINGS
+from aserve.features import SETTINGS
 
 from . import apps
 

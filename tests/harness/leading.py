@@ -8,9 +8,9 @@ from typing import Any, Callable
 import pytest
 
 from aserve.connections.listeners import bind_listeners
+from aserve.features import Config
 from aserve.processes.channel import Channel, Message
 from aserve.processes.plan import Plan
-from aserve.settings import Config
 
 
 class Leading:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from aserve.settings import Config
+from aserve.features import Config
 
 from .interpreter import has_module
 

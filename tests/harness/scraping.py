@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
+from aserve.features import Config
 from aserve.metrics import scrapes as module
 from aserve.metrics.balance import Balance, Host, Reading
 from aserve.metrics.pages import Pages
 from aserve.metrics.scrapes import Scrapes, open_metrics
-from aserve.settings import Config
 
 BALANCE = Balance(lambda: Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0))
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -24,7 +24,8 @@ import aserve
 from aserve.connections.in_flight import TABLE_BYTES, read_in_flight
 from aserve.connections.listeners import open_listeners
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
-from aserve.settings import Config, parse_bind
+from aserve.features import Config
+from aserve.settings import parse_bind
 
 STRIDE = 512  # words: a page for each process
 SLOW_SECONDS = 0.02

@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from aserve.features import Config
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
@@ -23,7 +24,6 @@ from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.timers import Timers
-from aserve.settings import Config
 
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 

@@ -13,8 +13,8 @@ from aserve.connections.listeners import bind_listeners
 from aserve.core import systemd
 from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
+from aserve.features import Config
 from aserve.lifecycle.fd_store import FdStore
-from aserve.settings import Config
 
 
 class Service:

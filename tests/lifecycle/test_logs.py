@@ -13,8 +13,9 @@ import sys
 import pytest
 
 import aserve
+from aserve.features import Config
 from aserve.lifecycle.logs import NAMES, LineFormatter, set_up_logging
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 ours = logging.getLogger("aserve")
 

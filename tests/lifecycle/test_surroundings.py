@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from aserve.core.start_folder import StartFolder
+from aserve.features import SETTINGS, Config
 from aserve.lifecycle.surroundings import SurroundingsError, set_surroundings, with_whole_paths
-from aserve.settings import SETTINGS, Config
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import types
 
 import pytest
 
+from aserve.features import Config
 from aserve.metrics import advice as module
 from aserve.metrics.advice import add_warnings, advise
-from aserve.settings import Config
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -12,8 +12,8 @@ from aserve.connections.statistics import Statistics
 from aserve.core import footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field
+from aserve.features import Config
 from aserve.metrics.lone import Lone
-from aserve.settings import Config
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 

@@ -6,9 +6,9 @@ import json
 
 from harness.native import AS_IN_TABLE
 
+from aserve.features import Config
 from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings
 from aserve.metrics.table import PLACES, WORDS
-from aserve.settings import Config
 
 WORKER = {
     "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0, "descriptors": 1, "descriptor_limit": 100,

@@ -13,6 +13,7 @@ import pytest
 from harness.scraping import BALANCE, EVENTS, GET
 
 from aserve.core.errors import BindError
+from aserve.features import Config
 from aserve.metrics import scrapes as module
 from aserve.metrics.pages import FRESH_SECONDS, Pages, Whence
 from aserve.metrics.scrapes import (
@@ -26,7 +27,6 @@ from aserve.metrics.scrapes import (
     open_metrics,
 )
 from aserve.metrics.text import CONTENT_TYPE
-from aserve.settings import Config
 
 
 def test_an_answer(answering):

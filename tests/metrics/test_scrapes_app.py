@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from harness.scraping import GET
 
+from aserve.features import Config
 from aserve.metrics.pages import FRESH_SECONDS
 from aserve.metrics.scrapes import APP_SECONDS, MAX_CONNECTIONS, Scrapes, open_metrics
-from aserve.settings import Config
 
 
 class App:

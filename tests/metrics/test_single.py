@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from aserve.connections.statistics import Statistics
 from aserve.core.errors import BindError
 from aserve.core.footprint import Footprint, Memory, memory_of
+from aserve.features import Config
 from aserve.metrics import growth
 from aserve.metrics.counting import Counters
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single
-from aserve.settings import Config
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 

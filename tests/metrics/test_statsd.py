@@ -7,10 +7,11 @@ import socket
 
 import pytest
 
+from aserve.features import Config
 from aserve.metrics import statsd as module
 from aserve.metrics.statsd import MAX_DATAGRAM_BYTES, Statsd
 from aserve.metrics.table import BOUNDS, PLACES, SUM, WORDS
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -9,10 +9,10 @@ import pytest
 from aserve.core import footprint
 from aserve.core.footprint import Footprint, Memory
 from aserve.core.page import Field, Process, new_page
+from aserve.features import Config
 from aserve.metrics import growth
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.status import MAX_REQUESTS, Statuses, Whole, describe_footprint, describe_requests
-from aserve.settings import Config
 
 
 @pytest.fixture

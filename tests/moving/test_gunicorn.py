@@ -10,9 +10,10 @@ import types
 
 import pytest
 
+from aserve.features import Config
 from aserve.lifecycle.loading import LoadError
 from aserve.moving.gunicorn import load_gunicorn
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
+from aserve.features import Config
 from aserve.moving.draft import Draft, Given
 from aserve.moving.gunicorn import load_gunicorn
 from aserve.moving.translate import as_toml, run_translate
 from aserve.moving.uwsgi import load_uwsgi
-from aserve.settings import Config, ConfigError, read_toml
+from aserve.settings import ConfigError, read_toml
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from aserve.features import Config
 from aserve.moving.uwsgi import load_uwsgi
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from aserve.features import Config
 from aserve.processes import app_files as module
 from aserve.processes.app_files import AppFiles, chosen_folder
-from aserve.settings import Config
 
 
 @pytest.fixture(autouse=True)

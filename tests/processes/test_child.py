@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from aserve.features import Config
 from aserve.processes.child import TRANSITIONS, Child, Event, State, describe_end, describe_requests
 from aserve.processes.plan import Plan
-from aserve.settings import Config
 
 # Pairs that cannot come about, and why.
 IMPOSSIBLE = {

@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from aserve.features import SETTINGS
 from aserve.processes import command as command_module
 from aserve.processes.command import Command
 
@@ -36,7 +37,7 @@ def test_this_process(monkeypatch, tmp_path, is_known_by):
     command = Command.of_this_process(environ)
     environ["A"] = "2"
     assert command == ([sys.executable, "-I", "x y"], {"A": "1"}, str(tmp_path))
-    assert str(command) == f"{sys.executable} -I 'x y'"
+    assert command.show(SETTINGS) == f"{sys.executable} -I 'x y'"
 
 
 def test_the_name_of_the_folder(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ import pytest
 from aserve.connections.listeners import open_listeners
 from aserve.core.descriptors import list_open
 from aserve.core.page import Field
+from aserve.features import Config
 from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.child import State
@@ -27,7 +28,7 @@ from aserve.processes.rollout import Rollout
 from aserve.processes.slots import Slots
 from aserve.processes.status import Status
 from aserve.processes.timers import Timers
-from aserve.settings import VERSION, Config, parse_bind
+from aserve.settings import VERSION, parse_bind
 
 PLAN = Plan(
     Config(workers=3, threads=7, bind=["127.0.0.1:0"], trusted_proxies=["10.0.0.0/8"], drain_seconds=4.5), "a:app"
@@ -97,7 +98,7 @@ def before(system, tmp_path, monkeypatch):
 def test_all_of_it(before, system, tmp_path):
     """Listeners, settings, pages and workers are what they were."""
     fd = before.write()
-    found = Inheritance.read(fd)
+    found = Inheritance.read(fd, Config)
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
     assert found.version == VERSION and found.blocked == [signal.SIGUSR1]
@@ -151,7 +152,7 @@ def test_whose_it_is(before):
 @pytest.mark.parametrize("other", [{"form": 99}, {"settings": {"threads": "many"}}])
 def test_another_form(before, system, other):
     """Then there are listeners, and workers to whom one may say one thing, once."""
-    found = Inheritance.read(before.write(**other))
+    found = Inheritance.read(before.write(**other), Config)
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
     assert len(found.strangers) == 2 and found.counted is not None and found.kept == {}
     with pytest.raises(OSError, match="Bad file"):
@@ -179,7 +180,7 @@ def test_a_form_for_each_layout():
 
 def test_settings_that_are_gone(before):
     """A setting that this version does not have any more is left out."""
-    found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}))
+    found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}), Config)
     assert found.plan == Plan(Config(threads=5), "a:app")
     for each in (*found.listeners, *found.metrics):
         each.socket.close()

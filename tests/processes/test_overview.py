@@ -18,6 +18,7 @@ from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import error_log, footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field
+from aserve.features import Config
 from aserve.metrics.balance import Balance
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import FIRST_WORD, PLACES
@@ -25,7 +26,7 @@ from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.memory_file import open_memory_file
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.features import Config
 from aserve.processes import plan as plan_module
 from aserve.processes.plan import Plan
 from aserve.processes.resources import Limits
-from aserve.settings import Config
 
 
 def test_what_cannot_change():

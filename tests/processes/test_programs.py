@@ -10,10 +10,11 @@ import sys
 
 import pytest
 
+from aserve.features import Config
 from aserve.processes import command as command_module
 from aserve.processes import programs
 from aserve.processes.programs import check_programs
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 BLOCKED = """\
 import os, signal, sys, types

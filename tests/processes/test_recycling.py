@@ -7,8 +7,8 @@ import random
 import pytest
 
 from aserve.core.footprint import Memory
+from aserve.features import Config
 from aserve.processes.recycling import Due, Lifespan, Recycling, Worker
-from aserve.settings import Config
 
 MIB = 1 << 20
 FRESH = Worker(1, Lifespan(), 0, 0.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.features import Config
 from aserve.processes.plan import Plan
 from aserve.processes.rollout import Reload, Rollout
-from aserve.settings import Config
 
 OLD, NEW = Plan(Config(workers=3), "old:app"), Plan(Config(workers=3), "new:app")
 

@@ -13,13 +13,13 @@ from harness.waiting import wait_until
 
 from aserve.connections.listeners import bind_listeners
 from aserve.core.page import Field
+from aserve.features import Config
 from aserve.processes import molds
 from aserve.processes.child import MOLD, State
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.worker import Role
-from aserve.settings import Config
 
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
 

@@ -11,6 +11,7 @@ import pytest
 from harness.manager import Manager
 
 from aserve.connections.in_flight import TABLE_BYTES
+from aserve.features import Config
 from aserve.processes import spoolers, upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import TRIAL, Child, State
@@ -21,7 +22,7 @@ from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
 from aserve.processes.timers import Timers
-from aserve.settings import VERSION, Config
+from aserve.settings import VERSION
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from aserve.connections.listeners import bind_listeners
+from aserve.features import Config
 from aserve.processes import warming
 from aserve.processes.warming import WarmUp, WarmUpFailed
-from aserve.settings import Config
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from aserve._cparsers import lib
 from aserve.core.body import BufferedBody, LiveBody
 from aserve.core.errors import RequestRefused
+from aserve.features import Config
 from aserve.protocols import EXCHANGE_FACTORIES, PROTOCOLS, base
-from aserve.settings import Config
 
 
 @pytest.mark.parametrize(

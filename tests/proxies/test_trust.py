@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange, refused_exchange
+from aserve.features import Config
 from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
 from aserve.proxies.trust import TrustedProxies, TrustingLog, needs_identity, peers_of, trust_of
-from aserve.settings import Config, parse_bind
+from aserve.settings import parse_bind
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
 from aserve.wsgi.response import CommonFields

@@ -22,11 +22,12 @@ from harness.manager import Manager
 import aserve
 from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
+from aserve.features import Config
 from aserve.lifecycle.privileges import find_account
 from aserve.server import running
 from aserve.server import server as server_module
 from aserve.server.server import Server
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 LOOPBACK = "127.0.0.1:0"
 

@@ -15,10 +15,11 @@ from harness.asking import get, is_open
 
 from aserve.connections.listeners import bind_listeners
 from aserve.core.errors import BindError
+from aserve.features import Config
 from aserve.lifecycle.loading import PatchedError
 from aserve.server import server as server_module
 from aserve.server.server import Server
-from aserve.settings import Config, ConfigError
+from aserve.settings import ConfigError
 
 LOOPBACK = "127.0.0.1:0"
 

@@ -12,7 +12,7 @@ from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
 from aserve.core.budgets import Budgets
-from aserve.features import extensions_of, tracing
+from aserve.features import Config, extensions_of, tracing
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes
 from aserve.features.turnover import Turnover
@@ -21,7 +21,7 @@ from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
 from aserve.server.services import Shared, new_service
-from aserve.settings import Config, parse_bind
+from aserve.settings import parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.settings import Config, ConfigError
+from aserve.features import Config
+from aserve.settings import ConfigError
 from aserve.settings.caches import CacheSpec, parse_cache
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness.refusals import error_of
 
-from aserve.settings import Config
+from aserve.features import Config
 from aserve.settings.commands import name_programs, parse_program, parse_timed
 
 

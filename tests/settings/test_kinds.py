@@ -7,7 +7,8 @@ import pathlib
 import pytest
 from harness.refusals import error_of
 
-from aserve.settings import SETTINGS, Config, show_bytes, split_sni
+from aserve.features import SETTINGS, Config
+from aserve.settings import show_bytes, split_sni
 
 pytestmark = pytest.mark.long_on_pypy
 

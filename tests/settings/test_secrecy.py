@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.settings import SETTINGS, Config, ConfigError, without_secrets
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError, without_secrets
 from aserve.settings.secrecy import (
     show_app,
     show_argument,
@@ -57,7 +58,7 @@ def test_accepted(name, value):
     (setting,) = [each for each in SETTINGS if each.name == name]
     config = Config(**{name: [value] if setting.is_list else value, "workers": 1, "preload": True})
     told = [setting.show(getattr(config, name)), str(setting.without_secrets(getattr(config, name))), repr(config)]
-    told += without_secrets(["aserve", "a:b", setting.flag, value, f"{setting.flag}={value}"])
+    told += without_secrets(["aserve", "a:b", setting.flag, value, f"{setting.flag}={value}"], SETTINGS)
     assert "hunter2" not in "\n".join(told)
     assert told[0] != "none" and "..." in told[0]
 
@@ -128,6 +129,6 @@ def test_a_url_of_another_setting():
 def test_a_command_line():
     """What is no secret of a setting stays as it is."""
     words = ["/python", "-m", "aserve", "a:make(1)", "--env=A=b", "--env", "C=d", "--threads", "3", "--cron"]
-    assert without_secrets(words) == [
+    assert without_secrets(words, SETTINGS) == [
         "/python", "-m", "aserve", "a:make(...)", "--env=A=...", "--env", "C=...", "--threads", "3", "--cron"
     ]  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.settings import SETTINGS, Config, ConfigError
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError
 from aserve.settings.shared import Shared
 
 

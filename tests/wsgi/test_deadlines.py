@@ -18,7 +18,8 @@ from harness.interpreter import NATIVE_KINDS
 
 import aserve
 from aserve.connections.native import running
-from aserve.settings import Config, ConfigError
+from aserve.features import Config
+from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.interrupted
 

@@ -10,9 +10,9 @@ from harness.gateways import Closing, new_exchange, respond, serving
 from harness.interpreter import first_on_pypy
 
 from aserve.core.errors import AppError
+from aserve.features import Config
 from aserve.features.files.compressing import Compressing
 from aserve.features.files.x_sendfile import XSendfile
-from aserve.settings import Config
 from aserve.wsgi.returned import iterate, not_bytes, not_iterable
 
 

@@ -8,15 +8,15 @@ Not here: the apps that do it (static.py, compressing.py, x_sendfile.py), which 
 from __future__ import annotations
 
 from ...extension import Extension
-from ...settings import Config
 from ...wsgi import WSGIApp
+from .settings import FileSettings
 
 
-class Static(Extension):
+class Static(Extension[FileSettings]):
     """Answers with files where a path stands for one."""
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: FileSettings) -> bool:
         """See Extension."""
         return bool(config.static)
 
@@ -27,11 +27,11 @@ class Static(Extension):
         return StaticFiles(app, self._config)
 
 
-class Compress(Extension):
+class Compress(Extension[FileSettings]):
     """Compresses what the app answers with."""
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: FileSettings) -> bool:
         """See Extension."""
         return config.compress
 
@@ -42,11 +42,11 @@ class Compress(Extension):
         return Compressing(app, self._config)
 
 
-class XSendfileFolders(Extension):
+class XSendfileFolders(Extension[FileSettings]):
     """Sends the file that the app names."""
 
     @staticmethod
-    def is_on(config: Config) -> bool:
+    def is_on(config: FileSettings) -> bool:
         """See Extension."""
         return bool(config.x_sendfile)
 

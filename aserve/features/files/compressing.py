@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 from ...core.errors import AppError
-from ...settings import Config
 from ...wsgi import WSGIApp
 from ...wsgi.returned import iterate
 from .codings import ranked
 from .compressors import Stream, find_codings
 from .content_types import is_compressible
 from .reply import Fields, StartResponse
+from .settings import FileSettings
 
 # Statuses whose responses have no body.
 _KEPT_CODES = frozenset(("204", "205"))
@@ -32,7 +32,7 @@ _KEPT_FIELDS = frozenset(("content-encoding", "content-digest", "repr-digest", "
 class Compressing:
     """A WSGI app that compresses the responses of another."""
 
-    def __init__(self, app: WSGIApp, config: Config) -> None:
+    def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         self.min_bytes = config.compress_min_bytes
         self._streams = find_codings()

@@ -3,7 +3,7 @@
 Owns:     StaticFiles: which file a path stands for, what is said of it, and which requests remain the app's.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 9.3, 12.5.3 and 15.5.6; RFC 8615 (.well-known).
-Not here: opening a file (opening.py), the response (reply.py), the settings' grammar (settings/files.py).
+Not here: opening a file (opening.py), the response (reply.py), the settings and their grammar (settings.py).
 
 It is a WSGI app that calls yours for what it does not answer. So there is one way for all responses, with its limits,
 log and time-outs; a file, once found, is sent without a worker. To find it takes one for a moment, since disks can be slow,
@@ -19,14 +19,13 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from ...settings import Config
-from ...settings.files import AddedField, Expiry, parse_added_field, parse_expiry, parse_static
 from ...wsgi import WSGIApp
 from .codings import ranked
 from .conditions import validators_of
 from .content_types import content_type, is_compressible
 from .opening import Folder, Found
 from .reply import Fields, StartResponse, refuse, send_file
+from .settings import AddedField, Expiry, FileSettings, parse_added_field, parse_expiry, parse_static
 
 logger = logging.getLogger("aserve")
 
@@ -46,7 +45,7 @@ ASK = "no-cache"
 class StaticFiles:
     """A WSGI app that answers with files, and calls another for all else."""
 
-    def __init__(self, app: WSGIApp, config: Config) -> None:
+    def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         maps = sorted(map(parse_static, config.static), key=lambda below: -len(below.prefix))
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in maps]

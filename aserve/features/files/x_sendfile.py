@@ -3,7 +3,7 @@
 Owns:     XSendfile, a WSGI app that calls yours, and answers with the file of its X-Sendfile or X-Accel-Redirect.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     none; what Apache's mod_xsendfile and nginx's X-Accel-Redirect do.
-Not here: opening the file (opening.py), the response (reply.py), the setting's grammar (settings/files.py).
+Not here: opening the file (opening.py), the response (reply.py), the setting's grammar (settings.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ...settings import Config
-from ...settings.files import parse_sent
 from ...wsgi import WSGIApp
 from ...wsgi.returned import iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
 from .opening import Folder, Found
 from .reply import Fields, StartResponse, refuse, send_file, send_whole
+from .settings import FileSettings, parse_sent
 
 logger = logging.getLogger("aserve")
 
@@ -36,7 +35,7 @@ _DROPPED = frozenset(
 class XSendfile:
     """A WSGI app that puts a file in the place of a body."""
 
-    def __init__(self, app: WSGIApp, config: Config) -> None:
+    def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         sent = [parse_sent(text) for text in config.x_sendfile]
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in sent]

@@ -11,8 +11,8 @@ from harness import apps
 from harness.calling import call
 
 from aserve.core.errors import AppError
+from aserve.features import Config
 from aserve.features.files.compressing import Compressing
-from aserve.settings import Config
 
 PAGE = b"<p>a page of text</p>\n" * 200
 HTML = ("Content-Type", "text/html; charset=utf-8")

@@ -9,8 +9,8 @@ from harness import apps
 from harness.calling import call
 from harness.descriptors import none_stays_open
 
+from aserve.features import Config
 from aserve.features.files.x_sendfile import XSendfile
-from aserve.settings import Config
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -1,43 +1,35 @@
-"""The kinds of value of settings for files and mounts, and the grammar of each.
+"""The settings of --static, --x-sendfile and --compress, and the grammar of each.
 
-Owns:     PREFIX=WHAT, as in `--static` and `--mount`; 'PATTERN TIME' of `--static-expires`, 'PATTERN NAME: VALUE' of `--static-fields`.
+Owns:     FileSettings; '[PREFIX=]FOLDER' of --x-sendfile, 'PATTERN TIME' of --static-expires, 'PATTERN NAME: VALUE' of --static-fields.
 Thread:   any; pure, but for the current folder, by which a relative path is made absolute.
-Not here: what is done with them (features/files/, features/mounts.py).
+Not here: what is done with them (static.py, compressing.py, x_sendfile.py), PREFIX=WHAT (settings/prefixes.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from collections.abc import Mapping
-from typing import Callable, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from .kinds import Kind, _texts_of, duration, show_texts
-from .secrecy import show_app
+from ...settings import EngineSettings, Needs, row
+from ...settings.kinds import GIB, KIB, SWITCH, YEAR_SECONDS, Kind, duration, show_texts, size, texts_of
+from ...settings.paths import whole_folder
+from ...settings.prefixes import Below, parse_below, parsed_texts
 
-YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
 IMMUTABLE = "immutable"
 
 _TIME = duration(0.0, YEAR_SECONDS)
-# A path as it is when decoded, of segments that are neither empty nor dots alone.
-_PREFIX = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
-_APP = re.compile(r"[^\s=:]+(:.+)?\Z")
+
 # The first name (RFC 9110 5.1) with a colon behind it, after a space or at the beginning: a pattern rarely has one.
 _FIELD = re.compile(r"(?:(.*?)\s+)??([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\x20-\x7e\x80-\xff]+)")
+
 # Each file has its own, or each response.
 _OURS = frozenset((
     "accept-ranges", "connection", "content-encoding", "content-length", "content-range", "date", "etag", "keep-alive",
     "last-modified", "server", "trailer", "transfer-encoding", "upgrade", "vary",
 ))  # fmt: skip
-
-
-class Below(NamedTuple):
-    """What answers for the paths below a prefix."""
-
-    prefix: (
-        str  # of the decoded path, as PEP 3333 has it (octets as latin-1), without the slash at its end; "": every path
-    )
-    what: str  # a folder's absolute path, or the spec of an app
 
 
 class Sent(NamedTuple):
@@ -69,32 +61,8 @@ def parse_static(text: str) -> Below:
     Raises:
         ValueError: it is not of that form.
     """
-    below = _parse_below(text, "/static=/srv/shop/static")
+    below = parse_below(text, "/static=/srv/shop/static")
     return below._replace(what=os.path.abspath(below.what))
-
-
-def parse_mount(text: str) -> Below:
-    """
-    Return what `PREFIX=module:app` says.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
-    below = _parse_below(text, "/admin=shop.admin:app")
-    if not _APP.match(below.what):
-        raise ValueError(f"{show_app(below.what)!r} is not an app, such as shop.admin:app")
-    return below
-
-
-def _parse_below(text: str, example: str) -> Below:
-    prefix, _, what = text.partition("=")
-    prefix, what = prefix.strip(), what.strip()
-    if not prefix.startswith("/") or not what:
-        raise ValueError(f"{show_app(text)!r} is not of the form PREFIX=..., as in {example}")
-    prefix = prefix[:-1] if prefix.endswith("/") else prefix
-    if not _PREFIX.match(prefix) or not prefix.isprintable():
-        raise ValueError(f"{prefix!r} is not a path as it is when decoded, such as /static")
-    return Below(prefix.encode().decode("latin-1"), what)
 
 
 def parse_sent(text: str) -> Sent:
@@ -148,38 +116,19 @@ def _parse_pattern(text: str | None) -> re.Pattern[str] | None:
         raise ValueError(f"{text!r} is no regular expression: {fault}") from None
 
 
-def _texts(value: object, parse: Callable[[str], object]) -> tuple[str, ...]:
-    """Return texts of which each can be parsed; a table of a TOML file stands for PREFIX=WHAT."""
-    if isinstance(value, Mapping):
-        value = [f"{key}={what}" for key, what in value.items()]
-    texts = tuple(_texts_of(value, str.splitlines))
-    for text in texts:
-        parse(text)
-    return texts
-
-
 def _parse_statics(value: object) -> tuple[str, ...]:
     """Make folders absolute: the app may change the current one, and a supervisor reads it again."""
-    texts = _texts(value, parse_static)
+    texts = parsed_texts(value, parse_static)
     return tuple(f"{text.partition('=')[0].strip()}={parse_static(text).what}" for text in texts)
 
 
 def _parse_sent(value: object) -> tuple[str, ...]:
-    sent = [(text, parse_sent(text).path) for text in _texts(value, parse_sent)]
+    sent = [(text, parse_sent(text).path) for text in parsed_texts(value, parse_sent)]
     return tuple(f"{text.partition('=')[0].strip()}={path}" if "=" in text else path for text, path in sent)
 
 
-def _parse_mounts(value: object) -> tuple[str, ...]:
-    texts = _texts(value, parse_mount)
-    prefixes = [parse_mount(text).prefix for text in texts]
-    for prefix in prefixes:
-        if prefixes.count(prefix) > 1:
-            raise ValueError(f"{prefix or '/'} is named twice")
-    return texts
-
-
 def _parse_names(value: object) -> tuple[str, ...]:
-    names = tuple(_texts_of(value, str.split))
+    names = tuple(texts_of(value, str.split))
     for name in names:
         if "/" in name or "\0" in name or name.startswith("."):
             raise ValueError(f"{name!r} is not the name of a file, such as index.html")
@@ -192,28 +141,92 @@ FOLDERS = Kind(
     _parse_statics,
     show_texts,
 )
+
+
 SENT = Kind(
     "[PREFIX=]FOLDER",
     "a folder, as in /srv/media, or with the path that stands for it, as in /protected=/srv/media; in a variable one to a line",
     _parse_sent,
     show_texts,
 )
-MOUNTS = Kind(
-    "PREFIX=APP",
-    "a path's beginning and an app, as in /admin=shop.admin:app; in a variable one to a line",
-    _parse_mounts,
-    show_texts,
-)
+
+
 EXPIRIES = Kind(
     "'[PATTERN] TIME'",
     "a regular expression that is searched in the path, and a time such as 10m or 24h, or immutable; in a variable one to a line",
-    lambda value: _texts(value, parse_expiry),
+    lambda value: parsed_texts(value, parse_expiry),
     show_texts,
 )
+
+
 FILE_FIELDS = Kind(
     "'[PATTERN] NAME: VALUE'",
     "a regular expression that is searched in the path, and a field, as in '\\.woff2$ Access-Control-Allow-Origin: *'; in a variable one to a line",
-    lambda value: _texts(value, parse_added_field),
+    lambda value: parsed_texts(value, parse_added_field),
     show_texts,
 )
+
+
 NAMES = Kind("NAME", "names of files, such as index.html", _parse_names, show_texts)
+
+FILES = "Files and mounts"
+_STATIC = Needs(("static",))
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSettings(EngineSettings):
+    """Settings of files in place of responses, and of responses in fewer octets."""
+
+    # fmt: off
+    static: Sequence[str] = row(
+        (), FILES, "--static", FOLDERS,
+        "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
+        "Only you know which folders are for everybody.",
+        path=whole_folder,
+    )
+    static_index: Sequence[str] = row(
+        ("index.html",), FILES, "--static-index", NAMES,
+        "the file that stands for its folder; repeatable, the first that is there; empty: none",
+        "What web servers take. Folders are never listed.",
+        needs=_STATIC,
+    )
+    static_expires: Sequence[str] = row(
+        (), FILES, "--static-expires", EXPIRIES,
+        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
+        "in the path; none: they ask each time, and get 304",
+        "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+        needs=_STATIC,
+    )
+    static_fields: Sequence[str] = row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
+        needs=_STATIC,
+    )
+    static_symlinks: bool = row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+        needs=Needs(("static", "x_sendfile")),
+    )
+    x_sendfile: Sequence[str] = row(
+        (), FILES, "--x-sendfile", SENT,
+        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
+        "see docs/files.md",
+        "An app that means a front server names files of that; here nobody has said which it may.",
+        path=whole_folder,
+    )
+    compress: bool = row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
+        needs=Needs(("compress",)),
+    )
+    # fmt: on

@@ -1,4 +1,4 @@
-"""How the settings for files and mounts are spelled."""
+"""How the settings for files are spelled."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 
 import pytest
 
-from aserve.settings import Config, ConfigError
-from aserve.settings.files import Below, Sent, parse_added_field, parse_expiry, parse_mount, parse_sent, parse_static
+from aserve.features import Config
+from aserve.features.files.settings import Sent, parse_added_field, parse_expiry, parse_sent, parse_static
+from aserve.settings import ConfigError
+from aserve.settings.prefixes import Below
 
 
 @pytest.mark.parametrize(
@@ -45,11 +47,6 @@ def test_what_the_app_may_name(monkeypatch, tmp_path):
     ]  # fmt: skip
 
 
-def test_a_table():
-    """A table of a TOML file says the same."""
-    assert Config(mount={"/a": "a:app", "/b": "b"}).mount == ("/a=a:app", "/b=b")
-
-
 @pytest.mark.parametrize(
     "text",
     ["static=/srv", "/static", "/static=", "=/srv", "/a//b=/srv", "/a/../b=/srv", "//=/srv", "/%41=/s", "/a\\b=/s"],
@@ -58,25 +55,6 @@ def test_what_is_no_prefix(text):
     """What could never be a path below which something is, is refused."""
     with pytest.raises(ConfigError, match=r"^static: .*; accepted: a path's beginning"):
         Config(static=text)
-
-
-@pytest.mark.parametrize("app", ["shop.admin:app", "admin", "apps/admin.py:app", "a:create('x', y=1)"])
-def test_mounts(app):
-    """Whatever the command takes for its APP."""
-    assert parse_mount(f"/admin={app}") == Below("/admin", app)
-
-
-def test_one_app_to_a_place():
-    """Two apps below one path would leave one uncalled."""
-    with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
-        Config(mount=["/a=x", "/a/=y"])
-
-
-@pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
-def test_what_is_no_app(text):
-    """What cannot be an app's name is refused."""
-    with pytest.raises(ConfigError, match=r"^mount: "):
-        Config(mount=text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Settings as a whole: the rows of a dataclass, where their values come from, and which source wins.
+
+Owns:     Settings, the base of every dataclass of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and
+          docs/settings.md are made from its rows.
+Thread:   any; Settings never change.
+Not here: the rows (table.py, and those of each feature), one of them (setting.py), argv itself (the command).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from ..core.near_names import near_names
+from .platform import platform_settings
+from .secrecy import show_app
+from .setting import GROUPS, ConfigError, Needs, Setting
+
+NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
+COMMAND_NAMES = ("app", "config")  # not settings of a server: the command reads them itself
+
+S = TypeVar("S", bound="Settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """
+    Values of settings, one for each row, and immutable.
+
+    A class with rows may have a method `check`, which raises ConfigError where its values contradict one another, or others'; each
+    class has its own, and none calls another's.
+
+    Raises:
+        ConfigError: a value is not accepted, or two contradict each other.
+    """
+
+    _rows: ClassVar[tuple[Setting, ...]]
+
+    @classmethod
+    def rows(cls) -> tuple[Setting, ...]:
+        """Return the rows, by their groups."""
+        if "_rows" not in vars(cls):
+            places = {group: place for place, group in enumerate(GROUPS)}
+            rows = [Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(cls)]
+            cls._rows = tuple(sorted(rows, key=lambda row: places.get(row.group, len(places))))
+        return cls._rows
+
+    def __post_init__(self) -> None:
+        for setting in self.rows():
+            object.__setattr__(self, setting.name, setting.parse(getattr(self, setting.name), setting.name))
+        for one in reversed(type(self).__mro__):
+            if "check" in vars(one):
+                one.check(self)  # type: ignore[attr-defined]
+
+    def check(self) -> None:
+        """See that nothing is there without what it needs, where that is refused from whichever source."""
+        for row in self.rows():
+            if row.needs and row.needs.why and row.asks(getattr(self, row.name)) and not self.has(row.needs):
+                raise ConfigError(f"{row.key} {row.needs.why}")
+
+    def has(self, needs: Needs) -> bool:
+        """Whether there is one of those that a setting needs."""
+        return any(bool(getattr(self, name)) for name in needs.any_of)
+
+    @classmethod
+    def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
+        """Return what holds for settings that no source has given, in place of their defaults."""
+        return {}
+
+    def refuse_idle(self, names: Iterable[str]) -> None:
+        """
+        Refuse those of these settings that have no effect.
+
+        Raises:
+            ConfigError: one of them needs another setting, which is not there.
+        """
+        flags = {setting.name: setting.flag for setting in self.rows()}
+        for setting in self.rows():
+            needs = setting.needs
+            if needs and setting.name in names and setting.asks(getattr(self, setting.name)) and not self.has(needs):
+                wanted = [flags.get(name, f"a --bind with {name}") for name in needs.any_of]
+                raise ConfigError(
+                    f"{setting.flag} has no effect without {' or '.join(wanted)}; give that, or leave it out"
+                )
+
+    @classmethod
+    def from_sources(
+        cls: type[S],
+        argv: Mapping[str, object],
+        environ: Mapping[str, str],
+        toml: Mapping[str, object],
+        toml_name: str = "the TOML file",
+        is_at_terminal: bool = False,
+    ) -> S:
+        """
+        Merge the sources: argv over environment over TOML over what the platform says over defaults.
+
+        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
+        environment.  A value that loses is checked, too, unless it is the platform's. `is_at_terminal`: standard output is one.
+
+        A flag that has no effect is refused: the one that types it expects something.  A variable or a file may be for several
+        servers, of which some need it, and another server's file has what its own defaults were.
+
+        Raises:
+            ConfigError: an unknown name or a wrong value in any source.
+        """
+        rows = cls.rows()
+        _refuse_unknown(toml, [*(setting.key for setting in rows), *COMMAND_NAMES], "setting", toml_name)
+        ours = [name for name in environ if name.startswith("ASERVE_")]
+        known = [setting.variable for setting in rows]
+        commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
+        _refuse_unknown(ours, known + commands, "variable", "the environment")
+        values: dict[str, Any] = {}
+        platform = platform_settings(environ)
+        for setting in rows:
+            for source, name, where in (
+                (toml, setting.key, f"{setting.key} in {toml_name}"),
+                (environ, setting.variable, setting.variable),
+                (argv, setting.name, setting.flag),
+            ):
+                if name in source:
+                    values[setting.name] = setting.parse(source[name], where)
+            if setting.name in platform and setting.name not in values:
+                said = platform[setting.name]
+                values[setting.name] = setting.parse(said.value, said.variable)
+        config = cls(**{**cls.implied(values, is_at_terminal), **values})
+        config.refuse_idle(argv.keys())
+        return config
+
+
+def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:
+    """Return the words of a command line of ours without the secrets of settings that these rows have."""
+    by_flag, shown, flag = {setting.flag: setting.secret for setting in rows if setting.secret}, [], ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if flag in by_flag:
+            shown.append(by_flag[flag](word))
+        elif name in by_flag and equals:
+            shown.append(f"{name}={by_flag[name](value)}")
+        else:
+            shown.append(show_app(word))
+        flag = "" if flag in by_flag else word
+    return shown
+
+
+def _refuse_unknown(names: Iterable[str], known: list[str], what: str, where: str) -> None:
+    for name in names:
+        if name not in known:
+            near = near_names(name, known, 1, NEAR)
+            hint = f"did you mean {near[0]}?" if near else "see aserve --help"
+            raise ConfigError(f"unknown {what} {name} in {where}; {hint}")

@@ -1,0 +1,159 @@
+"""Where values of settings come from: precedence, messages, flags without effect."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from harness.refusals import error_of
+
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError
+
+
+def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
+    return Config.from_sources(dict(argv), dict(environ), dict(toml), toml_name)
+
+
+def test_config_is_immutable_and_comparable():
+    """A Config can be shared by threads and used as a key."""
+    settings = Config(threads="3")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.threads = 4
+    assert settings == Config(threads=3)
+    assert hash(settings) == hash(Config(threads=3))
+
+
+def test_replace_checks_again():
+    """dataclasses.replace gives a checked copy."""
+    assert dataclasses.replace(Config(), threads="2").threads == 2
+    with pytest.raises(ConfigError):
+        dataclasses.replace(Config(), threads="two")
+
+
+def test_unknown_keyword():
+    """A misspelt keyword is a TypeError, as for any function."""
+    with pytest.raises(TypeError, match="thread"):
+        Config(thread=3)
+
+
+def test_precedence():
+    """argv over environment over TOML over default."""
+    toml = {"threads": 1, "backlog": 1, "max-fields": 1}
+    environ = {"ASERVE_THREADS": "2", "ASERVE_BACKLOG": "2", "HOME": "/", "ASERV": "no"}
+    found = from_sources({"threads": "3"}, environ, toml)
+    assert (found.threads, found.backlog, found.max_fields, found.max_pipelined) == (3, 2, 1, 16)
+
+
+def test_each_source_has_its_own_spelling():
+    """A list in TOML, commas in a variable, repeats in argv."""
+    binds = (":1", ":2")
+    assert from_sources(toml={"bind": [":1", ":2"]}).bind == binds
+    assert from_sources(environ={"ASERVE_BIND": ":1,:2"}).bind == binds
+    assert from_sources(argv={"bind": [":1", ":2"]}).bind == binds
+
+
+@pytest.mark.parametrize(
+    ("sources", "beginning"),
+    [
+        ({"argv": {"max_body_bytes": "x"}}, "--max-body: 'x' is not a size"),
+        ({"environ": {"ASERVE_MAX_BODY": "x"}}, "ASERVE_MAX_BODY: 'x' is not a size"),
+        ({"toml": {"max-body": "x"}}, "max-body in site.toml: 'x' is not a size"),
+        # Wrong, though argv wins: it is a mistake that would show itself later.
+        ({"toml": {"threads": "x"}, "argv": {"threads": "1"}}, "threads in site.toml: "),
+    ],
+)
+def test_the_source_is_named(sources, beginning):
+    """The user learns which of the places to look in."""
+    assert error_of(from_sources, **sources).startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [
+        (
+            {"toml": {"thread": 3}},
+            "unknown setting thread in site.toml; did you mean threads?",
+        ),
+        (
+            {"toml": {"head_timeout": 3}},
+            "unknown setting head_timeout in site.toml; did you mean head-timeout?",
+        ),
+        (
+            {"environ": {"ASERVE_THREAD": "3"}},
+            "unknown variable ASERVE_THREAD in the environment; did you mean ASERVE_THREADS?",
+        ),
+        (
+            {"environ": {"ASERVE_XYZZY": "3"}},
+            "unknown variable ASERVE_XYZZY in the environment; see aserve --help",
+        ),
+    ],
+)
+def test_unknown_names(sources, text):
+    """A misspelt name is refused, with the nearest one."""
+    assert error_of(from_sources, **sources) == text
+
+
+def test_names_of_the_command_are_no_mistake():
+    """`app` and `config` are read by the command, not here."""
+    environ = {"ASERVE_APP": "a:b", "ASERVE_CONFIG": "c"}
+    assert from_sources(environ=environ, toml={"app": "a:b"}) == Config()
+
+
+def test_the_platform():
+    """What the platform says counts where no other source does, and is otherwise not even looked at."""
+    assert from_sources(environ={"PORT": "5000"}).bind == ("0.0.0.0:5000",)
+    for source in ({"argv": {"bind": "a:1"}}, {"environ": {"ASERVE_BIND": "a:1"}}, {"toml": {"bind": "a:1"}}):
+        environ = {"PORT": "tcp://10.0.0.1:80", **source.get("environ", {})}
+        assert from_sources(**{**source, "environ": environ}).bind == ("a:1",)
+    assert error_of(from_sources, environ={"PORT": "web"}).startswith("PORT: '0.0.0.0:web': port 'web' is not a number")
+
+
+IDLE = {
+    "spooler_processes": 2, "spooler_seconds": 5, "spooler_max_jobs": 5, "spooler_import": ["a"], "static_index": ["a"], "static_expires": ["1m"],
+    "static_fields": ["A: b"], "static_symlinks": True, "compress_min_bytes": 5, "statsd_prefix": "a", "reload_page": "on",
+    "access_log_format": "json", "access_log_skip": ["/a"], "forwarded_fields": ["x-real-ip"], "underscore_fields": ["a_b"], "scgi_status": "line", "unix_mode": "600",
+    "unix_owner": "a", "unix_group": "a", "key": "a", "sni": ["a=b"], "client_ca": "a", "client_certificate": "optional", "tls_min": "1.3",
+    "ciphers": "A", "metrics_app": "on", "status_page": "all", "max_stuck": 3, "healthcheck_max_wait_seconds": 5, "hang_warning_seconds": 5,
+    "hang_timeout_seconds": 5,
+}  # fmt: skip
+
+
+BASES = {
+    "workers": 1, "spooler": ["a"], "static": ["/a=/b"], "compress": True, "statsd": "h:1", "reload": True, "access_log": "-", "request_seconds": 5,
+    "trusted_proxies": ["unix"], "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1",
+}  # fmt: skip
+
+
+def test_idle_rows():
+    """Each is tried here, but for those that are refused from whichever source."""
+    assert {row.name for row in SETTINGS if row.needs and not row.needs.why} == {*IDLE}
+
+
+@pytest.mark.parametrize("name", [name for name in IDLE if name != "metrics_app"])
+def test_a_flag_without_effect(name):
+    """It is refused, with what is missing; in a variable, a file or a program's own code it may be for another server."""
+    (row,) = [row for row in SETTINGS if row.name == name]
+    given = {name: IDLE[name]}
+    with pytest.raises(
+        ConfigError, match=rf"^{row.flag} has no effect without (--|a --bind with ).*; give that, or leave"
+    ):
+        from_sources(argv=given)
+    assert getattr(from_sources(toml={row.key: IDLE[name]}), name) == getattr(Config(**given), name)
+    base = row.needs.any_of[0]
+    found = {"bind" if ":" in base else base: BASES[base], "workers": 1}
+    if base == "https://":
+        found.update({"certificate": "a", "client_ca": "a", "client_certificate": "optional"})
+    assert from_sources(argv={**found, **given})
+
+
+def test_a_flag_that_asks_for_nothing():
+    """What is so by default, or switches off what is not there, needs nothing."""
+    off = {
+        "access_log_format": "combined",
+        "metrics_app": "off",
+        "status_page": "off",
+        "hang_timeout_seconds": 0,
+        "max_requests": 0,
+    }
+    assert from_sources(argv=off)

@@ -1,0 +1,48 @@
+"""The list of features: none is forgotten, and each is read from its own settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+
+from harness.modules import MODULES
+
+from aserve import features
+from aserve.extension import Extension
+from aserve.features import FEATURES, SETTINGS, Config, extensions_of
+from aserve.settings import EngineSettings
+
+
+def classes_of_features():
+    """Return the classes that the modules of features define."""
+    names = [name for name in MODULES if name.startswith("features.")]
+    modules = [importlib.import_module(f"aserve.{name}") for name in names]
+    return {
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == module.__name__
+    }
+
+
+def test_all_are_listed():
+    """A feature that is there can be turned on."""
+    found = classes_of_features()
+    assert {one for one in found if issubclass(one, Extension)} == set(FEATURES)
+    assert {one for one in found if issubclass(one, EngineSettings)} == set(Config.__bases__)
+    assert len(set(FEATURES)) == len(FEATURES)
+
+
+def test_rows_of_all():
+    """Every setting is a row of the engine or of one feature."""
+    own = [field.name for base in Config.__bases__ for field in dataclasses.fields(base)]
+    engine = [field.name for field in dataclasses.fields(EngineSettings)]
+    names = [setting.name for setting in SETTINGS]
+    assert sorted(names) == sorted(engine + [name for name in own if name not in engine])
+
+
+def test_none_by_default():
+    """A server that asks for nothing has no extension."""
+    extensions = extensions_of(Config())
+    assert not extensions.wants_times and not extensions.sees_responses
+    assert not any(feature.is_on(Config()) for feature in features.FEATURES)
