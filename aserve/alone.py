@@ -2,8 +2,8 @@
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (processes/control.py), the answers of a supervisor (processes/answers.py), what a
-          status has (metrics/status.py, lone.py).
+Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), what a status has (metrics/status.py,
+          lone.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from .core import forks
 from .metrics.growth import SAMPLE_SECONDS
 from .metrics.lone import Lone
 from .processes.control import Caller, Control, Message, Watch
-from .processes.wishes import tell_balancers
+from .processes.questions import answers_of, tell_stacks
 from .server.server import Server
-
-NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
 
 
 @contextlib.contextmanager
@@ -36,14 +34,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
     """
     loop, lone = asyncio.get_running_loop(), Lone(server)
     lone.statuses.counted = server.counted
-    answers = {
-        "status": lambda caller, _: _tell_status(caller, lone.statuses.describe_with_warnings()),
-        "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
-        "reload": lambda caller, _: caller.refuse(NO_WORKERS),
-        "recycle": lambda caller, _: caller.refuse(NO_WORKERS),
-        "workers": lambda caller, _: caller.refuse(NO_WORKERS),
-        "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
-    }
+    answers = answers_of(lone.statuses.describe_with_warnings, _tell_stacks, server.set_unready)
     control = Control(path, _watch_on(loop), answers, loop.call_later)
     looking = loop.create_task(_look_at_memory(lone))
     forks.watch(control)
@@ -75,12 +66,6 @@ def _watch_on(loop: asyncio.AbstractEventLoop) -> Watch:
     return watch
 
 
-def _tell_status(caller: Caller, status: Message) -> None:
-    (worker,) = status.pop("workers")
-    _tell(caller, status, {"worker": worker})
-
-
-def _tell(caller: Caller, *messages: Message) -> None:
-    for message in messages:
-        caller.say(message)
+def _tell_stacks(caller: Caller, message: Message) -> None:
+    tell_stacks(caller, 0, os.getpid(), describe_stacks())
     caller.end()

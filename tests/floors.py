@@ -217,7 +217,7 @@ FLOORS = {
     "aserve/processes/upgrade.py": 99,
     "aserve/processes/warming.py": 100,
     "aserve/processes/watch.py": 100,
-    "aserve/processes/wishes.py": 100,
+    "aserve/processes/questions.py": 100,
     "aserve/processes/worker.py": 98,
     "aserve/protocols/__init__.py": 100,
     "aserve/protocols/base.py": 100,

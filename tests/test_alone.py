@@ -11,10 +11,11 @@ from harness import apps
 
 import aserve
 from aserve import alone
-from aserve.alone import NO_WORKERS, control_of
+from aserve.alone import control_of
 from aserve.command import cli
 from aserve.core.footprint import Memory
 from aserve.lifecycle import exits
+from aserve.processes.questions import NO_WORKERS
 
 
 async def ask(path, **question):

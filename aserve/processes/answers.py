@@ -2,9 +2,8 @@
 
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading (reloads.py), resizing and replacing (crew.py).
-
-Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
+Not here: the socket (control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (ask.py),
+          how things are (status.py), reloading (reloads.py), resizing and replacing (crew.py).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .control import Answer, Caller
 from .crew import Crew
+from .questions import answers_of, tell_stacks
 from .status import Status
 from .timers import Timers
-from .wishes import tell_balancers
 
 # How long a worker's event loop may take to tell its stacks. Guess: one that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
@@ -64,24 +63,12 @@ class Answers:
         self._recycling: list[tuple[Caller, Child]] = []  # who waits for which worker to be replaced
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
-        self.by_question: dict[str, Answer] = {
-            "status": self._on_status,
-            "reload": self._on_reload,
-            "recycle": self._on_recycle,
-            "workers": self._on_workers,
-            "balancers": self._on_balancers,
-            "stacks": self._on_stacks,
-        }
-
-    # Status
-
-    def _on_status(self, caller: Caller, message: Message) -> None:
-        status = self._status.describe_with_warnings()
-        workers = status.pop("workers")
-        caller.say(status)
-        for worker in workers:
-            caller.say({"worker": worker})
-        caller.end()
+        self.by_question: dict[str, Answer] = answers_of(
+            status.describe_with_warnings,
+            self._on_stacks,
+            supervised.set_unready,
+            {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
+        )
 
     # Reloading and resizing
 
@@ -177,9 +164,6 @@ class Answers:
         else:
             caller.refuse(f"the number of workers stays {before}; {wanted} is not possible")
 
-    def _on_balancers(self, caller: Caller, message: Message) -> None:
-        tell_balancers(caller, message, self._supervised.set_unready)
-
     # Stacks
 
     def _on_stacks(self, caller: Caller, message: Message) -> None:
@@ -205,7 +189,7 @@ class Answers:
         """A worker has told its stacks."""
         caller, _ = self._stacks.pop(message["number"], (None, child))
         if caller is not None:
-            caller.say({"worker": child.slot, "pid": child.pid, "text": message["text"]})
+            tell_stacks(caller, child.slot, child.pid, message["text"])
             self._end_stacks(caller)
 
     def _give_up_stacks(self, numbers: list[int]) -> None:
@@ -222,7 +206,7 @@ class Answers:
         else:
             os.kill(child.pid, STACKS_SIGNAL)
             text = f"{why}: its stacks are written to its standard error, where the log goes\n"
-        caller.say({"worker": child.slot, "pid": child.pid, "text": text})
+        tell_stacks(caller, child.slot, child.pid, text)
 
     def _end_stacks(self, caller: Caller) -> None:
         if all(other is not caller for other, _ in self._stacks.values()):

@@ -2,7 +2,7 @@
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (control.py), what is answered (answers.py, ../alone.py), the screen of `aserve top` (command/top_screen.py).
+Not here: the socket's other end (control.py), what is answered (questions.py, answers.py), the screen of `aserve top` (command/top_screen.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Control, a unix socket beside those of the clients; Caller, one who asks.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Spec:     unix(7), SO_PEERCRED.
-Not here: what is answered (answers.py, ../alone.py), the commands that ask (ask.py).
+Not here: what is answered (questions.py), the commands that ask (ask.py).
 
 A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
 Nobody waits for a caller: what it has not read yet is kept, and it is closed if that becomes too much.
