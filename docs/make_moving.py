@@ -6,9 +6,9 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from aserve.moving.draft import BY_KEY, Row
-from aserve.moving.gunicorn_table import ROWS as GUNICORN
-from aserve.moving.uwsgi_table import ROWS as UWSGI
+from aserve.features.moving.draft import BY_KEY, Row
+from aserve.features.moving.gunicorn_table import ROWS as GUNICORN
+from aserve.features.moving.uwsgi_table import ROWS as UWSGI
 
 DOCS = pathlib.Path(__file__).parent
 PAGES = {"moving-from-uwsgi.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}

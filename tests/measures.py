@@ -20,8 +20,8 @@ from harness.modules import MODULES, PACKAGE, ROOT, all_imports, room_of, tree_o
 _ENGINE = "core connections lifecycle proxies protocols processes request_log tls workers wsgi"
 # What both do without.
 _OPTIONS = (
-    "access_log compat contrib features line_program log_format log_values metrics moving rpc sharing slow_requests "
-    "spooler titles uwsgi_api wire_log"
+    "access_log compat contrib features line_program log_format log_values metrics rpc slow_requests "
+    "spooler titles wire_log"
 )
 ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds")
@@ -114,7 +114,7 @@ def lines_that_decide() -> int:
 
 
 MEASURES = (
-    Measure("entries at the top of aserve/", entries, 38, 15),
+    Measure("entries at the top of aserve/", entries, 35, 15),
     Measure("imports of options by the engine", imports_of_options, 43, 0),
     Measure("own modules that one module imports", fan_out, 45, 15),
     Measure("arguments of a constructor", constructor_arguments, 20, 8),

@@ -27,6 +27,7 @@ from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
 from ..features import Config, extensions_of
 from ..features.mounts import load_mounts, nothing_here
+from ..features.moving import hooks_of, read_origin, take_flags
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import LoadError, check_unpatched, load_app, load_module
@@ -34,7 +35,6 @@ from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account, is_root
 from ..lifecycle.surroundings import set_surroundings, with_whole_paths
 from ..lifecycle.switch_interval import shorten_switch_interval
-from ..moving import hooks_of, read_origin, take_flags
 from ..processes.ask import is_command, run_command
 from ..processes.child import MOLD, TRIAL
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
@@ -94,7 +94,9 @@ def _run(argv: Sequence[str]) -> int:
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
     if argv[:1] == ["translate"]:
-        from ..moving.translate import run_translate  # and its tables, which a server without such files does without
+        from ..features.moving.translate import (
+            run_translate,  # and its tables, which a server without such files does without
+        )
 
         return run_translate(argv, os.environ)
     if argv[:1] == [CONFIG]:
@@ -282,7 +284,7 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
     if not _has_uwsgi(_config_of(plan)):
         return
-    from ..uwsgi_api import memory
+    from ..features.uwsgi_api import memory
 
     try:
         memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME), plan.shared)

@@ -129,7 +129,7 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
-    from ..moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
+    from ..features.moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
 
     foreign = explain_flag(name)
     if foreign:

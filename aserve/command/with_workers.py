@@ -19,12 +19,12 @@ from typing import Callable
 from ..connections.listeners import Listener, bind_listeners
 from ..core.errors import FAILED, AserveError, BindError
 from ..features import Config
+from ..features.moving import hooks_of
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
 from ..metrics.app import name_files
 from ..metrics.scrapes import open_metrics
-from ..moving import hooks_of
 from ..processes.channel import Channel
 from ..processes.child import MOLD
 from ..processes.command import Command

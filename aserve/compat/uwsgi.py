@@ -23,15 +23,15 @@ from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
 from ..core.page import Field
+from ..features.uwsgi_api import memory
+from ..features.uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
+from ..features.uwsgi_api.functions import FUNCTIONS, SIGNALS
 from ..lifecycle.hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Slots
 from ..settings import VERSION
 from ..settings.shared import QUEUE, Shared
 from ..spooler import functions as spooler
-from ..uwsgi_api import memory
-from ..uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
-from ..uwsgi_api.functions import FUNCTIONS, SIGNALS
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")

@@ -2,7 +2,7 @@
 
 Owns:     CacheSpec; 'name=sessions,items=1000,...'.
 Thread:   any; pure.
-Not here: the cache itself (uwsgi_api/caches.py).
+Not here: the cache itself (features/uwsgi_api/caches.py).
 """
 
 from __future__ import annotations

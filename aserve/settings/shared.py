@@ -2,7 +2,7 @@
 
 Owns:     Shared; the grammar of the URL.
 Thread:   any; pure.
-Not here: who connects there (sharing/store.py).
+Not here: who connects there (features/sharing/store.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     Queue; how its jobs are kept there, and who may do one; QueuedJob, which has the methods of Job.
 Thread:   any; `put` many threads and processes at the same time.
-Not here: what is done with a job (runner.py), what the app calls (functions.py), leases as such (sharing/leases.py).
+Not here: what is done with a job (runner.py), what the app calls (functions.py), leases as such (features/sharing/leases.py).
 
 There: a sorted set of the jobs' names, by when they are due; a hash with their octets, which are those of a file of uWSGI's; a hash with
 who does them. Who takes a job makes it due again in ten seconds, and goes on doing so while it does it: so the job of a host that is
@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-from ..sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
-from ..sharing.store import Store, StoreError
+from ..features.sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
+from ..features.sharing.store import Store, StoreError
 from .folder import LAST, Due, growing_seconds, job_of, name_of, parse_job
 
 logger = logging.getLogger("aserve")

@@ -18,6 +18,7 @@ from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
+from aserve.features.uwsgi_api import memory
 from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD, TRIAL
@@ -28,7 +29,6 @@ from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import ConfigError
 from aserve.spooler import runner
-from aserve.uwsgi_api import memory
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
 

@@ -17,11 +17,11 @@ from aserve import rpc
 from aserve.compat import uwsgi as uwsgi_module
 from aserve.compat.uwsgi import Process, install
 from aserve.core.page import Field
+from aserve.features.uwsgi_api.functions import SIGNALS
+from aserve.features.uwsgi_api.schedules import Cron, Every
 from aserve.lifecycle import hooks
 from aserve.processes.child import MOLD, State
 from aserve.processes.slots import Slots
-from aserve.uwsgi_api.functions import SIGNALS
-from aserve.uwsgi_api.schedules import Cron, Every
 
 
 @pytest.fixture(autouse=True)

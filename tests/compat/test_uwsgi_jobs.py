@@ -11,11 +11,11 @@ from harness.waiting import wait_until
 
 from aserve.compat import uwsgi as module
 from aserve.compat.uwsgi import Process, install
+from aserve.features.sharing import store as store_module
+from aserve.features.uwsgi_api.hosts import join
 from aserve.lifecycle import hooks
 from aserve.settings.shared import Shared
-from aserve.sharing import store as store_module
 from aserve.spooler import functions as spooler
-from aserve.uwsgi_api.hosts import join
 
 
 @pytest.fixture

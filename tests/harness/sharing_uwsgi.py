@@ -9,7 +9,7 @@ from typing import Any
 
 _BEGIN = """\
 import os, sys, time
-from aserve.uwsgi_api.memory import Memory
+from aserve.features.uwsgi_api.memory import Memory
 memory = Memory.open({texts!r}, {fd})
 def tell(what):
     print(what, flush=True)

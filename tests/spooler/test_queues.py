@@ -9,9 +9,9 @@ import time
 import pytest
 from harness.stores import SERVERS
 
+from aserve.features.sharing.leases import LEASE_SECONDS, Leases
+from aserve.features.sharing.store import Store, StoreError
 from aserve.settings.shared import Shared
-from aserve.sharing.leases import LEASE_SECONDS, Leases
-from aserve.sharing.store import Store, StoreError
 from aserve.spooler import queues as module
 from aserve.spooler.queues import Queue
 from aserve.spooler.runner import SPOOL_OK, Spooler

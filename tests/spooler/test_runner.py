@@ -14,9 +14,9 @@ import time
 
 import pytest
 
+from aserve.features.sharing.leases import Leases
+from aserve.features.sharing.store import Store
 from aserve.settings.shared import Shared
-from aserve.sharing.leases import Leases
-from aserve.sharing.store import Store
 from aserve.spooler import runner as module
 from aserve.spooler.board import PAGE_BYTES, Page
 from aserve.spooler.folder import Folder, list_jobs, write_job

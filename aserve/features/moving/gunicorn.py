@@ -1,0 +1,319 @@
+"""A configuration of gunicorn's becomes settings of ours.
+
+Owns:     load_gunicorn: executing the file, GUNICORN_CMD_ARGS, what depends on several settings, gunicorn's own defaults.
+Thread:   the main thread: the file is code, and is run in the process that reads it, again at each reload.
+Spec:     gunicorn/app/base.py: the file first, and GUNICORN_CMD_ARGS over it.
+Not here: which setting is which (gunicorn_table.py), its hooks (gunicorn_hooks.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+from ...core.errors import USAGE_ERROR
+from ...lifecycle.loading import PASTE, LoadError
+from ...settings import ConfigError
+from .draft import Draft, Given, refusing
+from .guests import hosting
+from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
+from .gunicorn_table import FLAGS, OLD, ROWS, SWITCHES, TABLE
+from .gunicorn_values import is_unset, number, place_of, real, texts, whole
+from .uwsgi_values import MAX_THREADS
+
+VARIABLE = "GUNICORN_CMD_ARGS"
+TRUSTED = ["127.0.0.1", "::1", "unix"]  # whom gunicorn believes where nothing is said
+LISTS = ("bind", "raw_env", "reload_extra_files")  # flags that may be repeated
+GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
+
+
+def load_gunicorn(path: str, environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
+    """
+    Execute a configuration, and read GUNICORN_CMD_ARGS; an empty path: only these.
+
+    Raises:
+        ConfigError: it cannot be read, or a value is wrong.
+        LoadError: its code has raised.
+    """
+    draft = Draft(path or VARIABLE)
+    words = _read_flags(environ.get(VARIABLE, ""), draft)
+    path = path or next((given.value for given in words if given.key == "config"), "")
+    settings: dict[str, Given] = {}
+    if path:
+        draft.name = path
+        settings.update(_execute(path, draft))
+    settings.update({given.key: given for given in words if given.key != "config"})
+    for given in settings.values():
+        _take(draft, given)
+    _finish(draft, environ)
+    functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
+    functions = {name: function for name, function in functions.items() if not does_nothing(function)}
+    draft.facts["hooks"] = list(functions)
+    return draft, Hooks(functions, {key: given.value for key, given in settings.items()})
+
+
+def _take(draft: Draft, given: Given) -> None:
+    row = TABLE.find(given.key)
+    assert row is not None
+    if row.is_told and (is_unset(given.value) or given.value is False or does_nothing(given.value)):
+        return
+    draft.take(row, given)
+
+
+# The file
+
+
+def _execute(path: str, draft: Draft) -> dict[str, Given]:
+    """Return the settings that the code of a configuration has, with the lines where they are set."""
+    if path.startswith("python:"):
+        return _settings_of(vars(_import(path[len("python:") :])), path, {}, draft)
+    path = path[len("file:") :] if path.startswith("file:") else path
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as fault:
+        raise ConfigError(f"cannot read gunicorn's configuration {path}: {fault.strerror}") from None
+    module = ModuleType("__config__")  # as gunicorn calls it
+    module.__file__ = os.path.abspath(path)
+    sys.modules["__config__"] = module
+    folder = os.getcwd()
+    sys.path.insert(0, folder)  # as gunicorn has it: a configuration may import the app's settings
+    try:
+        with _reading(path, "executing"):
+            exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # that is what such a file is
+    finally:
+        os.chdir(folder)
+        if folder in sys.path:
+            sys.path.remove(folder)
+    _take_server_name(path, draft)
+    return _settings_of(vars(module), path, _lines_of(source), draft)
+
+
+@contextlib.contextmanager
+def _reading(what: str, doing: str) -> Iterator[None]:
+    """Run a configuration's code. It is settings that fail with it, and not an app that may be well the next time."""
+    try:
+        with hosting(what, doing):
+            yield
+    except LoadError as error:
+        error.exit_status = USAGE_ERROR
+        raise
+
+
+def _take_server_name(path: str, draft: Draft) -> None:
+    """Take what a file has set in gunicorn's own module, to hide its name from clients."""
+    module = sys.modules.get("gunicorn")
+    for name in ("SERVER_SOFTWARE", "SERVER"):
+        value = getattr(module, name, "gunicorn")
+        if isinstance(value, str) and not value.startswith("gunicorn"):
+            draft.put("server-name", value, Given(f"gunicorn.{name}", value, path))
+            setattr(module, name, "gunicorn")  # the next file that is read here may not set it
+
+
+def _import(name: str) -> ModuleType:
+    with _reading(name, "importing"):
+        return importlib.import_module(name)
+
+
+def _lines_of(source: bytes) -> dict[str, int]:
+    """Return the last line that sets each name; good enough for a message."""
+    lines: dict[str, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            lines[node.id] = max(lines.get(node.id, 0), node.lineno)
+        elif isinstance(node, ast.FunctionDef):
+            lines[node.name] = node.lineno
+    return lines
+
+
+def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], draft: Draft) -> dict[str, Given]:
+    found = {}
+    for name, value in names.items():
+        where = f"{path}:{lines[name]}" if name in lines else path
+        given = Given(name, value, where)
+        if TABLE.find(name) is not None and not inspect.ismodule(value):
+            found[name] = given
+        elif name.islower() and name[0] != "_" and isinstance(value, (bool, int, str, float)):
+            near = OLD.get(name) or TABLE.nearest(name)
+            if near is not None and near not in names:
+                row = TABLE.find(near)
+                given = given._replace(is_secret=row is not None and row.is_secret)
+                draft.note(given, f"gunicorn has no such setting, and it has no effect; is {near} meant?")
+    return found
+
+
+# GUNICORN_CMD_ARGS
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{VARIABLE}: {message}")
+
+
+def _read_flags(text: str, draft: Draft) -> list[Given]:
+    try:
+        words = shlex.split(text)
+    except ValueError as fault:
+        raise ConfigError(f"{VARIABLE}: {fault}") from None
+    parser = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    flags: dict[str, list[str]] = {}
+    named = set(FLAGS.values()) - {
+        "group",
+        "user",
+        "umask",
+        "timeout",
+        "bind",
+        "workers",
+        "worker_class",
+        "config",
+        "daemon",
+        "control_socket_disable",
+    }
+    for name in ["config", *(name for row in ROWS for name in row.names if name[-1] != "*")]:
+        if name not in named:
+            flags.setdefault(name, []).append(f"--{name.replace('_', '-')}")
+    for flag, name in FLAGS.items():
+        flags.setdefault(name, []).append(flag)
+    for name, spelled in flags.items():
+        if name in SWITCHES:
+            parser.add_argument(*spelled, dest=name, action="store_const", const=name != "sendfile")
+        elif name == "proxy_protocol":
+            parser.add_argument(*spelled, dest=name, nargs="?", const="auto")
+        else:
+            parser.add_argument(*spelled, dest=name, action="append" if name in LISTS else "store")
+    parsed, unknown = parser.parse_known_args(words)
+    for word in unknown:
+        if word.startswith("-"):
+            draft.note(Given(word.partition("=")[0], "", VARIABLE), "aserve does not know it, and it has no effect")
+    return [Given(name, value, VARIABLE) for name, value in vars(parsed).items()]
+
+
+# What depends on several of them
+
+
+def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
+    facts = draft.facts
+    folder = ""
+    if "chdir" in facts and not is_unset(facts["chdir"].value):
+        folder = os.path.abspath(str(facts["chdir"].value))
+        draft.put("chdir", folder, facts["chdir"])
+    for key in facts.get("paths", ()):
+        if draft.settings[key] != "-":
+            draft.settings[key] = os.path.join(folder, draft.settings[key])
+    if "touch-reload" in draft.settings:
+        draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
+    if "app" in facts and not is_unset(facts["app"].value):
+        name = str(facts["app"].value)
+        draft.app, draft.app_whence = name if ":" in name else f"{name}:application", facts["app"]
+    elif "paste" in facts and not is_unset(facts["paste"].value):
+        draft.app, draft.app_whence = f"{PASTE}{os.path.join(folder, str(facts['paste'].value))}", facts["paste"]
+    _place_binds(draft, folder)
+    _choose_threads(draft)
+    _choose_workers(draft, environ)
+    _set_rest(draft, environ)
+
+
+def _place_binds(draft: Draft, folder: str) -> None:
+    given = draft.facts.get("bind")
+    is_proxied = draft.facts.get("proxy_protocol")
+    scheme = "https://" if "certificate" in draft.settings else ""
+    if is_proxied is not None and is_proxied.value not in (False, None, "", "off"):
+        scheme = "proxy+http://"
+    if "protocol" in draft.facts and draft.facts["protocol"].value == "uwsgi":
+        scheme = "uwsgi://"
+    items = texts(given.value) if given is not None else ["127.0.0.1:8000"] if scheme else []
+    for item in items:
+        place = place_of(item, f"{folder}/" if folder else "")
+        draft.add("bind", f"{scheme}{place}", given or Given("gunicorn's default", "", ""))
+
+
+def _choose_threads(draft: Draft) -> None:
+    facts = draft.facts
+    given = facts.get("worker_class")
+    given = given if given is not None else Given("worker_class", "sync", "")
+    name = given.value
+    name = name if isinstance(name, str) else getattr(name, "__name__", str(name))
+    threads = 1
+    if "threads" in facts:
+        threads = _checked(facts["threads"], whole)
+    is_green = any(kind in name.lower() for kind in GREENLETS)
+    if is_green:
+        connections = _checked(facts["worker_connections"], whole) if "worker_connections" in facts else MAX_THREADS
+        threads = max(1, min(connections, MAX_THREADS))
+        draft.note(
+            given, f"threads = {threads} in its place: aserve runs the app in threads, and the app must not patch them"
+        )
+    elif "uvicorn" in name.lower() or "asgi" in name.lower():
+        draft.note(
+            given,
+            "such workers serve ASGI apps, and aserve WSGI: name the framework's WSGI app, or wrap it in a2wsgi's ASGIMiddleware",
+        )
+    elif name.lower().rpartition(".")[2] not in ("sync", "gthread", "syncworker", "threadworker"):
+        draft.note(given, "aserve has workers of one kind, which run the app in threads")
+    source = given if is_green else facts.get("threads")
+    if source is not None:
+        draft.put("threads", threads, source)
+    else:
+        draft.default("threads", 1, "gunicorn's default; raise it where the app bears that")
+    if "timeout" in facts and not is_unset(facts["timeout"].value):
+        is_of_one = threads == 1 and not is_green
+        seconds = _checked(facts["timeout"], real)
+        draft.put("request-timeout" if is_of_one else "hang-timeout", seconds, facts["timeout"])
+
+
+def _choose_workers(draft: Draft, environ: Mapping[str, str]) -> None:
+    facts, settings = draft.facts, draft.settings
+    if facts.get("preload_app") is not None and facts["preload_app"].value:
+        draft.put("preload", True, facts["preload_app"])
+    if settings.get("max-requests") and "max_requests_jitter" in facts:
+        number("max-requests-jitter", 0, 1_000_000_000)(draft, facts["max_requests_jitter"])
+    if sys.platform != "linux":
+        for key in ("workers", "preload", "max-requests", "max-requests-jitter", "touch-reload"):
+            draft.drop(key, "worker processes need Linux; one process serves")
+    elif not environ.get("WEB_CONCURRENCY"):
+        draft.default("workers", 1, "gunicorn's default: a master, and one worker")
+
+
+def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
+    facts, settings = draft.facts, draft.settings
+    line = settings.get("max-request-line", 0)
+    if line > settings.get("max-head", 64 << 10):
+        draft.put("max-head", line, draft.whence["max-request-line"][0])
+    if "umask" in facts and not is_unset(facts["umask"].value):
+        value = facts["umask"].value
+        mask = value if type(value) is int else _checked(facts["umask"], lambda text: int(text, 0))
+        if mask:
+            draft.put("umask", f"{mask:03o}", facts["umask"])
+    if "forwarded" not in facts:
+        peers = environ.get("FORWARDED_ALLOW_IPS")
+        for peer in texts(peers) if peers is not None else TRUSTED:
+            draft.add("trusted-proxies", peer, Given("whom gunicorn believes", "", ""))
+    elif "trusted-proxies" in settings and "unix" not in settings["trusted-proxies"]:
+        draft.add("trusted-proxies", "unix", Given("gunicorn believes them, too", "", ""))
+    if "syslog" in facts and facts["syslog"].value:
+        address = facts["syslog_addr"].value if "syslog_addr" in facts else ""
+        match = str(address).partition("://")
+        target = f"syslog:udp://{match[2]}" if match[0] == "udp" else f"syslog:{match[2]}".partition("#")[0]
+        draft.put("access-log", target, facts["syslog"])
+    if "errorlog" in facts and facts["errorlog"].value not in ("-", None, ""):
+        draft.note(facts["errorlog"], "messages go to standard error; whoever starts aserve redirects it: 2>> FILE")
+    headers = facts.get("secure_scheme_headers")
+    if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
+        draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")
+
+
+def _checked(given: Given, read: Any) -> Any:
+    with refusing(given):
+        value = read(given.value)
+        if value < 0:
+            raise ValueError(f"{given.value!r} is too small")
+        return value

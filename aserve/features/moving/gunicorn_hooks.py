@@ -1,0 +1,124 @@
+"""gunicorn's hooks: functions of its configuration that a server calls.
+
+Owns:     Hooks: which are called, and where; the small objects that they are given.
+Thread:   the main thread, in the supervisor and in workers.
+Spec:     gunicorn's documentation, "Server Hooks".
+Not here: where the command calls these (command/cli.py), those that are not called (gunicorn_table.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from types import FunctionType, SimpleNamespace
+from typing import Any, Callable
+
+from ...core.signals import kept_handlers
+from ...lifecycle.loading import LoadError
+from .guests import reporting
+
+logger = logging.getLogger("aserve.app")
+
+IN_SUPERVISOR = ("on_starting", "when_ready", "on_reload", "on_exit", "child_exit")
+IN_WORKER = ("post_fork", "post_worker_init", "worker_exit")
+DEFAULTS = {
+    "workers": 1, "threads": 1, "timeout": 30, "graceful_timeout": 30, "keepalive": 2, "worker_class": "sync", "preload_app": False,
+    "bind": ["127.0.0.1:8000"], "worker_connections": 1000, "max_requests": 0, "max_requests_jitter": 0, "proc_name": None,
+    "loglevel": "info", "accesslog": None, "errorlog": "-", "pidfile": None, "user": None, "group": None, "chdir": None,
+}  # fmt: skip
+_EMPTY = (lambda server, worker: None).__code__
+
+
+class Hooks:
+    """What a configuration has of them."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], settings: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._cfg = SimpleNamespace(**{**DEFAULTS, **settings})
+        self._worker: SimpleNamespace | None = None  # which this process is
+
+    def in_supervisor(self, name: str) -> None:
+        """
+        Call a hook that is given the server; it may not have the signals.
+
+        Raises:
+            LoadError: it has raised.
+        """
+        with kept_handlers(f"gunicorn's hook {name}"):
+            self._call(name, self._server())
+
+    def child_exit(self, pid: int, age: int) -> None:
+        """Call the hook for a worker that has ended; what it raises is logged, and ends nothing."""
+        with _logging("child_exit"), kept_handlers("gunicorn's hook child_exit"):
+            self._call("child_exit", self._server(), self._new_worker(pid, age))
+
+    def begin_worker(self, age: int) -> None:
+        """
+        Say that this process is a worker, which has not imported the app, unless it was preloaded.
+
+        Raises:
+            LoadError: the hook has raised.
+        """
+        self._worker = self._new_worker(os.getpid(), age)
+        self._call("post_fork", self._server(os.getppid()), self._worker)
+
+    def app_is_loaded(self) -> None:
+        """
+        Say that this worker has the app.
+
+        Raises:
+            LoadError: the hook has raised.
+        """
+        self._call("post_worker_init", self._worker)
+
+    def enter_worker(self, age: int) -> None:
+        """
+        Say that this process is a worker, and has the app from the process that it was forked from.
+
+        Raises:
+            LoadError: a hook has raised.
+        """
+        self.begin_worker(age)
+        self.app_is_loaded()
+
+    def end_worker(self) -> None:
+        """Say that this worker ends, if this process is one; what the hook raises is logged."""
+        if self._worker is not None:
+            self._worker.alive = False
+            with _logging("worker_exit"):
+                self._call("worker_exit", self._server(os.getppid()), self._worker)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        function = self._functions.get(name)
+        if function is not None:
+            with reporting(name, "calling gunicorn's hook"):
+                function(*arguments)
+
+    def _server(self, pid: int = 0) -> SimpleNamespace:
+        return SimpleNamespace(
+            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=self._cfg.bind,
+            proc_name=self._cfg.proc_name, WORKERS={},
+        )  # fmt: skip
+
+    def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
+        return SimpleNamespace(pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0)
+
+
+@contextlib.contextmanager
+def _logging(name: str) -> Iterator[None]:
+    """Log what the hook raises: whatever it is about has ended already."""
+    try:
+        yield
+    except LoadError as fault:
+        logger.error("%s of gunicorn's configuration has raised:\n%s", name, fault.app_traceback.rstrip())
+
+
+def does_nothing(function: object) -> bool:
+    """Whether a hook has no body, as in the example that many configurations were copied from."""
+    if not isinstance(function, FunctionType):
+        return False
+    code = function.__code__
+    is_short = len(code.co_code) <= len(_EMPTY.co_code) and not code.co_names
+    return is_short and all(value in (None, function.__doc__) for value in code.co_consts)

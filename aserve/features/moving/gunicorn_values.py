@@ -1,0 +1,219 @@
+"""How values of gunicorn's settings become ours: Python's own, or text of GUNICORN_CMD_ARGS.
+
+Owns:     functions for the rows of its table.
+Thread:   any.
+Not here: which setting is which (gunicorn_table.py), what depends on several of them (gunicorn.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable
+
+from ...settings.secrecy import show_variable
+from .draft import BY_KEY, Draft, Given
+from .uwsgi_values import take_log_format as take_log_format  # the names of its values are gunicorn's, too
+
+Take = Callable[[Draft, Given], None]
+DEFAULT_PORT = 8000
+MAX_HEAD_BYTES = 16 << 20
+FORWARDER_DEFAULT = {"SCRIPT_NAME", "PATH_INFO"}  # of forwarder_headers
+HEAD_BYTES = 64 << 10  # --max-head, where nothing asks for more
+
+
+def is_unset(value: Any) -> bool:
+    """Whether gunicorn takes it for nothing."""
+    return value is None or value == ""
+
+
+def real(value: Any) -> float:
+    """
+    Return a number, which may be text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"{value!r} is not a number")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+
+
+def whole(value: Any) -> int:
+    """
+    Return a whole number, which may be text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if real(value) != int(real(value)):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(real(value))
+
+
+def texts(value: Any) -> list[str]:
+    """
+    Return texts, of a list or separated by commas.
+
+    Raises:
+        ValueError: they are not texts.
+    """
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
+        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    return [item.strip() for item in items if item.strip()]
+
+
+def fact(name: str) -> Take:
+    """Return what keeps a value for the end."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.facts[given.key if name == "hook" else name] = given
+
+    return take
+
+
+def number(key: str, least: float, most: float) -> Take:
+    """Return what puts a number into this setting of ours, and keeps it in these bounds."""
+
+    def take(draft: Draft, given: Given) -> None:
+        if is_unset(given.value):
+            return
+        is_real = isinstance(least, float)
+        value = real(given.value) if is_real else whole(given.value)
+        if value < 0:
+            raise ValueError(f"{given.value!r} is too small")
+        bounded = max(least, min(value, most))
+        if bounded != value:
+            draft.note(given, f"{key} is {bounded} here, its {'least' if value < least else 'most'}")
+        draft.put(key, bounded, given)
+
+    return take
+
+
+def text(key: str) -> Take:
+    """Return what puts a text into this setting; a path may be one of `chdir`."""
+
+    def take(draft: Draft, given: Given) -> None:
+        if is_unset(given.value):
+            return
+        value = str(given.value) if type(given.value) is int else given.value
+        draft.put(key, value, given)
+        if BY_KEY[key].path is not None:
+            draft.facts.setdefault("paths", []).append(key)
+
+    return take
+
+
+def take_paths(key: str) -> Take:
+    """Return what adds paths to this setting; a later source replaces those of an earlier."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.settings.pop(key, None)
+        draft.whence.pop(key, None)
+        for path in [] if is_unset(given.value) else texts(given.value):
+            draft.add(key, path, given)
+
+    return take
+
+
+def take_bind(draft: Draft, given: Given) -> None:
+    """bind: text, or a list."""
+    if not is_unset(given.value):
+        for item in texts(given.value):
+            place_of(item, "")  # to see whether it can be
+        draft.facts["bind"] = given
+
+
+def place_of(value: str, folder: str) -> str:
+    """
+    Return an address as our binds have it; `folder` is that of relative paths, with a slash at its end, or empty.
+
+    Raises:
+        ValueError: its port is no number.
+    """
+    value = re.sub(r"\Atcp://", "", value)
+    if value.startswith("fd://"):
+        return f"fd:{value[5:]}"
+    unix = re.match(r"unix:(?://)?(.*)\Z", value)
+    if unix:
+        return f"unix:{unix[1] if unix[1].startswith(('/', '@')) else folder + unix[1]}"
+    host, colon, port = value.rpartition(":")
+    if not colon or value.endswith("]"):
+        host, port = value, str(DEFAULT_PORT)
+    if not port.isdigit():
+        raise ValueError(f"{value!r}: {port!r} is not a port")
+    return f"{host or '0.0.0.0'}:{port}"
+
+
+def take_raw_env(draft: Draft, given: Given) -> None:
+    """raw_env: NAME=VALUE, or a list of these."""
+    draft.settings.pop("env", None)
+    draft.whence.pop("env", None)
+    pairs = [given.value] if isinstance(given.value, str) else list(given.value or ())
+    for pair in pairs:
+        if not isinstance(pair, str) or "=" not in pair:
+            raise ValueError(f"{show_variable(str(pair))!r} is not of the form NAME=VALUE")
+        draft.add("env", pair, given)
+
+
+def take_request_line(draft: Draft, given: Given) -> None:
+    """limit_request_line: 0 is any length."""
+    value = whole(given.value) or MAX_HEAD_BYTES
+    draft.put("max-request-line", max(64, min(value, MAX_HEAD_BYTES)), given)
+    if value > HEAD_BYTES:
+        draft.facts["head"] = given
+
+
+def take_field_size(draft: Draft, given: Given) -> None:
+    """limit_request_field_size: 0 is any size."""
+    value = whole(given.value) or MAX_HEAD_BYTES
+    if value > HEAD_BYTES:
+        draft.put("max-head", min(value, MAX_HEAD_BYTES), given)
+
+
+def take_header_map(draft: Draft, given: Given) -> None:
+    """header_map: what becomes of fields whose names have an underscore."""
+    if given.value == "dangerous":
+        draft.note(
+            given,
+            "fields whose names have an underscore reach the app from trusted proxies, and only those that are named; let whatever sets them use hyphens, "
+            "or name them in --underscore-fields",
+        )
+
+
+def take_forwarder_headers(draft: Draft, given: Given) -> None:
+    """forwarder_headers: the fields whose names have an underscore that may come from forwarded_allow_ips."""
+    for name in [] if is_unset(given.value) else texts(given.value):
+        if name == "*":
+            draft.note(given, "name the fields in --underscore-fields: any other could be a client's")
+        elif name not in FORWARDER_DEFAULT:
+            if "_" in name:  # others reach the app in any case, there and here
+                draft.add("underscore-fields", name, given)
+        elif set(texts(given.value)) != FORWARDER_DEFAULT:
+            draft.note(given, f"{name} is no field of aserve's: a proxy says its mount point as X-Forwarded-Prefix")
+
+
+def take_forwarded(draft: Draft, given: Given) -> None:
+    """forwarded_allow_ips, proxy_allow_ips."""
+    for peer in [] if is_unset(given.value) else texts(given.value):
+        if peer not in draft.settings.get("trusted-proxies", ()):
+            draft.add("trusted-proxies", peer, given)
+    draft.facts["forwarded"] = True
+
+
+def take_cert_reqs(draft: Draft, given: Given) -> None:
+    """cert_reqs: 0, 1 or 2, as ssl.CERT_NONE and so on."""
+    value = whole(int(given.value))
+    if value not in (0, 1, 2):
+        raise ValueError(f"{given.value!r} is none of 0, 1 and 2")
+    draft.put("client-certificate", ("none", "optional", "required")[value], given)
+
+
+def take_ssl_version(draft: Draft, given: Given) -> None:
+    """ssl_version: a protocol, or its name."""
+    name = getattr(given.value, "name", str(given.value))
+    if "1_3" in name or "1.3" in name:
+        draft.put("tls-min", "1.3", given)

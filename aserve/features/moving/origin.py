@@ -1,0 +1,113 @@
+"""Where settings come from, if they are another server's.
+
+Owns:     Origin; the flags --uwsgi-ini and --gunicorn-conf, and `aserve app.ini`.
+Thread:   the main thread.
+Not here: reading either (uwsgi.py, gunicorn.py), our own sources (settings/table.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+from ...lifecycle.loading import PASTE
+from ...lifecycle.privileges import is_root
+from ...settings import ConfigError
+from .draft import Draft
+from .gunicorn_hooks import Hooks
+from .uwsgi_files import FORMS, has_section, split_section
+
+logger = logging.getLogger("aserve")
+
+NO_HOOKS = Hooks({}, {})
+UWSGI, GUNICORN = "uwsgi_ini", "gunicorn_conf"
+FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
+
+
+class Origin(NamedTuple):
+    """What another server's settings say."""
+
+    draft: Draft
+    hooks: Hooks = NO_HOOKS  # of gunicorn's configuration
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Ours, by their TOML keys."""
+        return self.draft.settings
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What `uwsgi.opt` tells the app."""
+        options: Mapping[str, Any] = self.draft.facts.get("options", {})
+        return options
+
+    def log_notes(self) -> None:
+        """Say what has no effect here, or another one."""
+        for note in self.draft.notes:
+            logger.warning("%s", note)
+
+
+def hooks_of(origin: Origin | None) -> Hooks:
+    """Return the hooks of a plan's origin; none where it has none."""
+    return origin.hooks if origin is not None else NO_HOOKS
+
+
+def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
+    """
+    Take the flags of other servers' settings from those that were given; an APP that is uWSGI's own file is one.
+
+    --paste becomes an APP.
+
+    Raises:
+        ConfigError: both are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
+    """
+    flags = {name: str(given.pop(name)) for name in FLAGS if name in given}
+    if "paste" in given:
+        if "app" in given:
+            raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
+        given["app"] = f"{PASTE}{os.path.abspath(given.pop('paste'))}"
+    app = given.get("app")
+    if isinstance(app, str) and not flags:
+        if is_uwsgi_file(app):
+            flags[UWSGI] = str(given.pop("app"))
+        elif app.endswith(".ini") and not app.startswith(PASTE):
+            found = (
+                "has no section [uwsgi]; one of PasteDeploy's is given to --paste"
+                if os.path.exists(app)
+                else "is not there"
+            )
+            raise ConfigError(f"the file {app} {found}")
+    if len(flags) > 1:
+        raise ConfigError(f"{' and '.join(FLAGS.values())}: one of them at a time")
+    return flags
+
+
+def is_uwsgi_file(app: str) -> bool:
+    """Whether what was named as the app is a configuration of uWSGI's, as in `uwsgi app.ini`."""
+    path = app if os.path.exists(app) else split_section(app)[0]
+    form = FORMS.get(os.path.splitext(path)[1].lower())
+    return form is not None and os.path.isfile(path) and (form != "ini" or has_section(path))
+
+
+def read_origin(flags: Mapping[str, str], environ: Mapping[str, str]) -> Origin | None:
+    """
+    Return what these flags name; None: they name nothing.
+
+    Raises:
+        ConfigError: a file cannot be read, or a value is wrong.
+    """
+    if GUNICORN in flags:
+        from .gunicorn import load_gunicorn
+
+        return Origin(*load_gunicorn(flags[GUNICORN], environ))
+    if UWSGI not in flags:
+        return None
+    from .uwsgi import load_uwsgi
+
+    draft = load_uwsgi(flags[UWSGI], environ)
+    if not is_root():
+        for key in ("user", "group"):
+            draft.drop(key, "only root may become another; as in uWSGI, it has no effect")
+    return Origin(draft)

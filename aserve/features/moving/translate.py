@@ -1,0 +1,102 @@
+"""`aserve translate FILE`: another server's settings as a TOML file of ours.
+
+Owns:     the command, and how the file is printed.
+Thread:   the main thread.
+Not here: what becomes of a setting (uwsgi.py, gunicorn.py), reading TOML (settings/toml.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from ...settings import ConfigError
+from .draft import BY_KEY, Draft, Given
+from .gunicorn import load_gunicorn
+from .origin import is_uwsgi_file
+from .uwsgi import load_uwsgi
+from .uwsgi_files import FORMS, split_section
+
+COMMAND = "translate"
+DESCRIPTION = """\
+Print the settings of another server as a TOML file for aserve --config, with a
+comment for each that has no effect, and what to do instead.  FILE is uWSGI's
+(.ini, .xml, .yaml, .json; app.ini:section) or gunicorn's (.py).  UWSGI_
+variables, or GUNICORN_CMD_ARGS, are read, too."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see aserve {COMMAND} --help")
+
+
+def run_translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """
+    Print a translation to standard output; return the exit status.
+
+    Raises:
+        ConfigError: the file cannot be read, or a value is wrong.
+        LoadError: a configuration of gunicorn's has raised.
+    """
+    parser = _Parser(
+        prog=f"aserve {COMMAND}", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", metavar="FILE", help="what uWSGI or gunicorn reads")
+    path = parser.parse_args(argv[1:]).file
+    sys.stdout.write(as_toml(_load(path, environ)))
+    return 0
+
+
+def _load(path: str, environ: Mapping[str, str]) -> Draft:
+    if path.endswith(".py") or path.startswith(("python:", "file:")):
+        return load_gunicorn(path, environ)[0]
+    plain = path if os.path.exists(path) else split_section(path)[0]
+    if is_uwsgi_file(path) or os.path.splitext(plain)[1].lower() in FORMS:
+        return load_uwsgi(path, environ)
+    raise ConfigError(
+        f"{path}: its name says neither uWSGI (.ini, .xml, .yaml, .json) nor gunicorn (.py); rename it, or use --uwsgi-ini"
+    )
+
+
+def as_toml(draft: Draft) -> str:
+    """Return a draft as the text of a TOML file, with where each line is from, and what has no effect."""
+    lines = [f"# From {_shown(draft.name)}, by aserve {COMMAND}. Start it with: aserve --config THIS_FILE", ""]
+    if draft.app is not None:
+        lines += [f"# {_whence(draft.app_whence)}"] if draft.app_whence is not None else []
+        lines.append(f"app = {_value(draft.app)}")
+    for key, value in draft.settings.items():
+        lines += [f"# {text}" for text in dict.fromkeys(_whence(given) for given in draft.whence[key])]
+        lines.append(f"{key} = {_value(_native(key, value))}")
+    if draft.notes:
+        lines += ["", "# What differs, or has no effect:"]
+        lines += [f"#   {_shown(str(note))}" for note in draft.notes]
+    hooks = draft.facts.get("hooks", ())
+    if hooks:
+        lines += ["", f"# Hooks are called with --gunicorn-conf only: {', '.join(hooks)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _whence(given: Given) -> str:
+    return _shown(f"{given.where}: {given}" if given.where else str(given))
+
+
+def _native(key: str, value: Any) -> Any:
+    return list(value) if BY_KEY[key].is_list else value
+
+
+def _shown(text: str) -> str:
+    """Return a text for a comment, which is a line."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # A basic string of TOML is one of JSON's, but for DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)

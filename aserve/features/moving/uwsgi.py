@@ -1,0 +1,252 @@
+"""A configuration of uWSGI's becomes settings of ours.
+
+Owns:     load_uwsgi: what depends on several options, uWSGI's own defaults, and what `uwsgi.opt` tells the app.
+Thread:   any.
+Not here: which option is which (uwsgi_table.py), files and placeholders (uwsgi_files.py, uwsgi_logic.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ...lifecycle.loading import PASTE
+from ...settings.kinds import YEAR_SECONDS
+from .draft import Draft, Given, check, refusing
+from .uwsgi_cron import add_cron
+from .uwsgi_files import read_options, split_section
+from .uwsgi_logic import from_variables, include, resolve
+from .uwsgi_table import TABLE
+from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
+
+PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
+SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
+
+
+def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
+    """
+    Read `app.ini`, or `app.ini:section`, and UWSGI_ variables; an empty text: only these.
+
+    Raises:
+        ConfigError: a file cannot be read, or a value is wrong.
+    """
+    path, section = (text, "") if os.path.exists(text) else split_section(text)
+    options = from_variables(environ)
+    if text:
+        options += include(read_options(path, section), environ, path)
+    draft = Draft(text or "UWSGI_ variables")
+    resolved = resolve(options, environ)
+    for option in resolved:
+        _take(draft, option, options)
+    _finish(draft)
+    draft.facts["options"] = _told_to_apps(resolved)
+    return draft
+
+
+def _take(draft: Draft, option: Given, options: list[Given]) -> None:
+    key = option.key
+    if not key.startswith(("-", "%")) and option.value == "" and ":" in key and TABLE.find(key.split(":")[0].strip()):
+        key, _, value = (part.strip() for part in key.partition(":"))
+        draft.note(option, f"uWSGI wants an equals sign there, and so has no {key}; here it is {key} = {value}")
+        option = Given(key, value, option.where)
+    row = TABLE.find(key) or TABLE.find(key.replace("_", "-"))
+    if row is not None:
+        is_off = option.value.strip().lower() in OFF or (row.is_told and option.value.strip() == "0")
+        if not is_off or row.names[0] in ("master", "disable-logging"):
+            draft.take(row, option)
+    elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
+        # What a placeholder refers to is a name of the file's own.
+        near = TABLE.nearest(key)
+        meant = f"; is {near} meant?" if near else ""
+        draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
+
+
+def _finish(draft: Draft) -> None:
+    facts = draft.facts
+    folder = text_of(facts["chdir"]) if "chdir" in facts else ""
+    if folder:
+        draft.put("chdir", os.path.abspath(folder), facts["chdir"])
+        folder = os.path.abspath(folder)
+    _place_sockets(draft, folder)
+    if "virtualenv" in facts:
+        put_virtualenv(draft, facts["virtualenv"], folder)
+    if "touch-reload" in draft.settings:
+        draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
+    _find_app(draft, folder)
+    _place_files(draft, folder)
+    for given in facts.get("cron", ()):
+        with refusing(given):
+            add_cron(draft, given, facts.get("cron-harakiri", 0))
+    _count_workers(draft)
+    _set_limits(draft)
+    _set_logs(draft)
+    _add_cache(draft)
+    draft.default("uwsgi-module", "on", "the app may import uwsgi")
+
+
+def _place_sockets(draft: Draft, folder: str) -> None:
+    facts = draft.facts
+    protocol = text_of(facts["protocol"]).lower() if "protocol" in facts else "uwsgi"
+    shared = [text_of(given) for given in facts.get("shared", ())]
+    for given in facts.get("socket", ()):
+        kind = given.key.partition("-")[0] if given.key not in ("socket", "httprouter") else protocol
+        kind = "http" if given.key == "httprouter" else kind
+        value = text_of(given)
+        if value[:1] == "=" and value[1:].isdigit() and int(value[1:]) < len(shared):
+            value = shared[int(value[1:])]
+        with refusing(given):
+            if kind == "https":
+                draft.add("bind", https_bind(value, folder), given)
+            elif kind in PROTOCOLS:
+                address = value.split(",")[0] if given.key.startswith("http") else value
+                draft.add("bind", f"{PROTOCOLS[kind]}{place_of(address, folder)}", given)
+            else:
+                draft.note(given, f"aserve does not speak {kind}")
+
+
+def _find_app(draft: Draft, folder: str) -> None:
+    facts = draft.facts
+    mounts = facts.get("mount", [])
+    callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
+    given = facts.get("module") or facts.get("wsgi-file")
+    if "module" in facts and "wsgi-file" in facts:
+        # uWSGI takes the module, and the file if that cannot be imported or has no such name; this is known before either runs.
+        is_there = os.path.exists(os.path.join(folder, text_of(facts["wsgi-file"])))
+        given = facts["wsgi-file" if is_there else "module"]
+        draft.note(given, "of module and wsgi-file it is this one that is served; leave the other out")
+    if given is not None:
+        draft.app = _spec_of(text_of(given), callable_name, given.key in ("wsgi-file", "file"))
+        if "/" in text_of(given).partition(":")[0]:
+            # uWSGI has the folder that it runs in on sys.path; with a file, aserve has the file's.
+            draft.add("python-path", ".", given)
+    if "paste" in facts and given is None:
+        given = facts["paste"]
+        place = text_of(given)
+        draft.app = place if place.startswith(PASTE) else f"{PASTE}{os.path.join(folder, place)}"
+    draft.app_whence = given
+    for each in mounts:
+        path, _, app = text_of(each).partition("=")
+        spec = _spec_of(app, callable_name, app.endswith((".py", ".wsgi")))
+        if path.strip("/"):
+            draft.add("mount", f"/{path.strip('/')}={spec}", each)
+        elif draft.app is None:
+            draft.app, draft.app_whence = spec, each
+        else:
+            draft.note(each, f"the app for all other paths is {draft.app} already")
+
+
+def _place_files(draft: Draft, folder: str) -> None:
+    """Add what is served from folders; what is odd is told, and not an error: the app is served without its files, too."""
+    for given in draft.facts.get("static", ()):
+        prefix, _, path = text_of(given).partition("=")
+        _add_or_note(draft, "static", f"/{prefix.strip().strip('/')}={os.path.join(folder, path.strip())}", given)
+    for given in draft.facts.get("static-index", ()):
+        _add_or_note(draft, "static-index", text_of(given), given)
+    for given in draft.facts.get("static-expires", ()):
+        *pattern, seconds = text_of(given).split() or [""]
+        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, and in many files
+            seconds = f"{YEAR_SECONDS:.0f}"
+        _add_or_note(draft, "static-expires", " ".join([*pattern, seconds]), given)
+
+
+def _add_or_note(draft: Draft, key: str, value: str, given: Given) -> None:
+    try:
+        check(key, [value])
+    except ValueError as fault:
+        draft.note(given, f"it has no effect here: {fault}")
+    else:
+        draft.add(key, value, given)
+
+
+def _spec_of(value: str, callable_name: str, is_file: bool) -> str:
+    where, colon, name = value.partition(":")
+    if is_file and not where.endswith(".py") and "/" not in where:
+        where = f"./{where}"
+    return f"{where}:{name if colon else callable_name}"
+
+
+def _count_workers(draft: Draft) -> None:
+    facts = draft.facts
+    if "processes" in facts:
+        draft.put("workers", facts["processes"], facts["processes given"])
+    elif facts.get("master"):
+        draft.put("workers", 1, facts["master given"])
+    for key in SUPERVISED:
+        if draft.settings.get(key) and "workers" not in draft.settings:
+            draft.default("workers", 1, f"{key} needs a supervisor")
+    workers = int(draft.settings.get("workers", 1))
+    for name, key, base in (
+        ("max-requests-delta", "max-requests-jitter", "max-requests"),
+        ("max-worker-lifetime-delta", "max-lifetime-jitter", "max-lifetime"),
+    ):
+        if facts.get(name) and draft.settings.get(base):
+            draft.put(key, facts[name] * workers, facts[f"{name} given"])
+    if sys.platform != "linux":
+        for key in ("workers", "max-requests-jitter", "max-lifetime-jitter", *SUPERVISED):
+            draft.drop(key, "worker processes need Linux; one process serves")
+    if "greenlets" in facts and facts["greenlets"] > draft.settings.get("threads", 0):
+        draft.put("threads", facts["greenlets"], facts["greenlets given"])
+    draft.default("threads", 1, "uWSGI's default; raise it where the app bears that")
+
+
+def _set_limits(draft: Draft) -> None:
+    settings, facts = draft.settings, draft.facts
+    if "max-head" in settings:
+        # uWSGI has one limit for both.
+        draft.put("max-request-line", settings["max-head"], draft.whence["max-head"][0])
+    if settings.get("max-body") == 0:
+        draft.drop("max-body", "0 is no limit there; here it is the default, --max-body")
+    if facts.get("socket-timeout"):
+        for key in ("body-timeout", "write-timeout"):
+            draft.put(key, facts["socket-timeout"], facts["socket-timeout given"])
+    seconds = facts.get("http-keepalive")
+    if seconds is not None and text_of(seconds).isdigit() and whole(seconds) > 1:  # 1 turns it on
+        draft.put("keep-alive", whole(seconds), seconds)
+    if facts.get("log-x-forwarded-for"):
+        draft.note(facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see docs/proxies.md")
+
+
+def _set_logs(draft: Draft) -> None:
+    facts = draft.facts
+    target, given = facts.get("request log") or facts.get("log", ("-", None))
+    if given is None and "syslog" in facts:
+        target, given = "syslog:", facts["syslog"]
+    kinds = [digit for digit in "45" if facts.get(f"log-{digit}xx")]
+    if facts.get("disable-logging") and not kinds:
+        draft.settings.pop("access-log-format", None)
+        return
+    if given is not None:
+        draft.put("access-log", target, given)
+    else:
+        draft.default("access-log", "-", "uWSGI writes a line for each request, unless disable-logging says otherwise")
+    if facts.get("disable-logging"):
+        for digit in "12345":
+            if digit not in kinds:
+                draft.add("access-log-skip", f"* {digit}xx", facts["disable-logging given"])
+
+
+def _add_cache(draft: Draft) -> None:
+    """Add the cache of uWSGI's first form: cache = 1000, cache-blocksize = 4096."""
+    given = {each.key: each for each in draft.facts.get("cache", ())}
+    if "cache" in given:
+        size = f",blocksize={whole(given['cache-blocksize'], 1)}" if "cache-blocksize" in given else ""
+        with refusing(given["cache"]):
+            draft.add("uwsgi-cache", f"items={whole(given['cache'], 1)}{size}", given["cache"])
+
+
+def _told_to_apps(options: list[Given]) -> dict[str, Any]:
+    """
+    Return what the file has for `uwsgi.opt`: bytes, True for an option without a value, a list for one that is there more than once.
+
+    What agents look at is told as it is here, whatever the file says (compat/uwsgi.py).
+    """
+    told: dict[str, Any] = {}
+    for option in options:
+        value: Any = os.fsencode(option.value) if option.value else True
+        if option.key in told:
+            before = told[option.key]
+            value = [*before, value] if isinstance(before, list) else [before, value]
+        told[option.key] = value
+    return told

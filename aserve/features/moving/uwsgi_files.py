@@ -1,0 +1,183 @@
+"""uWSGI's configuration files, in their forms: ini, xml, yaml and json.
+
+Owns:     from a file to the options in it, in their order; the variables of one letter (%d), which are replaced in its text.
+Thread:   any.
+Spec:     uWSGI 2.0.30: core/ini.c, core/config.c, and its documentation, "Configuring uWSGI".
+Not here: includes, placeholders and conditions (uwsgi_logic.py), what an option means (uwsgi_table.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import importlib
+import json
+import os
+import pwd
+import re
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.json_text import TOO_DEEP, read_json
+from ...settings import ConfigError
+from .draft import Given
+
+SECTION = "uwsgi"
+FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
+VERSION = "2.0.30"  # %V: what apps' configurations may ask for
+MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times what somebody writes.
+_CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
+
+
+def split_section(text: str) -> tuple[str, str]:
+    """Return the path and the section of `app.ini:section`; either may be empty."""
+    path, colon, section = text.rpartition(":")
+    return (path, section) if colon else (text, "")
+
+
+def has_section(path: str) -> bool:
+    """Whether a file is uWSGI's ini file, and not somebody else's."""
+    with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8-sig") as file:
+        return any(line.strip() == f"[{SECTION}]" for line in file)
+    return False
+
+
+def read_options(path: str, section: str, form: str = "") -> list[Given]:
+    """
+    Return the options of a section, which is "uwsgi" if it is empty, in their order.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not of its form.
+    """
+    section = section or SECTION
+    form = form or FORMS.get(os.path.splitext(path)[1].lower(), "ini")
+    try:
+        text = read_text(path, "utf-8-sig")
+    except (OSError, ValueError) as fault:
+        why = getattr(fault, "strerror", fault)
+        raise ConfigError(f"cannot read uWSGI's configuration {path}: {why}") from None
+    try:
+        options = list(_READERS[form](_replace_letters(text, path, section), path, section))
+    except RecursionError:  # PyYAML's, and json's where it writes what it has read
+        raise ConfigError(f"{path} is not valid {form.upper()}: {TOO_DEEP}") from None
+    if not options:
+        raise ConfigError(f"{path} has no section {section} with options of uWSGI's")
+    return options
+
+
+def read_text(path: str, encoding: str = "utf-8") -> str:
+    """
+    Return what is in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too large, and may have no end; or no file has such a name.
+    """
+    with open(path, encoding=encoding, errors="surrogateescape") as file:
+        text = file.read(MAX_FILE + 1)
+    if len(text) > MAX_FILE:
+        raise ValueError(f"it has more than {MAX_FILE:,} characters")
+    return text
+
+
+def _read_ini(text: str, path: str, section: str) -> Iterator[Given]:
+    current = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.strip()
+        if _CONFLICT.match(line):
+            raise ConfigError(f"{path}:{number}: {line[:7]} is left of a merge; decide which of both it is to be")
+        if line.startswith("["):
+            current = line[1:-1]
+        elif line and line[0] not in "#;" and current == section:
+            key, _, value = line.partition("=")
+            yield Given(key.strip(), value.strip(), f"{path}:{number}")
+
+
+def _read_xml(text: str, path: str, section: str) -> Iterator[Given]:
+    import xml.etree.ElementTree as ElementTree  # slow, and for one form
+
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314  # who writes it decides what is run
+    except ElementTree.ParseError as fault:
+        raise ConfigError(f"{path} is not valid XML: {fault}") from None
+    for element in [root] if root.tag == SECTION else root.iter(SECTION):
+        if element.get("id", SECTION) == section:
+            for option in element:
+                # What ElementTree has parsed has no line any more.
+                yield Given(str(option.tag), (option.text or "").strip(), path)
+
+
+def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        raise ConfigError(
+            f"{path} is YAML, and the package PyYAML is not installed; `pip install pyyaml` would do it"
+        ) from None
+    try:
+        # Its nodes: a dict would have an option once that is there twice, and no lines.
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as fault:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(fault).split())}") from None
+    for key, options in root.value if isinstance(root, yaml.MappingNode) else ():
+        if key.value == section and isinstance(options, yaml.MappingNode):
+            for name, value in options.value:
+                for item in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if not isinstance(item, yaml.ScalarNode):
+                        raise ConfigError(f"{path}:{item.start_mark.line + 1}: {name.value}: a value was expected")
+                    null = "" if item.tag.endswith(":null") else item.value
+                    yield Given(name.value, null, f"{path}:{item.start_mark.line + 1}")
+
+
+def _read_json(text: str, path: str, section: str) -> Iterator[Given]:
+    try:
+        # Pairs: a dict would have an option once that is there twice.
+        pairs = read_json(text, object_pairs_hook=tuple)
+    except ValueError as fault:
+        raise ConfigError(f"{path} is not valid JSON: {fault}") from None
+    for name, options in pairs if isinstance(pairs, tuple) else ():
+        if name == section and isinstance(options, tuple):
+            for key, value in options:
+                for item in value if isinstance(value, list) else [value]:
+                    yield Given(key, item if isinstance(item, str) else json.dumps(item), path)
+
+
+_READERS = {"ini": _read_ini, "xml": _read_xml, "yaml": _read_yaml, "json": _read_json}
+
+
+def _replace_letters(text: str, path: str, section: str) -> str:
+    """Replace %d and the like. As in uWSGI, one of no meaning disappears, and %% is a percent sign."""
+    letters = _letters_of(path, section)
+    return re.sub(r"%([^(])", lambda match: letters.get(match[1], match[0] if match[1].isspace() else ""), text)
+
+
+def _letters_of(path: str, section: str) -> dict[str, str]:
+    whole = os.path.abspath(path)
+    folder, file_name = os.path.split(whole)
+    parts = [part for part in folder.split("/") if part]
+    now = time.time()
+    letters = {
+        "%": "%", "o": path, "p": whole, "s": file_name, "d": f"{folder.rstrip('/')}/", "v": os.getcwd(), "h": socket.gethostname(),
+        "n": os.path.splitext(file_name)[0], "e": os.path.splitext(file_name)[1][1:], "c": parts[-1] if parts else "",
+        "x": section, "k": str(os.cpu_count() or 1), "V": VERSION, "t": str(int(now)), "T": str(int(now * 1e6)), "[": "\033",
+        "u": str(os.getuid()), "g": str(os.getgid()), "U": _name_of_user(), "G": _name_of_group(),
+        **{str(number): part for number, part in enumerate(parts[:10])},
+    }  # fmt: skip
+    # The capitals are of the first file, where one is included by another: here each is its own.
+    return {**{letter.upper(): letters[letter] for letter in "opsdnecx"}, **letters}
+
+
+def _name_of_user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _name_of_group() -> str:
+    try:
+        return grp.getgrgid(os.getgid()).gr_name
+    except KeyError:
+        return str(os.getgid())

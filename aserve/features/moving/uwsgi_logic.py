@@ -1,0 +1,271 @@
+"""uWSGI's placeholders, conditions, loops and includes.
+
+Owns:     from the options of files and variables to those that count, with their values.
+Thread:   any.
+Spec:     uWSGI 2.0.30: core/config.c and its documentation, "Configuration logic"; tried beside it.
+Not here: reading a file (uwsgi_files.py), what an option means (uwsgi_table.py).
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Callable
+
+from ...settings import ConfigError
+from .draft import Given
+from .uwsgi_files import read_options, read_text, split_section
+
+INCLUDES = {
+    "ini": "ini", "include": "", "inherit": "", "config": "", "xml": "xml", "xmlconfig": "xml", "yaml": "yaml", "yml": "yaml",
+    "json": "json", "js": "json",
+}  # fmt: skip
+MAX_DEPTH = 16  # of files that include one another, and of blocks in one another
+MAX_OPTIONS = 100_000  # with those of all includes
+# Characters of all values together, and as if each option and each turn of a loop had OPTION_COST more: loops and placeholders may double what
+# they are given again and again. Guess: a thousand times what somebody writes; it takes about a second.
+MAX_CHARACTERS, OPTION_COST = 10_000_000, 100
+MAX_DIGITS = 18  # of a number
+ENDS_IF, ENDS_FOR = ("endif", "end-if"), ("endfor", "end-for")
+NOT_OPTIONS = (
+    "reloads",
+    "vassals-dir",
+    "emperor-fd",
+    "broodlord-num",
+    "emperor-fd-config",
+    "emperor-proxy",
+    "original-proc-name",
+)
+_IF = re.compile(r"if-?(not-)?(env|opt|exists|file|dir|directory|hostname|hostname-match|plugin|reload)\Z")
+_FOR = re.compile(r"for(-glob|-times|-readline)?\Z")
+_PLACEHOLDER = re.compile(r"%\(([^()]*)\)")
+_ENVIRON = re.compile(r"\$\(([^()]*)\)")
+_FILE = re.compile(r"@\(([^()]*)\)")
+
+
+def from_variables(environ: Mapping[str, str]) -> list[Given]:
+    """Return the options that UWSGI_ variables give; those of files win over them."""
+    pairs = [(name, name[6:].lower().replace("_", "-")) for name in environ if name.startswith("UWSGI_")]
+    return [Given(key, environ[name], name) for name, key in pairs if key and key not in NOT_OPTIONS]
+
+
+def include(options: Iterable[Given], environ: Mapping[str, str], file: str, depth: int = 0) -> list[Given]:
+    """
+    Return the options with those of included files in their places; `file`: the one that they are from.
+
+    Raises:
+        ConfigError: see uwsgi_files.read_options; or files include one another, or many too often.
+    """
+    found: list[Given] = []
+    _include(options, environ, file, depth, found)
+    return found
+
+
+def _include(options: Iterable[Given], environ: Mapping[str, str], file: str, depth: int, found: list[Given]) -> None:
+    for option in options:
+        found.append(option)
+        if len(found) > MAX_OPTIONS:
+            raise ConfigError(
+                f"{option.where}: {option}: more than {MAX_OPTIONS:,} options, with those of included files"
+            )
+        if option.key in INCLUDES and option.value:
+            if depth == MAX_DEPTH:
+                raise ConfigError(f"{option.where}: {option}: files include one another")
+            path, section = split_section(_ENVIRON.sub(lambda match: environ.get(match[1], match[0]), option.value))
+            form = INCLUDES[option.key] if path else ""
+            _include(read_options(path or file, section, form), environ, path or file, depth + 1, found)
+
+
+def resolve(options: Iterable[Given], environ: Mapping[str, str]) -> list[Given]:
+    """
+    Return the options that count, with their values: conditions are decided, loops unrolled, placeholders replaced.
+
+    Raises:
+        ConfigError: a file that is to be a value cannot be read, a pattern is none, or loops and placeholders make too much.
+    """
+    return _Resolver(environ).resolve(list(options))
+
+
+class _Resolver:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
+        self._known: dict[str, str] = {}  # the first value of each option, to which a placeholder refers
+        self._ahead: dict[str, str] = {}
+        self._room = MAX_CHARACTERS
+
+    def resolve(self, options: list[Given]) -> list[Given]:
+        self._ahead = {option.key: option.value for option in reversed(options)}
+        found: list[Given] = []
+        self._walk(options, "", found, 0)
+        return found
+
+    def _walk(self, options: list[Given], this: str, found: list[Given], depth: int) -> None:
+        """Add the options that count; `this` is the value of %(_), `depth` in how many blocks they are."""
+        at = 0
+        while at < len(options):
+            option = options[at]
+            at += 1
+            self._spend(OPTION_COST, option)
+            if depth == MAX_DEPTH and (_IF.match(option.key) or _FOR.match(option.key)):
+                raise ConfigError(f"{option.where}: {option}: it is in more than {MAX_DEPTH} blocks")
+            if _IF.match(option.key):
+                end = _end_of(options, at, _IF, ENDS_IF)
+                holds, its = self._decide(option, this)
+                if holds:
+                    self._walk(options[at:end], its, found, depth + 1)
+                at = end + 1
+            elif _FOR.match(option.key):
+                end = _end_of(options, at, _FOR, ENDS_FOR)
+                for item in _LOOPS[option.key](self._replace(option, this), option):
+                    self._spend(OPTION_COST, option)
+                    self._walk(options[at:end], item, found, depth + 1)
+                at = end + 1
+            elif option.key not in (*ENDS_IF, *ENDS_FOR):
+                self._take(option, this, found)
+
+    def _spend(self, count: int, option: Given) -> None:
+        self._room -= count
+        if self._room < 0:
+            raise ConfigError(
+                f"{option.where}: {option}: loops and placeholders make too much of it: they may have no end"
+            )
+
+    def _take(self, option: Given, this: str, found: list[Given]) -> None:
+        option = option._replace(value=self._replace(option, this))
+        if option.key == "env" and "=" in option.value:
+            name, _, value = option.value.partition("=")
+            self._environ[name] = value
+        if option.key in ("set", "set-ph", "set-placeholder") and "=" in option.value:
+            key, _, value = option.value.partition("=")
+            self._known.setdefault(key, value)
+            if option.key == "set":
+                found.append(Given(key, value, option.where))
+            return
+        self._known.setdefault(option.key, option.value)
+        found.append(option)
+
+    def _decide(self, option: Given, this: str) -> tuple[bool, str]:
+        match = _IF.match(option.key)
+        assert match is not None
+        value = self._replace(option, this)
+        try:
+            held, its = self._holds(match[2], value)
+        except (re.error, OverflowError, RecursionError) as fault:
+            raise ConfigError(f"{option.where}: {option}: no pattern: {fault}") from None
+        return held != bool(match[1]), its
+
+    def _holds(self, kind: str, value: str) -> tuple[bool, str]:
+        if kind in ("env", "opt"):
+            name, equals, wanted = value.partition("=")
+            found = self._environ.get(name) if kind == "env" else self._known.get(name)
+            return found is not None and (not equals or found == wanted), found or ""
+        if kind in ("exists", "file", "dir", "directory"):
+            test = {"exists": os.path.exists, "file": os.path.isfile}.get(kind, os.path.isdir)
+            return test(value), value
+        if kind == "hostname":
+            return socket.gethostname() == value, value
+        if kind == "hostname-match":
+            return re.search(value, socket.gethostname()) is not None, value
+        if kind == "plugin":
+            return value.startswith(("python", "http", "corerouter")), value
+        return False, value  # reload: this is the start
+
+    def _replace(self, option: Given, this: str) -> str:
+        text = self._substitute(_ENVIRON, lambda match: self._environ.get(match[1], match[0]), option.value, option)
+        text = self._substitute(_PLACEHOLDER, lambda match: self._placeholder(match, this, option), text, option)
+        return self._substitute(_FILE, lambda match: _text_of(match[1], option).rstrip("\n"), text, option)
+
+    def _substitute(
+        self, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str, option: Given
+    ) -> str:
+        """Return the text with each match replaced, as far as there is room."""
+
+        def replace_in_room(match: re.Match[str]) -> str:
+            value = replace(match)
+            self._spend(len(value), option)
+            return value
+
+        return pattern.sub(replace_in_room, text)
+
+    def _placeholder(self, match: re.Match[str], this: str, option: Given) -> str:
+        """Return the value of %(name) or %(a + 1); of a name that no option has, the text as it is: log-format has its own."""
+        if match[1] == "_":
+            return this
+        words = match[1].split(" ")
+        if len(words) == 3 and words[1] in _OPERATORS:
+            left, right = self._operand(words[0], option), self._operand(words[2], option)
+            if left is not None and right is not None:
+                return _operate(words[1], left, right, option)
+        value = self._operand(match[1], option)
+        return match[0] if value is None or match[1].isdigit() else value
+
+    def _operand(self, name: str, option: Given) -> str | None:
+        if name.lstrip("-").isdigit():
+            return name
+        value = self._known.get(name, self._ahead.get(name))
+        if value is not None and f"%({name})" not in value:
+            value = self._substitute(_PLACEHOLDER, lambda match: self._known.get(match[1], match[0]), value, option)
+        return value
+
+
+def _whole(text: str, option: Given) -> int:
+    match = re.match(r"\s*(-?[0-9]+)", text)
+    if match and len(match[1]) > MAX_DIGITS:
+        raise ConfigError(f"{option.where}: {option}: a number of {len(match[1])} digits is too large")
+    return int(match[1]) if match else 0
+
+
+def _operate(operator: str, left: str, right: str, option: Given) -> str:
+    number_of = _OPERATORS[operator]
+    return str(number_of(_whole(left, option), _whole(right, option))) if number_of is not None else left + right
+
+
+_OPERATORS: dict[str, Callable[[int, int], int] | None] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a // (b or 1),
+    "++": None,  # of texts
+}
+
+
+def _found_by(pattern: str, option: Given) -> list[str]:
+    try:
+        return sorted(itertools.islice(glob.iglob(pattern), MAX_OPTIONS))
+    except ValueError as fault:  # no path has a NUL
+        raise ConfigError(f"{option.where}: {option}: {fault}") from None
+
+
+_LOOPS: dict[str, Callable[[str, Given], Iterable[str]]] = {
+    "for": lambda text, option: text.split(),
+    "for-glob": _found_by,
+    "for-times": lambda text, option: (str(number) for number in range(1, _whole(text, option) + 1)),
+    "for-readline": lambda path, option: _text_of(path, option).splitlines(),
+}
+
+
+def _end_of(options: list[Given], at: int, start: re.Pattern[str], ends: tuple[str, ...]) -> int:
+    """Return where the block that has begun ends; uWSGI has none inside another, and here they may be."""
+    depth = 1
+    for index in range(at, len(options)):
+        key = options[index].key
+        if key in ends:
+            depth -= 1
+            if depth == 0:
+                return index
+        elif start.match(key):
+            depth += 1
+    return len(options)
+
+
+def _text_of(path: str, option: Given) -> str:
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as fault:
+        raise ConfigError(
+            f"{option.where}: {option}: cannot read {path}: {getattr(fault, 'strerror', fault)}"
+        ) from None

@@ -1,0 +1,345 @@
+"""How values of uWSGI's options become ours.
+
+Owns:     numbers, switches, sockets, loggers and apps as uWSGI spells them: functions for the rows of its table.
+Thread:   any.
+Not here: which option is which (uwsgi_table.py), what depends on several of them (uwsgi.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import sysconfig
+from typing import Callable
+from urllib.parse import quote
+
+from ...settings.secrecy import HIDDEN
+from .draft import Draft, Given, check
+
+OFF = ("false", "off", "no")  # in any case; of a switch, 0 too
+MAX_THREADS = 256  # Guess: in place of as many greenlets; a thread is started when the others are busy
+MAX_BACKLOG = 65535
+MIN_HEAD_BYTES = 256
+MESSAGES = "messages go to standard error, which whoever starts aserve redirects; only lines of requests go elsewhere"
+Take = Callable[[Draft, Given], None]
+
+
+def is_on(given: Given) -> bool:
+    """Whether a switch is on."""
+    return str(given.value).strip().lower() not in (*OFF, "0")
+
+
+def whole(given: Given, least: int = 0) -> int:
+    """
+    Return a number as uWSGI reads it: what follows its digits, as a comment does, does not count.
+
+    Raises:
+        ValueError: it does not begin with a number.
+    """
+    match = re.match(r"-?[0-9]+", str(given.value).strip())
+    if not match:
+        raise ValueError(f"{given.value!r} is not a whole number")
+    if int(match[0]) < least:
+        raise ValueError(f"{match[0]} is too small")
+    return int(match[0])
+
+
+def text_of(given: Given) -> str:
+    """Return a value without the comment that many files have behind it; uWSGI takes that for a part of it."""
+    return re.split(r"\s+[;#]", str(given.value), maxsplit=1)[0].strip()
+
+
+def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -> Take:
+    """Return what puts a number into this setting of ours, and keeps it in these bounds."""
+
+    def take(draft: Draft, given: Given) -> None:
+        value = whole(given) * factor
+        bounded = max(least, value if most is None else min(value, most))
+        if bounded != value:
+            draft.note(given, f"{key} is {bounded} here, its {'least' if value < least else 'most'}")
+        draft.put(key, bounded, given)
+
+    return take
+
+
+def text(key: str) -> Take:
+    """Return what puts a text into this setting."""
+
+    def take(draft: Draft, given: Given) -> None:
+        value = text_of(given)
+        if key in _LISTS:
+            draft.add(key, value, given)
+        else:
+            draft.put(key, value, given)
+
+    return take
+
+
+_LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload")
+
+
+def fact(name: str) -> Take:
+    """Return what keeps an option for the end."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.facts[name] = given
+
+    return take
+
+
+def count(name: str, least: int = 0) -> Take:
+    """Return what keeps a number for the end."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.facts[name] = whole(given, least)
+        draft.facts[f"{name} given"] = given
+
+    return take
+
+
+def collect(name: str) -> Take:
+    """Return what keeps each such option for the end."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.facts.setdefault(name, []).append(given)
+
+    return take
+
+
+def switch(name: str) -> Take:
+    """Return what keeps whether it is on."""
+
+    def take(draft: Draft, given: Given) -> None:
+        draft.facts[name] = is_on(given)
+        draft.facts[f"{name} given"] = given
+
+    return take
+
+
+# Sockets
+
+
+def place_of(value: str, folder: str) -> str:
+    """
+    Return an address as our binds have it; `folder`: of relative paths.
+
+    Raises:
+        ValueError: it is a descriptor of the emperor's, or the like.
+    """
+    value = value.replace(" ", "")
+    if re.match(r"fd://[0-9]+\Z", value):
+        return f"fd:{value[5:]}"
+    value = value[5:] if value.startswith("unix:") else value
+    if value.startswith("@"):
+        return f"unix:{value}"
+    if value.isdigit():
+        return f":{value}"
+    if ":" not in value or value.startswith(("/", "./")):
+        return f"unix:{os.path.join(folder, value)}"
+    return value[1:] if value.startswith("*:") else value
+
+
+def https_bind(value: str, folder: str) -> str:
+    """
+    Return the bind that `address,certificate,key[,ciphers[,client CA]]` means.
+
+    Raises:
+        ValueError: a part is missing.
+    """
+    address, *parts = [part.strip() for part in value.split(",")]
+    if len(parts) < 2:
+        raise ValueError(f"{value!r} is not of the form ADDRESS,CERTIFICATE,KEY")
+    names = ("certificate", "key", "ciphers", "client-ca")
+    given = {name: part for name, part in zip(names, parts) if part}
+    if "client-ca" in given:
+        is_required = given["client-ca"].startswith("!")
+        given["client-ca"] = given["client-ca"].lstrip("!")
+        given["client-certificate"] = "required" if is_required else "optional"
+    options = "&".join(f"{name}={quote(part, '/:=*@+;')}" for name, part in given.items())
+    return f"https://{place_of(address, folder)}?{options}"
+
+
+def take_chmod(draft: Draft, given: Given) -> None:
+    """chmod-socket: a mode, or none, which means 666."""
+    draft.put("unix-mode", (text_of(given).lstrip("0") if is_on(given) else "") or "666", given)
+
+
+def take_chown(draft: Draft, given: Given) -> None:
+    """chown-socket: user[:group]."""
+    user, _, group = text_of(given).partition(":")
+    if user:
+        draft.put("unix-owner", user, given)
+    if group:
+        draft.put("unix-group", group, given)
+
+
+# Threads
+
+
+def take_greenlets(draft: Draft, given: Given) -> None:
+    """gevent, async: so many greenlets would be so many threads."""
+    threads = max(1, min(whole(given), MAX_THREADS))
+    draft.facts["greenlets"] = max(threads, draft.facts.get("greenlets", 0))
+    draft.facts["greenlets given"] = given
+    draft.note(
+        given, f"threads = {threads} in its place: aserve runs the app in threads, and the app must not patch them"
+    )
+
+
+# Programs beside the workers
+
+# What only a shell understands; quotes are the same without one.
+_SHELL = re.compile(r"[$`|&;<>()*?\[~#\n]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_COMMANDS = ("cmd", "command", "exec")  # attach-daemon2's names of it
+
+
+def take_attached(draft: Draft, given: Given) -> None:
+    """attach-daemon and its like: a command, which a shell runs only if it needs one."""
+    command = str(given.value).strip()
+    if given.key == "attach-daemon2":
+        command = _command_of_pairs(draft, given)
+    elif given.key.startswith("smart-"):
+        command = command.partition(" ")[2].strip()  # behind its pid file
+        if given.key == "smart-attach-daemon":
+            draft.note(
+                given,
+                "it must not make a daemon of itself, or it is started again and again; its pid file is not looked at",
+            )
+    if not command:
+        raise ValueError("there is no command")
+    if _SHELL.search(command):
+        draft.note(given, "a shell runs it: begin its last command with exec, or SIGTERM ends the shell in its place")
+        command = shlex.join(["sh", "-c", command])
+    elif _VARIABLE.match(command):
+        command = f"env {command}"
+    draft.add("attach", command, given)
+
+
+def _command_of_pairs(draft: Draft, given: Given) -> str:
+    pairs = [pair.replace("\\,", ",").partition("=") for pair in re.split(r"(?<!\\),", str(given.value))]
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    # Without a value, it is a piece of a command with a comma.
+    others = [name.strip() if equals else HIDDEN for name, equals, _ in pairs if name.strip() not in _COMMANDS]
+    if others:
+        draft.note(given, f"these have no effect here: {', '.join(others)}")
+    return next((found[name] for name in _COMMANDS if name in found), "")
+
+
+def take_mule(draft: Draft, given: Given) -> None:
+    """mule: a file of Python; one that waits for messages is not to be had."""
+    path = text_of(given)
+    if path.endswith(".py"):
+        draft.note(given, "it runs as a program of its own, in which there is no module uwsgi")
+        draft.add("attach", shlex.join([sys.executable, path]), given)
+    else:
+        draft.note(given, "it has no effect here: aserve has no mules; use a task queue, such as Celery, RQ or Huey")
+
+
+# The environment of Python
+
+
+def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:
+    """home, virtualenv: its packages, if they are for this Python; `folder`: of relative paths."""
+    folder = os.path.join(folder, os.path.expanduser(text_of(given)))
+    if os.path.realpath(folder) == os.path.realpath(sys.prefix):
+        return  # it is the one that this runs in
+    packages = sysconfig.get_path("purelib", vars={"base": folder, "platbase": folder})
+    if os.path.isdir(packages):
+        draft.add("python-path", packages, given)
+    else:
+        draft.note(
+            given,
+            f"there is no {packages}, so this environment is not for the Python that runs aserve; "
+            "install aserve-wsgi into the environment, and start that aserve",
+        )
+
+
+# The cache
+
+# What cache2 calls what we have; and what of it changes nothing that an app could see.
+CACHE_FIELDS = {
+    "name": "name", "items": "items", "maxitems": "items", "max_items": "items", "blocksize": "blocksize",
+    "keysize": "keysize", "key_size": "keysize", "purge_lru": "purge_lru",
+}  # fmt: skip
+CACHE_ALWAYS = [
+    "blocks", "hash", "hashsize", "hash_size", "bitmap", "lazy_expire", "sweep_on_full", "last_modified", "use_last_modified",
+    "ignore_full", "math_initial",
+]  # fmt: skip
+
+
+def take_cache(draft: Draft, given: Given) -> None:
+    """cache2: name=sessions,items=1000."""
+    ours, others = [], []
+    for part in filter(None, text_of(given).split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key in CACHE_FIELDS:
+            ours.append(f"{CACHE_FIELDS[key]}={value if equals else '1'}")
+        elif key not in CACHE_ALWAYS:
+            others.append(key)
+    if others:
+        draft.note(given, f"{', '.join(others)}: it is no file, and no other server's; it outlives reloads")
+    draft.add("uwsgi-cache", ",".join(ours), given)
+
+
+# Logs
+
+
+def take_logger(draft: Draft, given: Given) -> None:
+    """logger, req-logger: [name] plugin[:argument]."""
+    value = text_of(given)
+    if re.match(r"[^\s:]+ +\S", value):
+        # uWSGI writes there what a rule sends to that name, and nothing else.
+        draft.note(given, "a logger with a name has only what log-route sends there, and log-route has no effect here")
+        return
+    kind, _, argument = value.partition(":")
+    name = "log" if given.key == "logger" else "request log"
+    if kind == "file" and argument:
+        # Its options: file:logfile=/x,maxsize=1
+        match = re.search(r"logfile=([^,]+)", argument)
+        target = match[1] if match else argument
+    elif kind == "stdio":
+        target = "-"
+    elif kind == "syslog":
+        target = "syslog:"
+    elif kind == "rsyslog":
+        place = argument.split(",")[0]
+        target = f"syslog:udp://{place if ':' in place else f'{place}:514'}"
+    else:
+        draft.note(given, "lines go to a file, standard output or syslog: --access-log")
+        return
+    draft.facts[name] = (target, given)
+    if name == "log" and target != "-":
+        draft.note(given, MESSAGES)
+
+
+def take_log_file(draft: Draft, given: Given) -> None:
+    """logto, daemonize: a file for requests and messages alike."""
+    target = text_of(given)
+    if not is_on(given) or not target or "://" in target or target in ("true", "1"):
+        return
+    if re.match(r"[^/]*:[0-9]+\Z", target):
+        target = f"syslog:udp://{target}"
+    draft.facts["log"] = (target, given)
+    draft.note(given, MESSAGES)
+
+
+def take_log_format(draft: Draft, given: Given) -> None:
+    """log-format: with what our access log knows."""
+    try:
+        check("access-log-format", given.value)
+    except ValueError as fault:
+        draft.note(given, f"{str(fault).partition(';')[0]}; lines are in the format 'combined'")
+    else:
+        draft.put("access-log-format", given.value, given)
+
+
+def take_plugins(draft: Draft, given: Given) -> None:
+    """plugins: Python and HTTP are here, others are not."""
+    names = [name.strip() for name in text_of(given).split(",")]
+    known = re.compile(r"(0:)?(python[0-9._]*|http|corerouter|logfile|logsocket|syslog|rsyslog|nagios|ping|signal|)\Z")
+    others = [os.path.basename(name) for name in names if not known.match(os.path.basename(name))]
+    if others:
+        draft.note(given, f"{', '.join(others)}: aserve has no plugins; Python and HTTP are always there")

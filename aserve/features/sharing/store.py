@@ -1,0 +1,224 @@
+"""The Redis or Valkey that hosts share: one command, one answer, or a fault within a bounded time.
+
+Owns:     Store: this process's connections, what becomes of a call while nobody answers, and the two lines in the log.
+Thread:   any; while nobody answers, a thread of its own looks whether somebody does.
+Spec:     https://redis.io/docs/latest/develop/reference/protocol-spec/, by the package redis.
+Not here: what is kept there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings/shared.py).
+
+A call is sent once, and never again: nobody knows whether a command without an answer was done. It waits a second for a
+connection and a second for its answer, at most. The first one that waits in vain says so in the log, and from then on each call
+fails at once, until the thread has had an answer: so no request waits for what is known to be away.
+
+The package's own pool is not used. --request-timeout may raise in a thread between a command and its answer, and the next one to
+take that connection would get the answer of another: here a connection goes back only when its answer is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Union
+
+from redis.backoff import NoBackoff
+from redis.connection import ConnectionPool
+from redis.exceptions import MasterDownError, ReadOnlyError, RedisError, ResponseError
+from redis.retry import Retry
+
+from ...core.forks import weakly
+from ...core.log_once import LogOnce
+from ...settings.secrecy import show_url
+from ...settings.shared import Shared
+
+logger = logging.getLogger("aserve")
+# A connection is the package's own; half of its methods have no types, so it is Any here.
+Word = Union[bytes, str, int]
+
+CONNECT_SECONDS = ANSWER_SECONDS = 1.0  # Guess: on a local network an answer takes a millisecond
+PROBE_SECONDS = 1.0  # between two looks whether it is back. Guess
+# A firewall between may forget a connection that is quiet for long, without a word to either end. Guess.
+IDLE_SECONDS = 30.0
+MAX_IDLE = 64  # connections that are kept: more threads than that are seldom here at once. Guess
+SCAN_COUNT = 1000  # keys that one step looks at
+_UNABLE = (ReadOnlyError, MasterDownError)  # a server that answers, and can do nothing: as good as none
+
+
+class StoreError(OSError):
+    """A call was not done, or nobody knows whether it was."""
+
+
+class Away(StoreError, ConnectionError):
+    """Nobody answers."""
+
+
+class Store:
+    """One database there, as one process has it."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.name = show_url(shared.url)
+        self._prefix = f"{shared.prefix}:".encode()
+        self._maker = ConnectionPool.from_url(
+            shared.url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=ANSWER_SECONDS, socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0), protocol=2,
+        )  # fmt: skip
+        if shared.url.startswith("unix:"):
+            self._maker.connection_kwargs.pop("socket_keepalive")
+        self._refusals: dict[str, LogOnce] = {}
+        self._forget()
+        os.register_at_fork(after_in_child=weakly(self._forget))
+
+    def _forget(self) -> None:
+        """Begin anew, in a process that was forked: the connections are its parent's, and its thread is not here."""
+        self._idle: deque[tuple[float, Any]] = deque()
+        self._lock = threading.RLock()  # what is logged under it may call the app, which may ask
+        self._away_since: float | None = None
+        self._ended = threading.Event()
+
+    def key(self, *parts: bytes | str) -> bytes:
+        """Return the name under which something is kept there."""
+        return self._prefix + b":".join(part.encode() if isinstance(part, str) else part for part in parts)
+
+    # From any thread
+
+    def ask(self, *command: Word) -> Any:
+        """
+        Have a command done; return its answer.
+
+        Raises:
+            Away: nobody answers; whether it was done, nobody knows.
+            StoreError: it was refused.
+        """
+        if self._away_since is not None:
+            raise Away(f"{self.name} is away")
+        try:
+            return self._converse(command)
+        except Away as fault:
+            self._note_away(fault)
+            raise
+
+    def run(self, script: str, keys: list[bytes], *arguments: Word) -> Any:
+        """
+        Run a script there, as one step that nothing else comes between; return what it returns.
+
+        Raises:
+            Away, StoreError: see `ask`.
+        """
+        return self.ask("EVAL", script, len(keys), *keys, *arguments)
+
+    def scan(self, start: bytes) -> Iterator[list[bytes]]:
+        """
+        Yield the keys that begin so, in pieces; what changes meanwhile may be among them or not.
+
+        Raises:
+            Away, StoreError: see `ask`.
+        """
+        cursor, pattern = b"0", re.sub(rb"[*?\[\]\\^]", rb"\\\g<0>", start) + b"*"
+        while True:
+            cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
+            yield keys
+            if cursor == b"0":
+                return
+
+    # One conversation
+
+    def _converse(self, command: tuple[Word, ...]) -> Any:
+        connection: Any = None
+        try:
+            connection = self._take()
+            connection.send_command(*command, check_health=False)
+            answer = connection.read_response()
+        except BaseException as fault:
+            if connection is not None and isinstance(fault, ResponseError) and not isinstance(fault, _UNABLE):
+                self._put_back(connection)
+                raise self._refused(command, fault) from None
+            if connection is not None:
+                connection.disconnect()
+            if isinstance(fault, (RedisError, OSError)):
+                raise Away(f"{self.name} is away: {fault}") from None
+            raise
+        self._put_back(connection)
+        return answer
+
+    def _take(self) -> Any:
+        """Return a connection that is nobody else's: one on which nothing waits to be read, or a new one."""
+        while True:
+            try:
+                since, connection = self._idle.pop()
+            except IndexError:
+                break
+            try:
+                if time.monotonic() - since < IDLE_SECONDS and not connection.can_read(0):
+                    return connection
+            except (RedisError, OSError):  # its end
+                pass
+            connection.disconnect()
+        # Not the pool's own make_connection: it counts those that were ever made, and from redis 8 on it makes 100.
+        new: Any = self._maker.connection_class(**self._maker.connection_kwargs)
+        try:
+            new.connect()
+        except ResponseError as fault:  # of AUTH or SELECT
+            raise Away(f"{self.name} is away: {fault}") from None
+        return new
+
+    def _put_back(self, connection: Any) -> None:
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append((time.monotonic(), connection))
+        else:
+            connection.disconnect()
+
+    def _refused(self, command: tuple[Word, ...], fault: ResponseError) -> StoreError:
+        text = str(fault)
+        self._refusals.setdefault(text[:20], LogOnce(logger, logging.ERROR)).log(
+            "%s refuses %s: %s", self.name, command[0], text
+        )
+        return StoreError(f"{self.name} refuses {command[0]!s}: {text}")
+
+    # While nobody answers
+
+    def _note_away(self, fault: Away) -> None:
+        with self._lock:
+            if self._away_since is not None:
+                return
+            thread = threading.Thread(target=self._wait, name="aserve-shared", daemon=True)
+            try:
+                thread.start()  # before the note: without the thread nobody would take it back
+            except RuntimeError:  # the interpreter ends, or there is no room for a thread
+                return
+            self._away_since = time.monotonic()
+            text = "%s; until it is back the cache of `uwsgi` is empty, its locks and jobs raise ConnectionError, and cron waits"
+            logger.warning(text, fault)
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        with contextlib.suppress(IndexError):  # also where another thread has taken the last
+            while True:
+                self._idle.pop()[1].disconnect()
+
+    def end(self) -> None:
+        """Close them, and look no more for a server that is away."""
+        self._ended.set()
+        self.close()
+
+    def _wait(self) -> None:
+        """Wait until somebody answers, and takes what is written; or until `end`."""
+        while not self._is_back():  # first at once: it may have been one connection only
+            if self._ended.wait(PROBE_SECONDS):
+                return
+        with self._lock:
+            since, self._away_since = self._away_since, None
+            logger.warning("%s is back, after %.0f s", self.name, time.monotonic() - (since or time.monotonic()))
+
+    def _is_back(self) -> bool:
+        try:
+            self._converse(("SET", self.key("is-back"), b"1", "PX", 1000))
+        except Away:
+            return False
+        except StoreError:  # an answer; what else is wrong, the log tells
+            pass
+        return True

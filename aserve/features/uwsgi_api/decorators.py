@@ -1,0 +1,107 @@
+"""The decorators of `uwsgidecorators`, but for postfork.
+
+Owns:     DECORATORS, by their names.
+Thread:   any.
+Spec:     uWSGI 2.0.30, uwsgidecorators.py.
+Not here: postfork, and the module itself (compat/uwsgi.py), the functions that they call (functions.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable, TypeVar
+
+from ...rpc import register
+from . import functions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def signal(number: int, *, target: str = "") -> Callable[[Function], Function]:
+    """
+    Run the function for a signal.
+
+    Raises:
+        ValueError: see functions.register_signal; so for all of these.
+    """
+
+    def decorate(function: Function) -> Function:
+        functions.register_signal(number, target, function)
+        return function
+
+    return decorate
+
+
+def timer(seconds: float, *, signum: int | None = None, target: str = "") -> Callable[[Function], Function]:
+    """Run the function each so many seconds, in one worker."""
+    return _scheduled(functions.add_timer, (seconds,), signum, target)
+
+
+def rbtimer(seconds: float, *, signum: int | None = None, target: str = "") -> Callable[[Function], Function]:
+    """Do as `timer` does."""
+    return _scheduled(functions.add_rb_timer, (seconds,), signum, target)
+
+
+def cron(
+    minute: int, hour: int, day: int, month: int, dayweek: int, *, signum: int | None = None, target: str = ""
+) -> Callable[[Function], Function]:
+    """Run the function at minutes, by the local time, in one worker; -1 is any, -5 each fifth."""
+    return _scheduled(functions.add_cron, (minute, hour, day, month, dayweek), signum, target)
+
+
+def _scheduled(
+    schedule: Callable[..., None], when: tuple[float, ...], signum: int | None, target: str
+) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        number = functions.free_signal() if signum is None else signum
+        functions.register_signal(number, target, function)
+        schedule(number, *when)
+        return function
+
+    return decorate
+
+
+def lock(function: Function) -> Function:
+    """Run the function while no other process has lock 0."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **named: Any) -> Any:
+        functions.lock()
+        try:
+            return function(*arguments, **named)
+        finally:
+            functions.unlock()
+
+    return run  # type: ignore[return-value]
+
+
+def thread(function: Function) -> Callable[..., Function]:
+    """Run each call of the function in a thread of its own; the call returns the function."""
+
+    @functools.wraps(function)
+    def start(*arguments: Any, **named: Any) -> Function:
+        threading.Thread(target=function, args=arguments, kwargs=named, daemon=True).start()
+        return function
+
+    return start
+
+
+def rpc(name: str) -> Callable[[Function], Function]:
+    """
+    Register the function for RPC, or put it in place of what had the name.
+
+    Raises:
+        ValueError, TypeError: see aserve.rpc.register.
+    """
+
+    def decorate(function: Function) -> Function:
+        register(name, function, replace=True)
+        return function
+
+    return decorate
+
+
+DECORATORS: dict[str, Any] = {
+    decorator.__name__: decorator for decorator in (signal, timer, rbtimer, cron, lock, thread, rpc)
+}

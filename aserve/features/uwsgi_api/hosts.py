@@ -1,0 +1,36 @@
+"""What the processes of all hosts share, in place of what those of one do.
+
+Owns:     Hosts, and who makes it.
+Thread:   made by the main thread; then any.
+Not here: each of its parts (shared_caches.py, shared_locks.py, turns.py), the connections (features/sharing/store.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...settings.caches import CacheSpec
+from ...settings.shared import Shared
+from ..sharing.leases import Leases
+from ..sharing.store import Store
+from .shared_caches import SharedCache
+from .shared_locks import SharedLocks
+from .turns import Turns
+
+
+class Hosts(NamedTuple):
+    """What they share."""
+
+    store: Store
+    caches: dict[str, SharedCache]
+    locks: SharedLocks
+    turns: Turns
+
+
+def join(specs: Sequence[CacheSpec], shared: Shared) -> Hosts:
+    """Return it; nothing is connected before it is used."""
+    store = Store(shared)
+    leases = Leases(store)
+    caches = {spec.name: SharedCache(spec, store) for spec in specs}
+    return Hosts(store, caches, SharedLocks(store, leases), Turns(store, leases))

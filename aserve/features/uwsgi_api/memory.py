@@ -1,0 +1,126 @@
+"""The memory that all processes of a server share for `import uwsgi`.
+
+Owns:     Memory: the file, what is where in it, and the locks of it; the one of this process.
+Thread:   made by the main thread, before the processes that share it are forked; then any.
+Not here: what is written there (caches.py, signals.py), files in memory as such (processes/memory_file.py).
+
+A worker that is killed takes nothing with it: the file is the supervisor's, and outlives reloads, recycling and, by its
+descriptor, an upgrade of the supervisor itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+from ...processes.memory_file import KEPT, map_memory_file, open_memory_file
+from ...settings.caches import CacheSpec, parse_cache
+from ...settings.shared import Shared
+from .caches import Cache, bytes_of
+from .locks import Locks
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
+    from .shared_caches import SharedCache
+    from .shared_locks import SharedLocks
+
+    AnyCache = Union[Cache, SharedCache]
+
+NAME = "aserve-uwsgi"  # of the file, for people who look into /proc
+FORM = 1  # raise it when what is written there changes its meaning
+HEAD_BYTES = 4096  # the form and the caches, as text
+SIGNAL_COUNT = 256  # uWSGI's
+SIGNAL_BYTES = 64
+
+
+class Place(NamedTuple):
+    """Where something is in the memory."""
+
+    offset: int
+    size: int
+
+
+class Memory:
+    """One file, mapped."""
+
+    def __init__(self, specs: Sequence[CacheSpec], fd: int) -> None:
+        """Map the file, which is of this form."""
+        self.fd = fd
+        self.octets = map_memory_file(fd)
+        self.locks = Locks(fd)
+        self.app_locks: Locks | SharedLocks = self.locks
+        places = _places(specs)
+        self.signals = places.pop("")
+        self.caches: Mapping[str, AnyCache] = {
+            spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs
+        }
+        self.hosts: Hosts | None = None  # what is shared with other hosts
+
+    def join(self, hosts: Hosts) -> None:
+        """Share with other hosts from now on: it has no caches of its own then, and no locks for the app."""
+        self.caches, self.app_locks, self.hosts = hosts.caches, hosts.locks, hosts
+
+    @classmethod
+    def open(cls, texts: Sequence[str], fd: int | None = None) -> Memory:
+        """
+        Make it, with these caches, by `--uwsgi-cache`; or go on with a file of before, if that has the same in it.
+
+        Raises:
+            OSError: there is not so much memory, or no descriptor.
+        """
+        specs = [parse_cache(text) for text in texts]
+        head = f"{FORM} {specs!r}".encode()
+        if len(head) > HEAD_BYTES:
+            raise OSError(0, f"{len(specs)} caches are too many")
+        if fd is None or os.pread(fd, len(head) + 1, 0) != head + b"\0":
+            if fd is not None:
+                os.close(fd)
+            fd = open_memory_file(NAME)
+            os.truncate(fd, sum(place.size for place in _places(specs).values()) + HEAD_BYTES)
+            os.pwrite(fd, head, 0)
+        return cls(specs, fd)
+
+
+def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
+    """Return where each cache is, by its name, and the table of signals, by ""."""
+    places = {"": Place(HEAD_BYTES, SIGNAL_COUNT * SIGNAL_BYTES)}
+    offset = HEAD_BYTES + SIGNAL_COUNT * SIGNAL_BYTES
+    for spec in specs:
+        places[spec.name] = Place(offset, bytes_of(spec))
+        offset += places[spec.name].size
+    return places
+
+
+_memory: Memory | None = None
+
+
+def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = None) -> Memory:
+    """
+    Make the memory of this process, and of all that it forks from now on; once made, it stays. With `shared`, other hosts share what
+    they can.
+
+    Raises:
+        OSError: see Memory.open.
+    """
+    global _memory
+    if _memory is None:
+        _memory = Memory.open(texts if shared is None else (), fd)
+        if shared is not None:
+            from .hosts import join  # and the package redis
+
+            _memory.join(join([parse_cache(text) for text in texts], shared))
+        KEPT[NAME] = _memory.fd
+    return _memory
+
+
+def shared() -> Memory:
+    """
+    Return the memory of this process.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if _memory is None:
+        raise RuntimeError("this server was started without `import uwsgi`; start it anew with --uwsgi-module on")
+    return _memory

@@ -1,0 +1,46 @@
+"""What whoever types another server's flags is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.moving.foreign_flags import explain_flag
+from aserve.features.moving.gunicorn_table import FLAGS, ROWS
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--graceful-timeout", "gunicorn has it, and here it is --drain-timeout"),
+        ("--limit-request-fields", "gunicorn has it, and here it is --max-fields"),
+        ("--timeout", "gunicorn has it, and here it is --request-timeout and --hang-timeout: of one thread it is"),
+        ("--access-logfile", "gunicorn has it, and here it is --access-log"),
+        ("--error-logfile", "gunicorn has it; leave it out: messages go to standard error"),
+        ("-k", "gunicorn has it, and here it is --threads: sync and gthread are threads"),
+        ("--worker-tmp-dir", "gunicorn has it; leave it out: workers show"),
+        ("--statsd-host", "gunicorn has it; leave it out: --statsd, with gunicorn's names"),
+        ("--http-socket", "uWSGI has it, and here it is --bind"),
+        ("--wsgi-file", "uWSGI has it, and here it is the first argument: a relative path"),
+        ("--vacuum", "uWSGI has it; leave it out: it is always so"),
+        ("--port", "give --bind HOST:PORT"),
+        ("--http2", "leave it out"),
+        ("--ini", "uWSGI's file is here --uwsgi-ini FILE"),
+    ],
+)
+def test_what_they_are_here(flag, said):
+    """A flag of ours, or none that is needed."""
+    assert explain_flag(flag).startswith(said)
+
+
+@pytest.mark.parametrize("flag", ["--xyzzy", "--thread", "-s", "--cheaper-x", "--statsd-x"])
+def test_flags_of_nobody(flag):
+    """Mistyped ones, short ones of uWSGI's, and families."""
+    assert explain_flag(flag) == ""
+
+
+def test_each_of_gunicorns():
+    """Each setting's flag has a sentence, but for those that only a file can have."""
+    for flag in [*FLAGS, *(f"--{name.replace('_', '-')}" for row in ROWS for name in row.names if name[-1] != "*")]:
+        assert explain_flag(flag) or flag == "-c"

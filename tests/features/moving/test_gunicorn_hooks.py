@@ -1,0 +1,139 @@
+"""gunicorn's hooks: what each is given, and what happens when one raises."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from aserve.features.moving.gunicorn_hooks import Hooks, does_nothing
+from aserve.lifecycle.loading import LoadError
+
+
+@pytest.fixture
+def calls():
+    """What was called, in order."""
+    return []
+
+
+def hooks_of(calls, *names, **settings):
+    """Return hooks that note their names, and their last argument."""
+    return Hooks({name: lambda *given, name=name: calls.append((name, given)) for name in names}, settings)
+
+
+def test_in_the_supervisor(calls):
+    """They get the server, with its settings."""
+    hooks = hooks_of(calls, "on_starting", workers=3)
+    hooks.in_supervisor("on_starting")
+    hooks.in_supervisor("when_ready")
+    ((name, (server,)),) = calls
+    assert name == "on_starting" and server.pid == os.getpid() and server.cfg.workers == 3 == server.num_workers
+    assert server.cfg.timeout == 30
+    server.log.info("can be told")
+
+
+def test_in_a_worker(calls):
+    """Before the app, with it, and at the end; a process that is no worker has no end of one."""
+    hooks = hooks_of(calls, "post_fork", "post_worker_init", "worker_exit")
+    hooks.end_worker()
+    hooks.enter_worker(2)
+    hooks.end_worker()
+    assert [name for name, _ in calls] == ["post_fork", "post_worker_init", "worker_exit"]
+    (server, worker), (same,), (_, last) = [given for _, given in calls]
+    assert worker is same is last and (worker.pid, worker.age, worker.alive) == (os.getpid(), 2, False)
+    assert server.pid == os.getppid()
+
+
+def test_one_that_has_ended(calls):
+    """child_exit is told which, in the supervisor."""
+    hooks_of(calls, "child_exit").child_exit(77, 2)
+    hooks_of(calls).child_exit(77, 2)
+    ((_, (server, worker)),) = calls
+    assert (worker.pid, worker.age, server.pid) == (77, 2, os.getpid())
+
+
+def raise_it(*given):
+    """A hook with a mistake."""
+    raise KeyError("x")
+
+
+def leave(*given):
+    """A hook that would end its process."""
+    raise SystemExit(3)
+
+
+def interrupt(*given):
+    """A hook that would end its process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def handled():
+    """SIGINT as in a supervisor and in a worker, where Ctrl-C raises nothing."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handled")
+@pytest.mark.parametrize("hook", [leave, interrupt])
+def test_one_that_would_end_the_process(hook, caplog):
+    """It ends no process that serves: at an end it is logged, at a reload and at a start it is an error."""
+    hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), {})
+    for call in (lambda: hooks.in_supervisor("on_reload"), hooks.app_is_loaded):
+        with pytest.raises(LoadError, match="calling gunicorn's hook"):
+            call()
+    hooks.child_exit(1, 1)
+    hooks._worker = hooks._new_worker(1, 1)
+    hooks.end_worker()
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+
+
+def test_one_that_takes_signals(caplog):
+    """In the supervisor they are not to be had; in a worker they are the app's."""
+
+    def take(*given):
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+    before = signal.getsignal(signal.SIGUSR2)
+    hooks = Hooks(dict.fromkeys(("when_ready", "child_exit", "post_worker_init"), take), {})
+    hooks.in_supervisor("when_ready")
+    hooks.child_exit(1, 1)
+    assert signal.getsignal(signal.SIGUSR2) == before
+    for name in ("when_ready", "child_exit"):
+        assert f"gunicorn's hook {name} has set handlers of its own for SIGUSR2" in caplog.text
+    hooks.app_is_loaded()
+    assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_one_that_raises(caplog):
+    """At the start it is an error like the app's; at an end it is logged."""
+    hooks = Hooks(dict.fromkeys(("post_fork", "on_starting", "child_exit", "worker_exit"), raise_it), {})
+    for call in (lambda: hooks.in_supervisor("on_starting"), lambda: hooks.begin_worker(1)):
+        with pytest.raises(LoadError, match=r"calling gunicorn's hook (on_starting|post_fork) raised KeyError: 'x'"):
+            call()
+    hooks.child_exit(1, 1)
+    hooks.end_worker()
+    assert [record.message.splitlines()[0] for record in caplog.records] == [
+        "child_exit of gunicorn's configuration has raised:", "worker_exit of gunicorn's configuration has raised:",
+    ]  # fmt: skip
+    assert "in raise_it" in caplog.text and "KeyError: 'x'" in caplog.text
+
+
+def nothing(server, worker):
+    """With a docstring."""
+
+
+def something(server, worker):
+    server.log.info("x")
+
+
+@pytest.mark.parametrize(
+    ("function", "is_it"),
+    [(nothing, True), (lambda server: None, True), (something, False), (print, False), (3, False)],
+)
+def test_empty_ones(function, is_it):
+    """What an example has left in a file needs no word."""
+    assert does_nothing(function) is is_it

@@ -1,0 +1,76 @@
+"""The flags of other servers' settings."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aserve.features.moving.origin import hooks_of, is_uwsgi_file, read_origin, take_flags
+from aserve.settings import ConfigError
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a file of each kind, and the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = a:b\nuid = nobody\nvaccum\nthreads = 2\n[x]\nthreads = 3\n")
+    (tmp_path / "paste.ini").write_text("[app:main]\n")
+    (tmp_path / "app.xml").write_text("<uwsgi/>")
+    (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("app", "is_it"),
+    [
+        ("app.ini", True), ("app.ini:x", True), ("app.xml", True), ("paste.ini", False), ("no.ini", False), ("a:b", False),
+        ("conf.py", False), ("conf.py:app", False),
+    ],
+)  # fmt: skip
+def test_uwsgis_files(folder, app, is_it):
+    """`aserve app.ini` means what `uwsgi app.ini` does; other ini files, and modules, are none."""
+    assert is_uwsgi_file(app) is is_it
+
+
+def test_flags(folder):
+    """They are taken from what was given; an APP beside a flag stays."""
+    given = {"app": "app.ini:x", "threads": 1}
+    assert take_flags(given) == {"uwsgi_ini": "app.ini:x"} and given == {"threads": 1}
+    given = {"app": "a:b", "gunicorn_conf": "conf.py"}
+    assert take_flags(given) == {"gunicorn_conf": "conf.py"} and given == {"app": "a:b"}
+    assert take_flags({"app": "a:b"}) == {}
+    given = {"paste": "site.ini#b"}
+    assert take_flags(given) == {} and given == {"app": f"config:{folder}/site.ini#b"}
+    with pytest.raises(ConfigError, match="--paste and 'a:b': one of them names the app"):
+        take_flags({"paste": "site.ini", "app": "a:b"})
+    for app, why in (
+        ("no.ini", "no.ini is not there"),
+        ("paste.ini", "paste.ini has no section .uwsgi.; .* to --paste"),
+    ):
+        with pytest.raises(ConfigError, match=f"^the file {why}$"):
+            take_flags({"app": app})
+    assert take_flags({"app": "config:paste.ini"}) == {}
+    with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
+        take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
+
+
+def test_reading(folder, monkeypatch, caplog):
+    """Each source says what it has; only root becomes another."""
+    assert read_origin({}, {}) is None and hooks_of(None).in_supervisor("on_exit") is None
+    monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: False)
+    origin = read_origin({"uwsgi_ini": "app.ini"}, {})
+    assert origin.draft.app == "a:b" and origin.settings["threads"] == 2 and "user" not in origin.settings
+    assert origin.options["module"] == b"a:b"
+    with caplog.at_level(logging.WARNING, "aserve"):
+        origin.log_notes()
+    assert caplog.messages == [
+        "app.ini:4: vaccum: aserve does not know it, and it has no effect; is vacuum meant?",
+        "app.ini:3: uid = nobody: only root may become another; as in uWSGI, it has no effect",
+    ]
+    monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: True)
+    assert read_origin({"uwsgi_ini": "app.ini"}, {}).settings["user"] == "nobody"
+    origin = read_origin({"gunicorn_conf": "conf.py"}, {})
+    assert origin.settings["workers"] == 2 and origin.options == {} and hooks_of(origin) is origin.hooks

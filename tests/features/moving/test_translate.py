@@ -1,0 +1,96 @@
+"""`aserve translate`: what it prints is a file of ours, with the same settings."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+from aserve.features import Config
+from aserve.features.moving.draft import Draft, Given
+from aserve.features.moving.gunicorn import load_gunicorn
+from aserve.features.moving.translate import as_toml, run_translate
+from aserve.features.moving.uwsgi import load_uwsgi
+from aserve.settings import ConfigError, read_toml
+
+pytestmark = pytest.mark.long_on_pypy
+
+HERE = pathlib.Path(__file__).parent
+ENVIRON = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP_UID": "root", "SHOP_GID": "root"}
+FILES = sorted([*(HERE / "uwsgi").glob("*.[ixyj]*"), *(HERE / "gunicorn").glob("*.py")])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_round_trip(path, tmp_path, monkeypatch, capsys):
+    """aserve --config of what is printed means what the file does, and serves the same app."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "version.txt").write_text("1\n")
+    shutil.copy(HERE / "uwsgi" / "base_of_includes.ini", tmp_path)
+    name = f"{path}:development" if path.stem == "sections" else str(path)
+    draft = load_gunicorn(name, ENVIRON)[0] if path.suffix == ".py" else load_uwsgi(name, ENVIRON)
+    assert run_translate(["translate", name], ENVIRON) == 0
+    (tmp_path / "printed.toml").write_text(capsys.readouterr().out)
+    printed = read_toml("printed.toml")
+    assert printed.get("app") == draft.app
+    assert Config.from_sources({}, {}, printed) == Config.from_sources({}, {}, draft.settings)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_what_is_printed(tmp_path, monkeypatch, capsys):
+    """Each line says where it is from; what has no effect is below, with what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text(
+        "[uwsgi]\nmodule = a:b\nenv = A=1\nenv = B=2\nmaster\ndisable-logging\ncheaper = 1\n"
+    )
+    run_translate(["translate", "a.ini"], {})
+    assert (
+        capsys.readouterr().out
+        == """\
+# From a.ini, by aserve translate. Start it with: aserve --config THIS_FILE
+
+# a.ini:2: module = a:b
+app = "a:b"
+# a.ini:3: env = ...
+# a.ini:4: env = ...
+env = ["A=1", "B=2"]
+# a.ini:5: master
+workers = 1
+# uWSGI's default; raise it where the app bears that
+threads = 1
+# the app may import uwsgi
+uwsgi-module = "on"
+
+# What differs, or has no effect:
+#   a.ini:7: cheaper = 1: it has no effect here: there are as many workers as `--workers` says; SIGTTIN and SIGTTOU change that
+"""
+    )
+
+
+def test_hooks(tmp_path, monkeypatch, capsys):
+    """A TOML file cannot have them, and that is said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf.py").write_text("preload_app = True\ndef post_fork(server, worker): worker.log.info('x')\n")
+    run_translate(["translate", "conf.py"], {})
+    out = capsys.readouterr().out
+    assert "preload = true\n" in out or sys.platform != "linux"
+    assert out.endswith("\n# Hooks are called with --gunicorn-conf only: post_fork\n")
+
+
+def test_odd_texts(tmp_path):
+    """What stands in a file cannot end a comment, or a text."""
+    draft = Draft("a\nb")
+    draft.put("env", ['A="\\\x7f\n\u2028é'], Given("env", "x\ny", "f:1"))
+    text = as_toml(draft)
+    (tmp_path / "a.toml").write_text(text, encoding="utf-8")
+    assert read_toml(str(tmp_path / "a.toml")) == {"env": ['A="\\\x7f\n\u2028é']} and text.startswith("# From a\\nb,")
+
+
+def test_what_is_no_such_file(tmp_path, monkeypatch):
+    """A name says whose it is; without one, or with two, it is an error."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="notes: its name says neither uWSGI"):
+        run_translate(["translate", "notes"], {})
+    with pytest.raises(ConfigError, match="the following arguments are required: FILE; see aserve translate --help"):
+        run_translate(["translate"], {})

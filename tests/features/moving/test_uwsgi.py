@@ -1,0 +1,258 @@
+"""uWSGI's configurations become ours: what depends on several options."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+from aserve.features import Config
+from aserve.features.moving.uwsgi import load_uwsgi
+from aserve.settings import ConfigError
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return what a configuration's lines become: load(lines, **environ) -> Draft."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+    def load(lines, **environ):
+        (tmp_path / "a.ini").write_text("[uwsgi]\n" + "\n".join(lines.split("; ")) + "\n")
+        return load_uwsgi("a.ini", environ)
+
+    return load
+
+
+DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's own
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        ("master = 1", {"workers": 1}),
+        ("master = false", {}),
+        ("processes = 3", {"workers": 3}),
+        ("workers = 3; master", {"workers": 3}),
+        ("threads = 4", {"threads": 4}),
+        ("thread_s = 4", {}),
+        ("enable_threads = 1; max_requests = 9", {"max-requests": 9, "workers": 1}),
+        ("gevent = 100", {"threads": 100}),
+        ("gevent = 100; threads = 200", {"threads": 200}),
+        ("socket = :1", {"bind": ["uwsgi://:1"]}),
+        ("socket = :1; protocol = http", {"bind": [":1"]}),
+        ("socket = :1; socket = a.sock", {"bind": ["uwsgi://:1", "uwsgi://unix:a.sock"]}),
+        ("http = :1,127.0.0.1:2", {"bind": [":1"]}),
+        ("httprouter = :1", {"bind": [":1"]}),
+        ("uwsgi-socket = :1; http-socket = :2; scgi-socket = :3", {"bind": ["uwsgi://:1", ":2", "scgi://:3"]}),
+        ("shared-socket = :9; http = =0", {"bind": [":9"]}),
+        ("https = :1,a.crt,a.key", {"bind": ["https://:1?certificate=a.crt&key=a.key"]}),
+        ("chdir = /srv; socket = a.sock; touch-reload = b", {
+            "chdir": "/srv", "bind": ["uwsgi://unix:/srv/a.sock"], "touch-reload": ["/srv/b"], "workers": 1}),
+        ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
+        ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3}),
+        ("max-requests-delta = 7", {}),
+        ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
+        ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
+            "cron": ["59 2 * * * exec timeout -s KILL 60 /bin/sh -c 'a b'", "* 1 * * * exec timeout -s KILL 60 /bin/sh -c c"],
+            "workers": 1}),
+        ("spooler = a; spooler-harakiri = 60; spooler-max-tasks = 5; spooler-import = shop.jobs; spooler-python-import = b.py", {
+            "spooler": ["a"], "spooler-timeout": 60, "spooler-max-jobs": 5, "spooler-import": ["shop.jobs", "b.py"], "workers": 1}),
+        ("max-worker-lifetime = 60; max-worker-lifetime-delta = 5", {"max-lifetime": 60, "max-lifetime-jitter": 5, "workers": 1}),
+        ("cache2 = name=a, max_items=10,blocksize=4096,key_size=64,purge_lru", {
+            "uwsgi-cache": ["name=a,items=10,blocksize=4096,keysize=64,purge_lru=1"]}),
+        ("cache2 = name=a,items=10,hashsize=3; cache2 = items=5", {"uwsgi-cache": ["name=a,items=10", "items=5"]}),
+        ("cache = 100; cache-blocksize = 4096; cache-expire-freq = 3; locks = 2", {"uwsgi-cache": ["items=100,blocksize=4096"]}),
+        ("cache-blocksize = 4096", {}),
+        ("reload-on-rss = 256", {"max-rss": 256 << 20, "workers": 1}),
+        ("buffer-size = 65535", {"max-head": 65535, "max-request-line": 65535}),
+        ("limit-post = 0", {}),
+        ("limit-post = 1024", {"max-body": 1024}),
+        ("socket-timeout = 9", {"body-timeout": 9, "write-timeout": 9}),
+        ("http-keepalive = 9", {"keep-alive": 9}),
+        ("http-keepalive = 1", {}),
+        ("http-keepalive = true", {}),
+        ("harakiri = 9; listen = 9; umask = 022", {"request-timeout": 9, "backlog": 9, "umask": "022"}),
+        ("uid = www-data; gid = 33", {"user": "www-data", "group": "33"}),
+        ("disable-logging; log-format = %(addr)", {"access-log": None}),
+        ("disable-logging = 0", {}),
+        ("disable-logging; log-5xx", {"access-log-skip": ["* 1xx", "* 2xx", "* 3xx", "* 4xx"]}),
+        ("logto = a.log", {"access-log": "a.log"}),
+        ("logto = a.log; req-logger = stdio; logger = syslog", {"access-log": "-"}),
+        ("log-syslog", {"access-log": "syslog:"}),
+        ("logger = nowhere:1", {}),
+        ("master: true; threads : 3", {"workers": 1, "threads": 3}),
+    ],
+)  # fmt: skip
+def test_settings(load, lines, settings):
+    """What they become, beside uWSGI's own defaults; our Config accepts it."""
+    draft = load(lines)
+    expected = {**DEFAULTS, **settings}
+    expected = {key: value for key, value in expected.items() if value is not None}
+    assert draft.settings == expected
+    if "https" not in lines:
+        Config.from_sources({}, {}, draft.settings)
+
+
+@pytest.mark.parametrize(
+    ("lines", "app"),
+    [
+        ("module = a.b:c", "a.b:c"),
+        ("module = a.b", "a.b:application"),
+        ("wsgi = a; callable = app", "a:app"),
+        ("callable = create_app(); module = a", "a:create_app()"),
+        ("wsgi-file = a.py", "a.py:application"),
+        ("file = a.wsgi; callable = app", "./a.wsgi:app"),
+        ("wsgi-file = b/a.py", "b/a.py:application"),
+        ("mount = /=a:app", "a:app"),
+        ("mount = /x=a.py", None),
+        ("paste = config:/srv/a.ini", "config:/srv/a.ini"),
+        ("chdir = /srv; ini-paste = a.ini", "config:/srv/a.ini"),
+        ("mount = /=a:app; mount = /b=b:app", "a:app"),
+        ("", None),
+    ],
+)
+def test_apps(load, lines, app):
+    """uWSGI's callable is `application` where nothing says otherwise."""
+    draft = load(f"master; {lines}" if lines else "master")
+    assert draft.app == app and draft.settings.get("python-path") == (["."] if app and "b/" in app else None)
+
+
+def test_a_module_and_a_file(load, tmp_path, monkeypatch):
+    """uWSGI tries one after the other; here the file is served if it is there, and a note says which."""
+    monkeypatch.chdir(tmp_path)
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "shop:application" and "of module and wsgi-file it is this one" in draft.notes[0].text
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "a.wsgi").touch()
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "./a.wsgi:application" and draft.notes[0].said == "wsgi-file = a.wsgi"
+
+
+def test_mounts(load):
+    """Each below its path; the one of the root is the app, if there is no other."""
+    draft = load("mount = /x=a:app; mount = y/=b.py; mount = /=c; callable = made()")
+    assert draft.settings["mount"] == ["/x=a:app", "/y=b.py:made()"] and draft.app == "c:made()" and not draft.notes
+    draft = load("module = a; mount = /=b")
+    assert (
+        draft.app == "a:application" and draft.notes[0].text == "the app for all other paths is a:application already"
+    )
+
+
+def test_files(load):
+    """Folders, index files and expiry; what is odd is told, and the app is served."""
+    draft = load(
+        "chdir = /srv; static-map = /s=/var/s; static-map = /m/=media; static-index = a.html; static-expires = /s/.* 60"
+    )
+    assert draft.settings["static"] == ["/s=/var/s", "/m=/srv/media"] and draft.settings["static-index"] == ["a.html"]
+    assert draft.settings["static-expires"] == ["/s/.* 60"] and not draft.notes
+    Config.from_sources({}, {}, draft.settings)
+    draft = load("static-expires = /* 31557600; static-expires = 3")
+    assert draft.settings["static-expires"] == ["/* 31536000", "3"] and not draft.notes
+    draft = load("static-expires = *.css 60; static-map = /../x=/y")
+    assert "static" not in draft.settings and "static-expires" not in draft.settings
+    assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "note"),
+    [
+        ("vaccum = true", "a.ini:2: vaccum = true: aserve does not know it, and it has no effect; is vacuum meant?"),
+        ("my-own = 1", "a.ini:2: my-own = 1: aserve does not know it, and it has no effect"),
+        ("cheaper = 2", "a.ini:2: cheaper = 2: it has no effect here: there are as many workers as `--workers` says"),
+        ("static-map2 = /s=/x", "a.ini:2: static-map2 = /s=/x: it has no effect here: `--static /PREFIX=FOLDER` has"),
+        (
+            "fastcgi-socket = :1",
+            "a.ini:2: fastcgi-socket = :1: it has no effect here: aserve speaks HTTP, uwsgi and SCGI",
+        ),
+        ("socket = :1; protocol = raw", "a.ini:2: socket = :1: aserve does not speak raw"),
+        ("log-x-forwarded-for = 1", "a.ini:2: log-x-forwarded-for = 1: name your proxies"),
+        ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
+        ("master: 1", "a.ini:2: master: 1: uWSGI wants an equals sign there"),
+    ],
+)
+def test_notes(load, lines, note):
+    """Each has its line, what it says, and what to do."""
+    assert [str(each)[: len(note)] for each in load(lines).notes] == [note]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; memory-report; auto-procname; strict = true",
+        "cheaper = 0; gevent-monkey-patch = false; spooler = off",
+        "base = /srv; x = %(base)/a; env = A=%(x ++ base)",
+    ],
+)
+def test_silence(load, lines):
+    """What is always so, is off, or is a name that a placeholder uses, needs no word."""
+    assert load(lines).notes == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("processes = abc", "a.ini:2: processes = abc: 'abc' is not a whole number"),
+        ("processes = 0", "a.ini:2: processes = 0: 0 is too small"),
+        ("processes = 5000", "a.ini:2: processes = 5000: 5000 is too large; accepted for workers: a whole"),
+        ("socket = 1.2.3.4:http", "a.ini:2: socket = 1.2.3.4:http: '1.2.3.4:http': port 'http' is not a number"),
+        ("https = :1", "a.ini:2: https = :1: ':1' is not of the form ADDRESS,CERTIFICATE,KEY"),
+        ("env = A", "a.ini:2: env = ...: '...' is not of the form NAME=VALUE"),
+        ("chmod-socket = rw", "a.ini:2: chmod-socket = rw: 'rw' is not the mode of a file"),
+        ("harakiri = $(NOPE)", "a.ini:2: harakiri = $(NOPE): '$(NOPE)' is not a whole number"),
+    ],
+)
+def test_errors(load, lines, why):
+    """A wrong value is an error, with its line."""
+    with pytest.raises(ConfigError) as caught:
+        load(lines)
+    assert str(caught.value).startswith(why)
+
+
+def test_variables(load):
+    """They come before the file, which wins; and without a file they are all there is."""
+    draft = load("threads = 5", UWSGI_THREADS="9", UWSGI_PROCESSES="2")
+    assert (draft.settings["threads"], draft.settings["workers"]) == (5, 2)
+    draft = load_uwsgi("", {"UWSGI_THREADS": "9"})
+    assert draft.settings["threads"] == 9 and draft.name == "UWSGI_ variables"
+
+
+def test_what_apps_are_told(load):
+    """uwsgi.opt: octets, True, lists."""
+    opt = load("threads = 2; vacuum; env = A=1; env = B=2; env = C=3; master = 0; lazy-apps = 0").facts["options"]
+    assert opt == {
+        "threads": b"2", "vacuum": True, "env": [b"A=1", b"B=2", b"C=3"], "master": b"0", "lazy-apps": b"0",
+    }  # fmt: skip
+
+
+def test_elsewhere(load, monkeypatch, tmp_path):
+    """Without worker processes, one serves, and that is said."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    draft = load("processes = 2; max-requests = 5; max-requests-delta = 1")
+    assert draft.settings == DEFAULTS
+    assert {note.text for note in draft.notes} == {"worker processes need Linux; one process serves"}
+
+
+def test_sections_on_the_command_line(tmp_path):
+    """file:section, and a file whose name has a colon."""
+    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 1\n[two]\nthreads = 2\n")
+    (tmp_path / "a:b.ini").write_text("[uwsgi]\nthreads = 3\n")
+    found = [load_uwsgi(f"{tmp_path}/{name}", {}).settings["threads"] for name in ("a.ini", "a.ini:two", "a:b.ini")]
+    assert found == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((pathlib.Path(__file__).parent / "uwsgi").glob("*.*")), ids=lambda path: path.name
+)
+def test_real_files(path, monkeypatch, tmp_path):
+    """Each file in the manner of real ones is read; its settings are a Config's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "version.txt").write_text("1\n")
+    shutil.copy(path.with_name("base_of_includes.ini"), tmp_path)
+    environ = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP_UID": "root", "SHOP_GID": "root"}
+    draft = load_uwsgi(f"{path}:development" if path.stem == "sections" else str(path), environ)
+    Config.from_sources({}, {}, draft.settings)
