@@ -2,7 +2,7 @@
 
 Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; what each is given:
           ListenerContext, ServerContext.
-Thread:   the methods of Extension: event loop only. What they return names its own threads.
+Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`. What they return names its own threads.
 Not here: which extensions there are (features/), what the engine does with them (server/).
 
 A method that a class does not override is never called: Extensions collects, at the start, the methods that are overridden. So an option that
@@ -13,12 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
+from .core.errors import RequestRefused
+from .core.exchange import Exchange
+from .request_log import Counting, Ended, Ends, Lines, Reader
 from .settings import EngineSettings
+from .workers.busy import Busy
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import WSGIApp
 from .wsgi.gateway import Before
 from .wsgi.response import CommonFields
@@ -72,12 +78,22 @@ class ServerContext(NamedTuple):
     server: Serving
     loop: asyncio.AbstractEventLoop
     slot: int | None  # its number among the processes of a supervisor; None: there is no supervisor
+    busy: Busy  # how many of its threads are
+    counters: (
+        Any  # memory, PAGE_WORDS of metrics/table.py, which a supervisor reads and answers for; None: this process does
+    )
+    bound: list[bytes]  # where it listens, for core/forks.py: an extension adds its own addresses
+    ask: Callable[[str], Any]  # Extensions.ask
 
 
 class Extension(Generic[S]):
     """One option of a server; override what it needs. S: those of the engine's settings, and its own."""
 
-    wants_times = False  # it reads Exchange.arrived_at and began_at: they cost a request two looks at the clock
+    # What it reads of requests, if it is known: `start` may set them.
+    wants_times = False  # Exchange.arrived_at and began_at: they cost a request two looks at the clock
+    wants_ids = False  # the name by which logs show it: it gets one
+    wants_head = False  # the head of its response, in Ended
+    at_end_seconds = 0.0  # `at_end` is called for requests that took at least so long
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
 
@@ -116,6 +132,38 @@ class Extension(Generic[S]):
         """
         raise NotImplementedError
 
+    def ended(self, batch: Sequence[Ended]) -> None:
+        """Read the ends of requests, in their order. Called in whichever thread ends one, one thread at a time."""
+        raise NotImplementedError
+
+    def at_end(self, exchange: Exchange) -> None:
+        """Look at a request that ends just now: its response is still there. Called in the thread that ends it; it costs more than `ended`."""
+        raise NotImplementedError
+
+    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """Read of a request that aserve has refused; `exchange` is what is known of it. Called on the event loop, or in a worker."""
+        raise NotImplementedError
+
+    def upgraded(self, exchange: Exchange) -> None:
+        """Note that a request becomes a WebSocket: when that ends, so does the request."""
+        raise NotImplementedError
+
+    def counting(self) -> Counting:
+        """Return what counts in `ended`, so that C can do so; asked for once, behind `start`."""
+        raise NotImplementedError
+
+    def lines(self) -> Lines:
+        """Return what makes lines in `ended`, so that C can do so; asked for once, behind `start`."""
+        raise NotImplementedError
+
+    def status(self) -> Mapping[str, Callable[[], Any]]:
+        """Return what it can say of this server, by names of its own: each is called when something asks for it; also after `stop`."""
+        raise NotImplementedError
+
+    def reopen_logs(self) -> None:
+        """Go on in the files that have the names of its logs now: those of before were moved away."""
+        raise NotImplementedError
+
     def on_second(self) -> None:
         """Called once a second, from start to stop."""
         raise NotImplementedError
@@ -131,13 +179,23 @@ class Extensions:
     def __init__(self, extensions: Iterable[Extension[Any]] = ()) -> None:
         """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
         found = self._all = tuple(extensions)
-        self.wants_times = any(one.wants_times for one in found)
         self.underscored = tuple(name for one in found for name in one.underscored)
-        self._wrapping, self._wrapping_calls, self._before, self._on_second = (
+        self._wrapping, self._wrapping_calls, self._before, self._on_second, self._reopening, self._upgraded = (
             [one for one in found if _overrides(one, name)]
-            for name in ("wrap_app", "wrap_calls", "before", "on_second")
+            for name in ("wrap_app", "wrap_calls", "before", "on_second", "reopen_logs", "upgraded")
         )
+        self._answers: dict[str, Callable[[], Any]] = {}
         self._started = contextlib.ExitStack()
+
+    @property
+    def wants_times(self) -> bool:
+        """Whether one of them reads when requests came, and were begun; known when they have started."""
+        return any(one.wants_times for one in self._all)
+
+    @property
+    def wants_ids(self) -> bool:
+        """Whether one of them reads the names of requests; known when they have started."""
+        return any(one.wants_ids for one in self._all)
 
     @property
     def sees_responses(self) -> bool:
@@ -175,7 +233,35 @@ class Extensions:
                     one.start(context)
                 if _overrides(one, "stop"):
                     undo.callback(one.stop)
+                if _overrides(one, "status"):
+                    self._answers.update(one.status())
             self._started = undo.pop_all()
+
+    def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
+        """Return what tells those that have started of the ends of requests; None: none of them reads these."""
+        readers = [reader for one in self._all if (reader := _reader_of(one)) is not None]
+        if not readers:
+            return None
+        # Not all of the pause: it may have begun some time before `arrived_at`.
+        ends = Ends(readers, executor.jobs, soon=executor.pause_seconds / 2)
+        if any(reader.ended for reader in readers):
+            executor.on_pause = ends.flush
+        return ends
+
+    def upgraded(self, exchange: Exchange) -> None:
+        """Note that a request becomes a WebSocket."""
+        for one in self._upgraded:
+            one.upgraded(exchange)
+
+    def ask(self, name: str) -> Any:
+        """Return what the one says that knows it; None: none does, or they have not been started."""
+        answer = self._answers.get(name)
+        return answer() if answer is not None else None
+
+    def reopen_logs(self) -> None:
+        """Go on in the files that have the names of logs now."""
+        for one in self._reopening:
+            one.reopen_logs()
 
     def on_second(self) -> None:
         """Called once a second, from start to stop."""
@@ -185,6 +271,17 @@ class Extensions:
     def stop(self) -> None:
         """Stop those that have started, the last first; nothing if none has."""
         self._started.close()
+
+
+def _reader_of(one: Extension[Any]) -> Reader | None:
+    ended, at_end, refused = (
+        getattr(one, name) if _overrides(one, name) else None for name in ("ended", "at_end", "refused")
+    )
+    if ended is None and at_end is None and refused is None:
+        return None
+    counting = one.counting() if _overrides(one, "counting") else None
+    lines = one.lines() if _overrides(one, "lines") else None
+    return Reader(ended, at_end, one.at_end_seconds, refused, one.wants_head, counting, lines)
 
 
 def _overrides(one: Extension[Any], name: str) -> bool:

@@ -18,14 +18,14 @@ from operator import itemgetter
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from .core.exchange import WORKER_DIED, Exchange
+from .core.exchange import WORKER_DIED
 from .core.local_time import local_time, show_offset
 from .request_log import Ended
 from .settings.log_line import Atom
+from .wsgi.request_id import MAX_REQUEST_ID
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
 _REQUEST_PARTS = 10
-MAX_REQUEST_ID = 128  # a UUID has 36, AWS's X-Ray ids have 35. Guess: nobody's is longer.
 
 
 class Times(NamedTuple):
@@ -308,12 +308,6 @@ def died(text: str, seconds: float) -> Ended:
 def path_of(record: Record) -> str:
     """Return the decoded path, as the app has it."""
     return split(record.vars, record.is_from_front)[5] or ""
-
-
-def request_id_of(exchange: Exchange) -> str | None:
-    """Return the name that its client, or a proxy, has given a request."""
-    found = _request_id(pairs_of(split(exchange.vars, exchange.is_from_front)[-1] or ""))
-    return found if isinstance(found, str) else None
 
 
 def split(vars: str, is_from_front: bool) -> Parts:

@@ -1,9 +1,8 @@
-"""Who is told when requests have ended, and when: in batches.
+"""What is told when requests have ended, and when: in batches.
 
-Owns:     RequestLog, what a service tells of each end; Ends, which keeps them for a moment; Reader, who is told then.
+Owns:     RequestLog, what a service tells of each end; Ends, which keeps them for a moment; Reader, what is told then.
 Thread:   `write` whichever thread ends an exchange; `flush` the same, and the event loop, when requests cease and once a second: one at a time.
-Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the lines (access_log.py), the numbers
-          (metrics/counting.py), what is slow (slow_requests.py).
+Not here: when a request ends (connections/connection.py, connections/wire_loop.py); what its readers are (extension.py).
 
 Up to 64 ends share what it costs to begin with each reader. They wait while there is more to do, and in the lane until no request has come for
 1 to 2 ms: a timer of the kernel tells the event loop of that in any case (workers/executor.py), so it costs a request nothing. Measured
@@ -17,7 +16,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, Union
 
 if TYPE_CHECKING:
     from .core.errors import RequestRefused
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 # loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
 # response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
 Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]
-# What native/ends.c has counted already: lines of the access log, or, if Python is to make these, records.
+# What native/ends.c has counted already: lines, or, if Python is to make these, records.
 Batch = Union[bytes, list[Ended]]
 
 # The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
@@ -56,7 +55,7 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
 
 
 # The deque of ends (None: they are noted elsewhere); what tells of them; how many wait at most; `soon`; how long one takes that is to be told
-# at once; whether the heads of responses are asked for; Counters.places, or None; AccessLog.program, or None. See Ends.
+# at once; whether the heads of responses are asked for; Counting.places, or None; Lines.program, or None. See Ends.
 Parts = tuple[Any, Any, int, float, float, bool, Any, Any]
 
 
@@ -69,7 +68,7 @@ class NativeEnds(Protocol):
         """Put a Batch of them into the deque."""
 
     def take_counts(self) -> tuple[list[tuple[int, int]], float]:
-        """Return what Counters.add takes."""
+        """Return what Counting.add takes."""
 
 
 class RequestLog(Protocol):
@@ -93,44 +92,70 @@ class RequestLog(Protocol):
         """Note a request that aserve has refused; `exchange` is what is known of it."""
 
 
-class Reader(Protocol):
-    """Is told of many ends at once; one thread at a time."""
+class Counting(Protocol):
+    """A reader for which native/counts.c counts."""
 
-    def write(self, ended: Sequence[Ended]) -> None:
-        """Note these, in the order in which they have ended."""
+    @property
+    def places(self) -> Any:
+        """Where it counts what: see native/counts.h."""
 
-    def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See RequestLog.write_refused."""
+    @property
+    def thread_seconds(self) -> float:
+        """For how long threads have been with the requests that it has counted."""
+
+    def add(self, found: Iterable[tuple[int, int]], seconds: float) -> None:
+        """Count what has been counted there: by how much to raise which place; for how long threads have been with these requests."""
+
+
+class Lines(Protocol):
+    """A reader for which native/lines.c makes lines."""
+
+    @property
+    def program(self) -> Any:
+        """What they say: see native/lines.h; None: Python makes them all."""
+
+    def write_lines(self, octets: bytes) -> None:
+        """Take some."""
+
+
+class Reader(NamedTuple):
+    """What is told of ends; None: not in this way."""
+
+    ended: Callable[[Sequence[Ended]], None] | None = (
+        None  # of many at once, in the order in which they have ended; one thread at a time
+    )
+    at_end: Callable[[Exchange], None] | None = None  # of each at once: its response is still there
+    at_end_seconds: float = 0.0  # only of those that took so long
+    refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
+    wants_head: bool = False  # it reads the response's head
+    counting: Counting | None = None  # what C does in place of `ended`
+    lines: Lines | None = None  # the same
 
 
 class Ends:
     """The ends of one server's requests; a RequestLog."""
 
-    def __init__(
-        self,
-        readers: Iterable[Reader],
-        waiting: Sized = (),
-        *,
-        soon: float = 0.0,
-        wants_head: bool = False,
-        slow: RequestLog | None = None,
-        slow_seconds: float = 0.0,
-        wire_log: Any = None,
-        counters: Any = None,
-        access_log: Any = None,
-    ) -> None:
+    def __init__(self, readers: Iterable[Reader], waiting: Sized = (), *, soon: float = 0.0) -> None:
         """
         `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
-        `slow` is told at once of those that took `slow_seconds`, `wire_log` (a WireLog) of each; None: nobody is.
-        `counters` is the reader for which native/counts.c counts, if there is one, `access_log` the one for which native/lines.c makes lines.
+        C counts for one reader. It makes lines if only one other is told of many at once.
         """
-        self._readers, self._counters, self._access_log = tuple(readers), counters, access_log
+        # What counts comes first: it does not wait for a disk.
+        found = sorted(readers, key=lambda reader: reader.counting is None)
+        batched = [reader for reader in found if reader.ended is not None]
+        self._counting = batched[0].counting if batched else None
+        others = batched[1:] if self._counting is not None else batched
+        self._lines = others[0].lines if len(others) == 1 else None
+        self._all: Sequence[Callable[[Sequence[Ended]], None]] = [reader.ended for reader in batched if reader.ended]
+        self._others = self._all[-len(others) :] if others else ()  # what is told of records that C has counted
+        self._at_end = [(reader.at_end_seconds, reader.at_end) for reader in found if reader.at_end is not None]
+        self._at_end_seconds = min((seconds for seconds, _ in self._at_end), default=float("inf"))
+        self._refused = [reader.refused for reader in found if reader.refused is not None]
+        self._wants_head = any(reader.wants_head for reader in found)
         self._native: NativeEnds | None = None
-        self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
-        self._waiting, self._soon, self._wants_head, self._wire_log = waiting, soon, wants_head, wire_log
-        self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
+        self._waiting, self._soon = waiting, soon
         self._ends: collections.deque[Ended | Batch] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
         self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
@@ -138,11 +163,16 @@ class Ends:
     @property
     def parts(self) -> Parts:
         """See RequestLog.parts."""
-        places = None if self._counters is None else self._counters.places
-        log = self._access_log
-        noted, program = (None, None) if log is None else (self._ends, log.program)
-        flush = None if noted is None and places is None else self.flush
-        return noted, flush, MOST, self._soon, self._slow_seconds, self._wants_head, places, program
+        places = None if self._counting is None else self._counting.places
+        program = None if self._lines is None else self._lines.program
+        noted = self._ends if self._others else None
+        flush = self.flush if self._all else None
+        return noted, flush, MOST, self._soon, self._at_end_seconds, self._wants_head, places, program
+
+    @property
+    def thread_seconds(self) -> float | None:
+        """For how long threads have been with requests that have ended; None: that is not counted."""
+        return None if self._counting is None else self._counting.thread_seconds
 
     def attach(self, native: NativeEnds) -> None:
         """See RequestLog.attach."""
@@ -151,14 +181,14 @@ class Ends:
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
         ends, ended_at = self._ends, _monotonic()
+        took = ended_at - exchange.arrived_at
+        if took >= self._at_end_seconds:
+            self._tell_at_once(exchange, took)
+        if not self._all:
+            return
         if self._native is not None:
             self._native.put_ends()  # those before it
         ends.append(ended_of(exchange, ended_at, self._wants_head))
-        took = ended_at - exchange.arrived_at
-        if self._wire_log is not None:
-            self._wire_log.write(exchange)
-        if took >= self._slow_seconds:
-            self._slow.write(exchange)  # type: ignore[union-attr]
         if ((may_wait and took < self._soon) or self._waiting) and len(ends) < MOST and ended_at < self._due_at:
             return
         self.flush()
@@ -166,17 +196,14 @@ class Ends:
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""
         self.flush()  # those before it
-        for reader in self._readers:
-            reader.write_refused(connection, exchange, why)
-        for log in (self._wire_log, self._slow):
-            if log is not None:
-                log.write_refused(connection, exchange, why)
+        for tell in self._refused:
+            tell(connection, exchange, why)
 
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""
         ends, telling, native, self._due_at = self._ends, self._telling, self._native, _monotonic() + _LONGEST
-        if native is not None and self._counters is not None:
-            self._counters.add(*native.take_counts())
+        if native is not None and self._counting is not None:
+            self._counting.add(*native.take_counts())
         while ends or (native is not None and native.ends_waiting):
             # Once more after the release: who could not acquire it relies on this.
             if not telling.acquire(len(ends) + (native.ends_waiting if native is not None else 0) > _TOO_MANY):
@@ -189,18 +216,30 @@ class Ends:
             finally:
                 telling.release()
 
+    def _tell_at_once(self, exchange: Exchange, took: float) -> None:
+        for seconds, tell in self._at_end:
+            if took >= seconds:
+                tell(exchange)
+
     def _tell(self, ended: list[Any]) -> None:
         if self._native is None:
-            self._tell_readers(ended)
+            for tell in self._all if ended else ():
+                tell(ended)
             return
         for kind, some in itertools.groupby(ended, type):
             if kind is tuple:
-                self._tell_readers(list(some))
+                batch = list(some)
+                for tell in self._all:
+                    tell(batch)
                 continue
-            write = self._access_log.write_lines if kind is bytes else self._access_log.write
             for batch in some:
-                write(batch)
+                self._tell_counted(batch)
 
-    def _tell_readers(self, ended: list[Ended]) -> None:
-        for write in self._writes if ended else ():
-            write(ended)
+    def _tell_counted(self, batch: Any) -> None:
+        """Tell of what native/ends.c has counted: lines, or records."""
+        if type(batch) is bytes:
+            assert self._lines is not None
+            self._lines.write_lines(batch)
+            return
+        for tell in self._others:
+            tell(batch)

@@ -22,8 +22,7 @@ from .connections.stacks import ORDER, SLOW_WATCH, look_at_threads
 from .core.errors import RequestRefused
 from .core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .core.frames import Call, calls_of, show_calls, where_of
-from .log_values import request_id_of
-from .request_log import NativeEnds, Parts
+from .wsgi.request_id import request_id_of
 
 logger = logging.getLogger("aserve.slow")
 
@@ -39,7 +38,7 @@ _monotonic = time.monotonic
 
 
 class SlowRequests:
-    """Those of one server; a RequestLog."""
+    """Those of one server."""
 
     def __init__(self, seconds: float, worker: int | None = None, is_inline: bool = False) -> None:
         """`seconds`: --slow-request; `worker`: the process's number; `is_inline`: look from a thread, until `close`."""
@@ -68,14 +67,6 @@ class SlowRequests:
         """
         with self._lock:
             return [dict(found) for found in self._last]
-
-    @property
-    def parts(self) -> Parts:
-        """See RequestLog.parts."""
-        return None, None, 0, 0.0, self._seconds, False, None, None
-
-    def attach(self, native: NativeEnds) -> None:
-        """See RequestLog.attach: nothing is kept there."""
 
     # --- called on the event loop ---
 
@@ -141,8 +132,8 @@ class SlowRequests:
 
     # --- called in whichever thread ends an exchange ---
 
-    def write(self, exchange: Exchange, may_wait: bool = False) -> None:
-        """See RequestLog.write; it is told at once."""
+    def write(self, exchange: Exchange) -> None:
+        """Note a request that has ended: see Extension.at_end."""
         if exchange.websocket is None:
             self._write(exchange, exchange.response.code if exchange.response is not None else 0)
 
@@ -156,7 +147,7 @@ class SlowRequests:
             self._end(exchange, exchange.end, status)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See RequestLog.write_refused: the app has not answered in time."""
+        """See Extension.refused: the app has not answered in time."""
         if exchange is None:
             return
         if exchange in self._running:

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { REQUEST_ID_MAX = 128 }; /* as MAX_REQUEST_ID of log_values.py */
+enum { REQUEST_ID_MAX = 128 }; /* as MAX_REQUEST_ID of wsgi/request_id.py */
 
 static const octets own_names[LINE_OWN_COUNT] = {
     {"REQUEST_METHOD", 14}, {"REQUEST_URI", 11},     {"PATH_INFO", 9},

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import types
 
 import pytest
 from harness import apps
+from harness.extensions import new_context
+from harness.fakes import FakeConnection
 
-from aserve.core.errors import BindError
-from aserve.extension import Extension, Extensions, ListenerContext, ServerContext
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.extension import Extension, Extensions, ListenerContext
 from aserve.features import Config
+from aserve.workers.inline import InlineExecutor
 from aserve.wsgi.gateway import Before
 
 
@@ -50,6 +55,52 @@ class Timed(Extension):
     wants_times = True
 
 
+class Reading(Extension):
+    """One that reads the ends of requests, from many at once."""
+
+    wants_ids = wants_head = True
+
+    def __init__(self):
+        self.read = []
+
+    def start(self, context):
+        self.wants_times = True  # known only now
+
+    def ended(self, batch):
+        self.read += [each[3] for each in batch]
+
+    def refused(self, connection, exchange, why):
+        self.read.append(why.status)
+
+    def reopen_logs(self):
+        self.read.append("another file")
+
+    def status(self):
+        return {"read": lambda: list(self.read)}
+
+
+class Watching(Extension):
+    """One that looks at requests as they end, if they took two seconds, and at those that become WebSockets."""
+
+    at_end_seconds = 2.0
+
+    def __init__(self):
+        self.seen = []
+
+    def at_end(self, exchange):
+        self.seen.append(exchange)
+
+    def upgraded(self, exchange):
+        self.seen.append("a WebSocket")
+
+
+class Native(Reading):
+    """One for which C counts."""
+
+    def counting(self):
+        return types.SimpleNamespace(places=(1,), thread_seconds=3.0)
+
+
 class Timer(Extension):
     """One that does something while the server serves."""
 
@@ -69,7 +120,7 @@ class Timer(Extension):
 
 
 CONFIG = Config()
-SERVER = ServerContext(None, None, 2)
+SERVER = new_context(slot=2)
 CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
@@ -82,6 +133,10 @@ def test_nothing():
         assert extensions.before(CONTEXT) == [] and not extensions.sees_responses and not extensions.wants_times
         extensions.start(SERVER)
         extensions.on_second()
+        extensions.reopen_logs()
+        extensions.upgraded(None)
+        assert extensions.new_ends(InlineExecutor()) is None and not extensions.wants_ids
+        assert extensions.ask("anything") is None
         extensions.stop()
 
 
@@ -139,3 +194,45 @@ def test_one_that_cannot_start():
     assert log == ["first starts at 2", "first stops"]
     extensions.stop()
     assert len(log) == 2
+
+
+def ended(code, seconds):
+    """Return a request that ends after so long."""
+    exchange = Exchange("", 0)
+    exchange.connection = FakeConnection()
+    exchange.arrived_at = time.monotonic() - seconds
+    exchange.response = types.SimpleNamespace(code=code, sent_bytes=0, head=b"")
+    return exchange
+
+
+def test_ends_of_requests():
+    """Each is read by those that read ends, in the way that they do; one that waits is told when requests pause."""
+    reading, watching, executor = Reading(), Watching(), InlineExecutor()
+    extensions = Extensions([reading, Nothing(CONFIG), watching])
+    extensions.start(SERVER)
+    ends = extensions.new_ends(executor)
+    assert extensions.wants_times and extensions.wants_ids
+    executor.jobs.append((print, "a job"))
+    slow = ended(201, 3600.0)
+    for exchange in (ended(200, 0.0), slow):
+        ends.write(exchange)
+    extensions.upgraded(slow)
+    assert reading.read == [] and watching.seen == [slow, "a WebSocket"]
+    executor.on_pause()
+    ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
+    extensions.reopen_logs()
+    assert extensions.ask("read") == reading.read == [200, 201, 413, "another file"]
+    extensions.stop()
+    assert extensions.ask("read") and extensions.ask("other") is None
+
+
+def test_nothing_waits_for_one_that_sees_each():
+    """Then no pause of the requests is looked for."""
+    executor = InlineExecutor()
+    assert Extensions([Watching()]).new_ends(executor).parts[4] == 2.0 and executor.on_pause is None
+
+
+def test_what_c_counts():
+    """One that says where is counted for."""
+    ends = Extensions([Native()]).new_ends(InlineExecutor())
+    assert ends.parts[6] == (1,) and ends.thread_seconds == 3.0

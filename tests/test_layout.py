@@ -32,7 +32,7 @@ ROOMS = (
     "lifecycle",  # of one process
     "extension",
     "access_log compat contrib features line_program log_format log_values metrics slow_requests spooler titles",
-    "records server",  # one process serves
+    "server",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
 )
@@ -119,11 +119,11 @@ DOORS = {
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.with_workers"),
     ("command.cli", "alone"),
-    ("records", "access_log"),
-    ("records", "metrics.counting"),
-    ("records", "metrics.gil"),
-    ("records", "metrics.single"),
-    ("records", "slow_requests"),
+    ("features.access_log", "access_log"),
+    ("features.metrics", "metrics.counting"),
+    ("features.metrics", "metrics.gil"),
+    ("features.metrics", "metrics.single"),
+    ("features.slow_requests", "slow_requests"),
     ("core.near_names", "difflib"),
     ("core.shielding", "anyio"),
     ("lifecycle.logs", "logging.config"),

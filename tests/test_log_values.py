@@ -11,8 +11,9 @@ import time
 import pytest
 
 from aserve.log_format import LineFormat
-from aserve.log_values import MAX_REQUEST_ID, Process, Record, Times, died, path_of, record_of
+from aserve.log_values import Process, Record, Times, died, path_of, record_of
 from aserve.settings.log_line import ATOMS
+from aserve.wsgi.request_id import MAX_REQUEST_ID
 
 pytestmark = pytest.mark.long_on_pypy
 

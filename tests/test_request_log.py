@@ -7,12 +7,12 @@ import threading
 import types
 
 import pytest
-from harness.fakes import FakeAccessLog, FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve import request_log
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.request_log import Ends
+from aserve.request_log import Ends, Reader
 
 
 class Batches:
@@ -26,6 +26,10 @@ class Batches:
 
     def write_refused(self, connection, exchange, why):
         self.refused.append(why.status)
+
+    @property
+    def reader(self):
+        return Reader(self.write, refused=self.write_refused)
 
     @property
     def all(self):
@@ -45,7 +49,7 @@ def new_exchange(code=200, sent_bytes=0, **other):
 def test_one_by_one():
     """While nothing waits to be done, each is told at once, to every reader; one without a response, too."""
     first, second = Batches(), Batches()
-    ends = Ends([first, second])
+    ends = Ends([first.reader, second.reader])
     ends.write(new_exchange(204, 5))
     ends.write(new_exchange(response=None))
     assert first.told == second.told == [[(204, 5)], [(0, 0)]]
@@ -55,7 +59,7 @@ def test_together(monkeypatch):
     """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
     monkeypatch.setattr(request_log, "_LONGEST", 60.0)  # however slow this machine is
     reader, waiting = Batches(), ["a job"]
-    ends = Ends([reader], waiting)
+    ends = Ends([reader.reader], waiting)
     for _ in range(request_log.MOST - 1):
         ends.write(new_exchange())
     assert reader.told == []
@@ -72,7 +76,7 @@ def test_until_requests_cease(monkeypatch, took, may_wait, is_told):
     """One of the lane that was quick waits, though no job does: `flush` is called behind it. Others have nobody who would."""
     monkeypatch.setattr(request_log, "_monotonic", lambda: 100.0)
     reader = Batches()
-    ends = Ends([reader], soon=0.5)
+    ends = Ends([reader.reader], soon=0.5)
     ends.write(new_exchange(arrived_at=100.0 - took), may_wait)
     assert bool(reader.told) == is_told
     ends.flush()
@@ -84,45 +88,61 @@ def test_not_for_long(monkeypatch):
     now = 100.0
     monkeypatch.setattr(request_log, "_monotonic", lambda: now)
     reader = Batches()
-    ends = Ends([reader], ["a job"])
+    ends = Ends([reader.reader], ["a job"])
     for now in (100.0, 100.9, 101.0, 101.5, 102.4):
         ends.write(new_exchange())
     assert [len(batch) for batch in reader.told] == [3, 2]
 
 
-def test_the_wire_log():
-    """It is told at once, whatever waits: it asks what the wire is."""
-    reader, wire_log = Batches(), FakeAccessLog()
-    ends = Ends([reader], ["a job"], wire_log=wire_log)
-    ends.write(new_exchange())
-    ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
-    assert reader.told == [[(200, 0)]] and reader.refused == [413] and wire_log.codes == [200, 413]
+class AtOnce:
+    """A reader that is told of each end at once."""
+
+    def __init__(self):
+        self.codes, self.refused = [], []
+
+    def reader(self, seconds=0.0):
+        return Reader(
+            at_end=lambda exchange: self.codes.append(exchange.response.code),
+            at_end_seconds=seconds,
+            refused=lambda connection, exchange, why: self.refused.append(why.status),
+        )
 
 
-def test_a_refusal():
-    """Those before it are told first."""
-    reader, slow = Batches(), FakeAccessLog()
-    ends = Ends([reader], ["a job"], slow=slow, slow_seconds=1e9)
+def test_one_that_is_told_at_once():
+    """Whatever waits; those that wait are told before a refusal."""
+    reader, at_once = Batches(), AtOnce()
+    ends = Ends([at_once.reader(), reader.reader], ["a job"])
     ends.write(new_exchange())
+    assert (reader.told, at_once.codes) == ([], [200])
     ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
-    assert reader.all == [200] and reader.refused == slow.codes == [413]
+    assert (reader.told, reader.refused, at_once.refused) == ([[(200, 0)]], [413], [413])
+
+
+def test_nothing_is_kept_for_nobody():
+    """Where all are told at once, no end waits; nor does C note any."""
+    at_once = AtOnce()
+    ends = Ends([at_once.reader()])
+    ends.write(new_exchange())
+    ends.flush()
+    assert at_once.codes == [200] and not ends._ends and ends.parts[:2] == (None, None)
 
 
 @pytest.mark.parametrize(("asks", "head"), [(True, b"X: y"), (False, b"")])
 def test_the_head(asks, head):
     """Only who asks for it has it kept."""
     told = []
-    Ends([types.SimpleNamespace(write=told.append)], wants_head=asks).write(new_exchange())
+    Ends([Reader(told.append, wants_head=asks)]).write(new_exchange())
     assert told[0][0][-1] == head
 
 
-@pytest.mark.parametrize(("seconds", "codes"), [(1.9, []), (2.0, [200])])
+@pytest.mark.parametrize(("seconds", "codes"), [(1.9, [[], []]), (2.0, [[200], []]), (3.0, [[200], [200]])])
 def test_those_that_are_slow(monkeypatch, seconds, codes):
-    """They are told at once, while their response is there; others wait."""
+    """They are told at once, while their response is there, to what asks for requests that have taken so long; others wait."""
     monkeypatch.setattr(request_log, "_monotonic", lambda: 100.0)
-    reader, slow = Batches(), FakeAccessLog()
-    Ends([reader], ["a job"], slow=slow, slow_seconds=2.0).write(new_exchange(arrived_at=100.0 - seconds))
-    assert slow.codes == codes and reader.told == []
+    reader, slow, slower = Batches(), AtOnce(), AtOnce()
+    ends = Ends([reader.reader, slow.reader(2.0), slower.reader(3.0)], ["a job"])
+    ends.write(new_exchange(arrived_at=100.0 - seconds))
+    assert [slow.codes, slower.codes] == codes and reader.told == [] and ends.parts[4] == 2.0
 
 
 def test_a_reader_that_hangs(monkeypatch):
@@ -135,7 +155,7 @@ def test_a_reader_that_hangs(monkeypatch):
         is_in.release()
         assert may_go.acquire(timeout=60)
 
-    ends = Ends([types.SimpleNamespace(write=write)])
+    ends = Ends([Reader(write)])
     threads = [threading.Thread(target=ends.write, args=[new_exchange()]) for _ in range(2)]
     threads[0].start()
     assert is_in.acquire(timeout=60)
@@ -153,7 +173,7 @@ def test_a_reader_that_hangs(monkeypatch):
 def test_two_threads(step):
     """Whatever step of a flush another thread's end comes at, none is lost, none comes twice, and they stay in order."""
     reader, steps, failures, others = Batches(), [], [], []
-    ends = Ends([reader], ["a job"])
+    ends = Ends([reader.reader], ["a job"])
 
     def write_elsewhere():
         try:
@@ -204,18 +224,38 @@ class NativeEnds:
 class Log(Batches):
     """A reader for which lines are made elsewhere."""
 
-    program = None
+    program = ("a program",)
 
     def write_lines(self, octets):
         self.told.append(octets)
+
+    @property
+    def reader(self):
+        return super().reader._replace(lines=self)
+
+
+class Numbers(Batches):
+    """A reader for which is counted elsewhere."""
+
+    places, thread_seconds = (1,), 7.0
+
+    def __init__(self):
+        super().__init__()
+        self.added = []
+
+    def add(self, *found):
+        self.added.append(found)
+
+    @property
+    def reader(self):
+        return super().reader._replace(counting=self)
 
 
 def test_plain_requests(monkeypatch):
     """The log is told of them in their order, the counters of the others only: what is counted there is added."""
     monkeypatch.setattr(request_log, "_LONGEST", 60.0)
-    log, counters = Log(), Batches()
-    counters.places, counters.add, added = (), lambda *found: added.append(found), []
-    ends = Ends([counters, log], ["a job"], counters=counters, access_log=log)
+    log, counters = Log(), Numbers()
+    ends = Ends([log.reader, counters.reader], ["a job"])
     native = NativeEnds(ends)
     ends.attach(native)
     native.batch, native.counted = b"a\nb\n", [(1, 2)]
@@ -226,18 +266,41 @@ def test_plain_requests(monkeypatch):
     native.batch = b"c\n"
     ends.flush()
     assert log.told == [b"a\nb\n", [(1, 0), (2, 0)], [(3, 0)], [(4, 0)], b"c\n"]
-    assert counters.told == [[(1, 0), (2, 0)], [(4, 0)]] and added == [([(1, 2)], 0.0)]
+    assert counters.told == [[(1, 0), (2, 0)], [(4, 0)]] and counters.added == [([(1, 2)], 0.0)]
+    assert ends.thread_seconds == 7.0
 
 
 @pytest.mark.parametrize("has_log", [True, False])
 @pytest.mark.parametrize("has_counters", [True, False])
 def test_what_is_shared_with_c(has_log, has_counters):
     """Without a log nothing is noted there, and without counters nothing is counted, either."""
-    log, counters = (Log() if has_log else None), (types.SimpleNamespace(places=(1,)) if has_counters else None)
-    ends = Ends([], counters=counters, access_log=log)
-    noted, flush, _, _, _, _, places, _ = ends.parts
-    assert (noted is not None, flush is not None, places) == (
+    ends = Ends([Log().reader] * has_log + [Numbers().reader] * has_counters)
+    noted, flush, _, _, _, _, places, program = ends.parts
+    assert (noted is not None, flush is not None, places, program) == (
         has_log,
         has_log or has_counters,
         (1,) if has_counters else None,
+        ("a program",) if has_log else None,
     )
+    assert ends.thread_seconds == (7.0 if has_counters else None)
+
+
+def test_two_that_read_what_c_has_counted():
+    """Both have its records, and it makes no lines: one of them could not read these."""
+    log, other, counters = Log(), Batches(), Numbers()
+    ends = Ends([log.reader, other.reader, counters.reader])
+    assert ends.parts[-1] is None
+    native = NativeEnds(ends)
+    ends.attach(native)
+    native.batch = [request_log.ended_of(new_exchange(3), 0.0)]
+    ends.flush()
+    assert log.told == other.told == [[(3, 0)]] and counters.told == []
+
+
+def test_what_counts_is_told_first():
+    """It does not wait for a disk."""
+    told = []
+    numbers = Numbers()
+    numbers.write = lambda ended: told.append("numbers")
+    Ends([Reader(lambda ended: told.append("log")), numbers.reader]).write(new_exchange())
+    assert told == ["numbers", "log"]

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 from harness import apps
+from harness.extensions import extension_of
 from harness.websockets import ASKING, Switching
 
-from aserve import slow_requests
+from aserve import request_log, slow_requests
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
 from aserve.core.frames import Call
+from aserve.features.slow_requests import Slow
 from aserve.slow_requests import SlowRequests
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
@@ -59,13 +61,14 @@ def test_plain_requests(start_server, raw_client, monkeypatch):
     pytest.importorskip("aserve._native", reason="aserve._native is not built here")
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, slow_request_seconds=3600.0, native="auto")
-    log = server.server._records._slow
+    log = extension_of(server.server, Slow).requests
     client = raw_client(server)
     client.request("/slow?a=1")
     gate.wait_entered()
     log.look()
     assert server.server._lane.native.engine.promoted_count == 0 and not log.last()
-    monkeypatch.setattr(slow_requests, "_monotonic", lambda: time.monotonic() + 3601.0)
+    for module in (slow_requests, request_log):
+        monkeypatch.setattr(module, "_monotonic", lambda: time.monotonic() + 3601.0)
     for _ in range(2):
         log.look()
     (found,) = log.last()

@@ -6,9 +6,9 @@ import sys
 import types
 
 import pytest
+from harness.extensions import new_context
 
 from aserve.connections.statistics import Statistics
-from aserve.extension import ServerContext
 from aserve.features import Config
 from aserve.titles import MAX_TEXT, ProcessTitles, Title
 
@@ -61,7 +61,7 @@ def test_each_second(shown):
     """It is written once a second, with the number of the process; times are taken for it."""
     server = types.SimpleNamespace(statistics=lambda: BUSY, ongoing=lambda count: [(3.0, "GET /a")][:count])
     titles = ProcessTitles(Config(threads=8))
-    titles.start(ServerContext(server, None, 3))
+    titles.start(new_context(server, slot=3))
     titles.on_second()
     assert shown == ["aserve worker 3: 2 of 8 threads busy; 3 s: GET /a"] and titles.wants_times
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 from harness import apps
 
 from aserve import wire_log
-from aserve.core.errors import RequestRefused
-from aserve.core.exchange import Exchange
-from aserve.features import Config
-from aserve.wire_log import WireLog
 
-VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"
 POST_HEAD = b"POST /parts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -44,37 +38,6 @@ def kept():
 def lines(kept):
     """lines(): the same, without the client's address."""
     return lambda: [message.partition(": ")[2] for message in kept.copy()]
-
-
-def new_exchange(addr="192.0.2.1"):
-    exchange = Exchange(VARS, 2)
-    exchange.connection = SimpleNamespace(
-        remote_addr=addr,
-        remote_port="9",
-        service=SimpleNamespace(name="http://a", config=Config()),
-        wire=SimpleNamespace(way="nobody"),
-    )
-    return exchange
-
-
-def test_ends(lines, kept):
-    """What was asked, how it went, and what becomes of the connection."""
-    log, exchange = WireLog(), new_exchange()
-    log.write(exchange)
-    exchange.response = SimpleNamespace(code=404, sent_bytes=7)
-    exchange.keep_alive, exchange.end = False, "timed_out"
-    log.write(exchange)
-    log.write_refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
-    log.write_refused(exchange.connection, None, RequestRefused(400, "bad"))
-    assert lines() == [
-        "GET /a on http://a, by nobody: answered 0, 0 octets; its connection is kept",
-        "GET /a on http://a, by nobody: timed_out 404, 7 octets; its connection closes",
-        "GET /a is refused: 413, large",
-        "a request is refused: 400, bad",
-    ]
-    assert [message.partition(": ")[0] for message in kept] == [
-        "192.0.2.1:9", "192.0.2.1:9", "unix socket", "192.0.2.1:9",
-    ]  # fmt: skip
 
 
 @pytest.mark.one_way

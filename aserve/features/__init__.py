@@ -13,13 +13,17 @@ from typing import Any
 from ..extension import Extension, Extensions
 from ..settings import EngineSettings
 from ..titles import ProcessTitles
+from .access_log import AccessLogging
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
+from .metrics import AgentCheck, Metrics
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
+from .slow_requests import Slow
 from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
+from .wire_log import WireLog
 
 # From the client towards the app: in this order steps run, and each wraps those behind it.
 FEATURES: tuple[type[Extension[Any]], ...] = (
@@ -31,6 +35,11 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Static,
     Compress,
     XSendfileFolders,
+    AccessLogging,
+    Metrics,
+    AgentCheck,
+    WireLog,
+    Slow,
     ProcessTitles,
 )
 

@@ -48,9 +48,8 @@ _GIL = PLACES["aserve_gil_wait_seconds"]
 
 
 class Counters:
-    """The words of one process; a Reader."""
+    """The words of one process."""
 
-    wants_times = True
     # What native/counts.c counts, and where: see counts.h.
     places = tuple(_BY_CLASS), _BYTES, _QUEUE, _DURATION, BUCKETS
 

@@ -37,7 +37,7 @@ from ..lifecycle.failing import Failing
 from ..lifecycle.loading import check_unpatched
 from ..proxies.peers import Peers
 from ..proxies.trust import peers_of
-from ..records import Records
+from ..request_log import Ends
 from ..settings import EngineSettings
 from ..tls.certificates import Certificates, load_certificates
 from ..workers.busy import Busy
@@ -105,7 +105,7 @@ class Server:
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
         self._common_fields = CommonFields(self.config.server_name, self.config.proxy_status)
-        self._records: Records | None = None
+        self._ends: Ends | None = None  # from start on; None, too: nothing reads them
         self._certificates = Certificates(())
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -170,19 +170,18 @@ class Server:
         self._listeners = bind_listeners(config) if self._shared_listeners is None else [*self._shared_listeners]
         self._bound = [forks.local_address(listener.socket.fileno()) for listener in self._listeners]
         forks.watch(self)
-        self._services = []  # those of an earlier start are over
+        self._services, self._ends = [], None  # those of an earlier start are over
         try:
             self._busy, self._stalls = Busy(config.threads or 1), StallWatch()  # --threads 0: the event loop's own
-            self._extensions.start(ServerContext(self, loop, self._slot))
-            records = self._records = Records(self, loop, self._busy, self._counters, self._slot)
-            self._bound += records.bound
+            self._extensions.start(self._context())
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
                 self._departed = Departed(self._executor, config.keep_half_closed)
             if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, failing.begin)  # type: ignore[arg-type]
-            shared = self._shared(records)
+            self._ends = self._extensions.new_ends(self._executor)
+            shared = self._shared()
             self._services = [new_service(listener, shared) for listener in self._listeners]
             self._accept()
         except BaseException:
@@ -278,16 +277,19 @@ class Server:
 
     def reopen_logs(self) -> None:
         """Go on with the access log in the file that has its name now: the one of before was moved away."""
-        if self._records is not None:
-            self._records.reopen()
+        if self._ends is not None:
+            self._ends.flush()
+        self._extensions.reopen_logs()
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
-        return self._records.slow_requests() if self._records is not None else []
+        found: list[dict[str, Any]] = self._extensions.ask("slow") or []
+        return found
 
     def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
         """Return what is counted, as warnings need it; see Picture.counted. Nothing: there is no --metrics."""
-        return self._records.counted() if self._records is not None else ({}, {})
+        found: tuple[dict[str, Any], dict[int, int]] = self._extensions.ask("counted") or ({}, {})
+        return found
 
     def listening(self) -> list[dict[str, Any]]:
         """Return for each listener how many clients wait in the kernel, and their limit; see describe_listening."""
@@ -364,25 +366,30 @@ class Server:
             self._timer.cancel()
         for service in self._services:
             service.log_cut()
-        if self._records is not None:
-            self._records.close()
+        if self._ends is not None:
+            self._ends.flush()
         self._extensions.stop()
         forks.unwatch(self)
         return not hung
 
+    def _context(self) -> ServerContext:
+        return ServerContext(
+            self, self._loop, self._slot, self._busy, self._counters, self._bound, self._extensions.ask
+        )
+
     @property
     def _times_requests(self) -> bool:
-        """Whether the times of requests are noted for any but records: `aserve status` has the oldest."""
+        """Whether the times of requests are noted: `aserve status` has the oldest."""
         return self._extensions.wants_times or (self.config.control is not None and self._slot is None)
 
-    def _shared(self, records: Records) -> Shared:
+    def _shared(self) -> Shared:
         is_seen = self._load_board is not None or self._in_flight is not None
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor), self._certificates, self._peers,
+            WebSockets(self.config, self._loop, self._deadlines, self._extensions.upgraded), self._ends, self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times or self._times_requests, names_requests=records.wants_ids, deadlines=self._deadlines,
+            times_requests=self._times_requests, names_requests=self._extensions.wants_ids, deadlines=self._deadlines,
             extensions=self._extensions,
         )  # fmt: skip
 
@@ -429,16 +436,15 @@ class Server:
         if self._deadlines is not None:
             self._deadlines.on_second()
         error_log.on_second()
-        if self._records is not None:
-            self._records.flush()
-            self._look_at_threads(self._records)
-            self._records.on_second()
+        if self._ends is not None:
+            self._ends.flush()
+        self._look_at_threads()
         self._stalls.on_second(self._executor)
         self._extensions.on_second()
 
-    def _look_at_threads(self, records: Records) -> None:
+    def _look_at_threads(self) -> None:
         now, workers, counted = time.monotonic(), self._executor.workers, None
-        if records.is_counting:
+        if self._ends is not None and self._ends.thread_seconds is not None:
             under_way = self.thread_seconds(now)
-            counted = records.thread_seconds + under_way  # in this order: none that ends now is missing
+            counted = self._ends.thread_seconds + under_way  # in this order: none that ends now is missing
         self._busy.look(now, max(workers.at_work - workers.idle, 0), workers.compensated, counted)

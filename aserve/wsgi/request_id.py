@@ -1,6 +1,6 @@
 """A name for each request, for logs, and for who gets the response: what a proxy has given it, or one of ours.
 
-Owns:     RequestId.
+Owns:     RequestId; `request_id_of`.
 Thread:   a worker (with --threads 0: the event loop).
 Not here: how a log shows it (log_values.py).
 
@@ -19,9 +19,11 @@ import re
 from ..core.exchange import Exchange
 from .gateway import Before
 
+MAX_REQUEST_ID = 128  # as a log shows it: a UUID has 36, AWS's X-Ray ids have 35. Guess: nobody's is longer.
+
 _NAME = "HTTP_X_REQUEST_ID"
 _MARK = f"\0{_NAME}\0"
-# What may be told: as long as in a log (log_values.py), and nothing that a front server's vars could hide, such as the end of a line.
+# What may be told: as long as in a log, and nothing that a front server's vars could hide, such as the end of a line.
 _match = re.compile(r"([!-~]{1,128})(?:\0|\Z)").match
 
 
@@ -58,3 +60,10 @@ class RequestId(Before):
             found = _match(exchange.vars, at + len(_MARK))
             if found is not None:
                 exchange.form = exchange.form.with_line(f"{self.beginning}{found[1]}\r\n".encode("ascii"))
+
+
+def request_id_of(exchange: Exchange) -> str | None:
+    """Return the name that a request has come with, or was given, as a log shows it; None: it has none."""
+    parts = iter(exchange.vars.split("\0"))
+    sent = dict(zip(parts, parts)).get(_NAME)
+    return sent[:MAX_REQUEST_ID] if sent else None

@@ -9,9 +9,12 @@ import threading
 import pytest
 from connections.test_native import site
 from harness import apps
+from harness.extensions import extension_of, flush_ends
 from harness.plain import ask, engine_of, request
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
+from aserve.features.access_log import AccessLogging
+from aserve.features.metrics import Metrics
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import BUCKETS, METRICS, PLACES
 
@@ -109,7 +112,7 @@ def test_records_are_told_together(pair):
     (server, lines), _ = pair(
         lambda environ, start_response: leave(environ, start_response), threads=1, access_log_format="common"
     )
-    log, sizes = server.server._records._access_log, []
+    log, sizes = extension_of(server.server, AccessLogging).log, []
     write = log.write
     log.write = lambda batch: (sizes.append(len(batch)), write(batch))[1]
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(20)]
@@ -187,11 +190,11 @@ def test_numbers(start_server, tmp_path):
 
 def counted(server, count):
     """Return what a server has counted, as soon as it is so many requests: responses, octets, waits, durations."""
-    records = server.server._records
+    memory = extension_of(server.server, Metrics).memory
 
     def read():
-        server.call(records.flush)
-        words = read_words(records._single.memory)
+        server.call(lambda: flush_ends(server.server))
+        words = read_words(memory)
         cells = {name: words[PLACES[name] : PLACES[name] + count] for name, count in COUNTED.items()}
         return {name: sum(each) if "seconds" in name else each for name, each in cells.items()}
 

@@ -11,7 +11,9 @@ import sys
 import pytest
 from harness import apps
 from harness.client import RawClient
+from harness.extensions import extension_of
 
+from aserve.features.metrics import Metrics
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import PLACES
 
@@ -45,7 +47,7 @@ def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_un
     found = bytearray()
 
     def lost():
-        return read_words(server.server._records._counters._memory)[PLACES["aserve_access_log_lines_lost_total"]]
+        return read_words(extension_of(server.server, Metrics).memory)[PLACES["aserve_access_log_lines_lost_total"]]
 
     def all_known():
         """Whether each line is read or counted; the last may be made behind its response."""

@@ -8,6 +8,9 @@ import time
 
 import pytest
 from harness import apps
+from harness.extensions import extension_of
+
+from aserve.features.access_log import AccessLogging
 
 FORMAT = "%(end) %(status) %(request)"
 
@@ -48,7 +51,7 @@ class Logged:
             yield b"x" * 100_000
 
     def lines(self):
-        self.server.call(self.server.server._records._access_log.flush)
+        self.server.call(extension_of(self.server.server, AccessLogging).log.flush)
         return self.path.read_text().splitlines()
 
     def wait_for(self, wait_until, *lines):

@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from aserve.features.access_log import AccessLogging
+
 from .apps import READS
+from .extensions import extension_of, flush_ends
 from .running import RunningServer
 from .streams import CORPUS, encode_head, mutations
 from .waiting import PATIENCE_SECONDS
@@ -475,8 +478,9 @@ class Twin:
 
     def _take_lines(self) -> list[str]:
         """Return the lines of the access log since the last call; that of BEHIND may come later."""
-        records = self.server.server._records
-        self.server.call(lambda: (records.flush(), records._access_log.flush()))
+        server = self.server.server
+        log = extension_of(server, AccessLogging).log
+        self.server.call(lambda: (flush_ends(server), log.flush()))
         lines = self._access_log.read_text().splitlines()
         found, self._taken = lines[self._taken :], len(lines)
         # The pump notes the end of a large body when its client has that, and may have sent the next request.

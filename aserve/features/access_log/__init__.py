@@ -1,0 +1,66 @@
+"""The access log: a line for each request, however it has ended, made and written off its path.
+
+Owns:     AccessLogging, the extension.
+Thread:   see Extension.
+Not here: the log (access_log.py), which takes 0.5 MB of a process with what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
+from ...core.errors import RequestRefused
+from ...core.exchange import Exchange
+from ...extension import Extension, ServerContext
+from ...request_log import Ended, Lines
+from ...settings import EngineSettings
+
+if TYPE_CHECKING:
+    from ...access_log import AccessLog
+
+
+class AccessLogging(Extension[EngineSettings]):
+    """--access-log."""
+
+    log: AccessLog  # from `start` on
+
+    @staticmethod
+    def is_on(config: EngineSettings) -> bool:
+        """See Extension."""
+        return config.access_log is not None
+
+    def start(self, context: ServerContext) -> None:
+        """See Extension."""
+        from ...access_log import AccessLog
+
+        log = self.log = AccessLog.of(self._config, context.slot)
+        self.wants_times, self.wants_ids, self.wants_head = log.wants_times, log.wants_ids, log.wants_head
+
+    def ended(self, batch: Sequence[Ended]) -> None:
+        """See Extension."""
+        self.log.write(batch)
+
+    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """See Extension."""
+        self.log.write_refused(connection, exchange, why)
+
+    def lines(self) -> Lines:
+        """See Extension."""
+        return self.log
+
+    def status(self) -> Mapping[str, Callable[[], Any]]:
+        """Return how many lines were lost since the start."""
+        return {"access_log_lines_lost": lambda: self.log.lost_count}
+
+    def reopen_logs(self) -> None:
+        """See Extension."""
+        self.log.reopen()
+
+    def on_second(self) -> None:
+        """See Extension."""
+        self.log.on_second()
+
+    def stop(self) -> None:
+        """See Extension."""
+        self.log.close()

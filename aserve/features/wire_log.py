@@ -1,0 +1,42 @@
+"""What becomes of each request, for --log-level debug.
+
+Owns:     WireLog, the extension.
+Thread:   see Extension.
+Not here: the logger, and what becomes of connections (../wire_log.py).
+
+The level is read once, when a Server is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import RequestRefused
+from ..core.exchange import Exchange
+from ..extension import Extension
+from ..settings import EngineSettings
+from ..wire_log import is_told, logger, name_of
+
+
+class WireLog(Extension[EngineSettings]):
+    """Tells of the end of each request, at once: it asks what the wire is."""
+
+    @staticmethod
+    def is_on(config: EngineSettings) -> bool:
+        """Whether anything reads it, at this moment."""
+        return is_told()
+
+    def at_end(self, exchange: Exchange) -> None:
+        """See Extension."""
+        connection, response = exchange.connection, exchange.response
+        code, size = (0, 0) if response is None else (response.code, response.sent_bytes)
+        kept = "is kept" if exchange.keep_alive and not exchange.is_from_front else "closes"
+        logger.debug(
+            "%s: %s on %s, by %s: %s %d, %d octets; its connection %s",
+            name_of(connection), exchange.summary, connection.service.name, connection.wire.way, exchange.end, code, size, kept,
+        )  # fmt: skip
+
+    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """See Extension."""
+        request = exchange.summary if exchange is not None and exchange.vars else "a request"
+        logger.debug("%s: %s is refused: %d, %s", name_of(connection), request, why.status, why)

@@ -1,0 +1,86 @@
+"""The extension of the access log: when its lines are written, and what it wants to know."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+from harness.extensions import new_context
+
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.extension import Extensions
+from aserve.features import Config
+from aserve.features.access_log import AccessLogging
+from aserve.workers.inline import InlineExecutor
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(**settings): the extensions of a server with an access log, and the ends of its requests."""
+
+    def start(**settings):
+        extensions = Extensions([AccessLogging(Config(access_log=str(tmp_path / "log"), **settings))])
+        extensions.start(new_context(slot=3))
+        return extensions, extensions.new_ends(InlineExecutor())
+
+    return start
+
+
+def end():
+    exchange = Exchange("", 0)
+    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
+    return exchange
+
+
+def test_each_second(start, tmp_path):
+    """It is written once a second, and goes on in a new file when it is told to."""
+    extensions, ends = start()
+    assert AccessLogging.is_on(Config(access_log="-")) and not AccessLogging.is_on(Config())
+    ends.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
+    extensions.on_second()
+    assert "10.0.0.1" in (tmp_path / "log").read_text()
+    (tmp_path / "log").unlink()
+    extensions.reopen_logs()
+    assert (tmp_path / "log").exists()
+    extensions.stop()
+
+
+def test_the_end(start, tmp_path):
+    """What waits is written then."""
+    extensions, ends = start()
+    ends.write(end())
+    assert extensions.ask("access_log_lines_lost") == 0 and ends.parts[-1] is not None
+    extensions.stop()
+    assert (tmp_path / "log").read_text().count("10.0.0.1") == 1
+
+
+@pytest.mark.parametrize(
+    ("line_format", "wants"),
+    [
+        ("%(status)", (False, False, False)),
+        ("%(duration)", (True, False, False)),
+        ("%(request_id)", (False, True, False)),
+        ("%({x}o)s", (False, False, True)),
+    ],
+)
+def test_what_it_wants(start, line_format, wants):
+    """Only what its format shows is looked up for it, and for each start anew."""
+    extensions, ends = start(access_log_format=line_format)
+    assert (extensions.wants_times, extensions.wants_ids, ends.parts[5]) == wants
+    extensions.stop()
+
+
+def test_the_number_of_the_process(start, tmp_path):
+    """A format may show it."""
+    extensions, ends = start(access_log_format="process %(worker)")
+    ends.write(end())
+    extensions.stop()
+    assert (tmp_path / "log").read_text() == "process 3\n"
+
+
+def test_a_file_that_cannot_be(tmp_path):
+    """The server does not start."""
+    log = AccessLogging(Config(access_log=str(tmp_path / "no" / "log")))
+    with pytest.raises(BindError, match="no/log"):
+        log.start(new_context())

@@ -1,0 +1,141 @@
+"""What a process counts, and answers of it: by its own memory or by that of its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import types
+
+import pytest
+from harness.extensions import new_context
+
+from aserve.connections.statistics import Statistics
+from aserve.core import error_log
+from aserve.core.errors import BindError, RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.extension import Extensions
+from aserve.features import Config, extensions_of
+from aserve.features.metrics import AgentCheck, Metrics
+from aserve.metrics.counting import read_words
+from aserve.metrics.table import PAGE_WORDS, PLACES
+from aserve.workers.busy import Busy
+from aserve.workers.inline import InlineExecutor
+
+NOTHING = Statistics(*[0] * len(Statistics._fields))
+
+
+def new_memory():
+    return mmap.mmap(-1, PAGE_WORDS * 8)
+
+
+def start(statistics=NOTHING, counters=None, **settings):
+    """Return the extensions of a server with such settings, that does so much, and where they listen."""
+    config, extensions, bound = Config(**settings), extensions_of(Config(**settings)), []
+    server = types.SimpleNamespace(config=config, statistics=lambda: statistics)
+    busy = Busy(1)
+    busy.look(50.0, 0, 0, counted_seconds=3.0)
+    loop = asyncio.get_running_loop()
+    context = new_context(server, loop=loop, busy=busy, counters=counters, bound=bound, ask=extensions.ask)
+    extensions.start(context)
+    return extensions, bound
+
+
+def end():
+    exchange = Exchange("", 0)
+    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
+    return exchange
+
+
+def memory_of(extensions):
+    (memory,) = [one.memory for one in extensions._all if type(one) is Metrics]
+    return memory
+
+
+async def test_counters_of_a_worker(monkeypatch):
+    """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
+    memory = new_memory()
+    extensions, bound = start(NOTHING._replace(connections_running=4), memory, metrics="127.0.0.1:1")
+    assert extensions.wants_times and bound == [] and extensions.ask("counted") is None
+    monkeypatch.setattr(error_log, "lost_lines", lambda: 5)
+    extensions.on_second()
+    assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
+    assert read_words(memory)[PLACES["aserve_threads_busy_seconds_total"]] == 3_000_000
+    assert read_words(memory)[PLACES["aserve_error_log_lines_lost_total"]] == 5
+    ends = extensions.new_ends(InlineExecutor())
+    ends.write_refused(None, None, RequestRefused(400, "why"))
+    assert read_words(memory)[PLACES["aserve_requests_refused_total"]] == 1 and ends.parts[6] is not None
+    extensions.stop()
+
+
+async def test_one_process_with_a_log(tmp_path):
+    """Both are told of what waits at the end, the listener's address is known, and the end closes all of it."""
+    extensions, bound = start(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
+    assert len(bound) == 1 and extensions.ask("counted")[0]["minute"]["requests"] == 0
+    executor = InlineExecutor()
+    ends = extensions.new_ends(executor)
+    executor.jobs.append((print, "a job"))
+    ends.write(end())
+    memory, count = memory_of(extensions), PLACES["aserve_response_body_bytes_total"]
+    assert not sum(read_words(memory)[:count])
+    ends.flush()
+    extensions.on_second()
+    assert sum(read_words(memory)[:count]) == 1
+    ends.write(end())
+    ends.flush()
+    extensions.stop()
+    assert (tmp_path / "log").read_text().count("10.0.0.1") == 2
+    assert not (tmp_path / "m").exists()
+    extensions.stop()
+
+
+async def test_lines_that_are_lost(tmp_path):
+    """Those of the access log are counted."""
+    memory, extensions = new_memory(), Extensions([metrics := Metrics(Config(metrics="127.0.0.1:1"))])
+    server = types.SimpleNamespace(config=metrics._config, statistics=lambda: NOTHING)
+    lost = {"access_log_lines_lost": 7}
+    extensions.start(new_context(server, counters=memory, ask=lost.get))
+    extensions.on_second()
+    assert read_words(memory)[PLACES["aserve_access_log_lines_lost_total"]] == 7
+    extensions.stop()
+
+
+async def test_stats_count_too(tmp_path):
+    """Where only they are asked for, there are counters."""
+    extensions, bound = start(stats=f"unix:{tmp_path}/s")
+    assert extensions.wants_times and len(bound) == 1
+    extensions.stop()
+
+
+async def test_an_address_that_cannot_be(tmp_path):
+    """The log is closed again; the address is named."""
+    with pytest.raises(BindError, match="no/m"):
+        start(metrics=f"unix:{tmp_path}/no/m", access_log=str(tmp_path / "log"))
+
+
+async def test_what_cannot_be_counted(tmp_path, monkeypatch):
+    """Then nothing listens any more."""
+    monkeypatch.setattr("aserve.metrics.gil.GilWatch.start", lambda watch: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        start(metrics=f"unix:{tmp_path}/m")
+    assert not (tmp_path / "m").exists()
+
+
+async def test_balancers_alone(tmp_path):
+    """Where only a weight is asked for, nothing is counted, and no times are taken."""
+    path = f"unix:{tmp_path}/a"
+    extensions, bound = start(agent_check=path)
+    assert extensions.new_ends(InlineExecutor()) is None and not extensions.wants_times and len(bound) == 1
+    extensions.on_second()
+    assert extensions.ask("counted") is None
+    extensions.stop()
+    extensions, bound = start(counters=new_memory(), agent_check=path)  # a worker: its supervisor answers
+    assert bound == []
+    extensions.on_second()
+    extensions.stop()
+
+
+def test_which_is_on():
+    """One of both at most."""
+    assert not Metrics.is_on(Config()) and not AgentCheck.is_on(Config())
+    both = Config(metrics="127.0.0.1:1", agent_check="127.0.0.1:2")
+    assert Metrics.is_on(both) and not AgentCheck.is_on(both)

@@ -1,0 +1,42 @@
+"""The extension of slow requests: which of them it sees."""
+
+from __future__ import annotations
+
+import time
+import types
+
+from harness.extensions import new_context
+from harness.fakes import FakeConnection
+
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.extension import Extensions
+from aserve.features import Config
+from aserve.features.slow_requests import Slow
+from aserve.workers.inline import InlineExecutor
+
+
+def ended(seconds):
+    """Return a request that has ended after so long."""
+    exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/a", 2)
+    exchange.connection = FakeConnection()
+    exchange.arrived_at = exchange.began_at = time.monotonic() - seconds
+    exchange.response = types.SimpleNamespace(code=200, sent_bytes=0, head_is_out=True, is_full=True)
+    return exchange
+
+
+def test_from_start_to_stop():
+    """Those that took that long are told with the process's number, as WebSockets, too; they are known afterwards."""
+    config = Config(slow_request_seconds=3600.0)
+    assert Slow.is_on(config) and not Slow.is_on(Config())
+    extensions = Extensions([Slow(config)])
+    extensions.start(new_context(slot=3))
+    ends = extensions.new_ends(InlineExecutor())
+    assert extensions.wants_times and ends.parts[4] == 3600.0
+    for seconds in (0.0, 4000.0):
+        ends.write(ended(seconds))
+    extensions.upgraded(ended(5000.0))
+    extensions.on_second()
+    ends.write_refused(FakeConnection(), ended(0.0), RequestRefused(504, "late"))
+    extensions.stop()
+    assert [(each["worker"], each["status"]) for each in extensions.ask("slow")] == [(3, 200), (3, 101)]

@@ -1,0 +1,55 @@
+"""What becomes of each request, at --log-level debug."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from aserve.core.errors import RequestRefused
+from aserve.core.exchange import Exchange
+from aserve.features import Config
+from aserve.features.wire_log import WireLog
+
+VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"
+
+
+def new_exchange(addr="192.0.2.1"):
+    exchange = Exchange(VARS, 2)
+    exchange.connection = SimpleNamespace(
+        remote_addr=addr,
+        remote_port="9",
+        service=SimpleNamespace(name="http://a", config=Config()),
+        wire=SimpleNamespace(way="nobody"),
+    )
+    return exchange
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_whether_it_is_on(caplog, level):
+    """Only if the level says so."""
+    caplog.set_level(level, "aserve.wire")
+    assert WireLog.is_on(Config()) == (level == logging.DEBUG)
+
+
+def test_ends(caplog):
+    """What was asked, how it went, and what becomes of the connection."""
+    caplog.set_level(logging.DEBUG, "aserve.wire")
+    log, exchange = WireLog(Config()), new_exchange()
+    log.at_end(exchange)
+    exchange.response = SimpleNamespace(code=404, sent_bytes=7)
+    exchange.keep_alive, exchange.end = False, "timed_out"
+    log.at_end(exchange)
+    log.refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
+    log.refused(exchange.connection, None, RequestRefused(400, "bad"))
+    kept = [record.getMessage() for record in caplog.records]
+    assert [message.partition(": ")[2] for message in kept] == [
+        "GET /a on http://a, by nobody: answered 0, 0 octets; its connection is kept",
+        "GET /a on http://a, by nobody: timed_out 404, 7 octets; its connection closes",
+        "GET /a is refused: 413, large",
+        "a request is refused: 400, bad",
+    ]
+    assert [message.partition(": ")[0] for message in kept] == [
+        "192.0.2.1:9", "192.0.2.1:9", "unix socket", "192.0.2.1:9",
+    ]  # fmt: skip

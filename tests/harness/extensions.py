@@ -1,0 +1,29 @@
+"""What a server's extensions are, for tests that look into one."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from aserve.extension import Extension, ServerContext
+from aserve.server.server import Server
+from aserve.workers.busy import Busy
+
+Kind = TypeVar("Kind", bound=Extension)
+
+
+def extension_of(server: Server, kind: type[Kind]) -> Kind:
+    """Return the one of this class."""
+    (found,) = [one for one in server._extensions._all if type(one) is kind]
+    return found  # type: ignore[return-value]
+
+
+def flush_ends(server: Server) -> None:
+    """Let readers have the ends of requests that wait."""
+    if server._ends is not None:
+        server._ends.flush()
+
+
+def new_context(server: Any = None, **changes: Any) -> ServerContext:
+    """Return what an extension of this server, or of none, is given at its start."""
+    nothing = ServerContext(server, None, None, Busy(1), None, [], lambda name: None)  # type: ignore[arg-type]
+    return nothing._replace(**changes)
