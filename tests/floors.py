@@ -191,7 +191,7 @@ FLOORS = {
     "aserve/processes/inheritance.py": 100,
     "aserve/processes/liveness.py": 100,
     "aserve/processes/losses.py": 100,
-    "aserve/processes/memory_file.py": 100,
+    "aserve/core/memory_file.py": 100,
     "aserve/processes/mold.py": 94,
     "aserve/processes/molds.py": 100,
     "aserve/processes/opened.py": 100,

@@ -42,7 +42,6 @@ UPWARD = {
     ("compat.paste", "server.running"),
     ("compat.uwsgi", "processes.child"),
     ("compat.uwsgi", "processes.slots"),
-    ("features.uwsgi_api.memory", "processes.memory_file"),
 }
 # Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
 RESERVED = {

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ..core.arenas import share_one_arena
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..core.lacking import describe_lack
+from ..core.memory_file import map_memory_file
 from ..core.signals import unblock_all
 from ..core.standard_streams import fill_standard_streams
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
@@ -38,7 +39,6 @@ from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.ask import is_command, run_command
 from ..processes.child import MOLD, TRIAL
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
-from ..processes.memory_file import map_memory_file
 from ..processes.plan import Plan
 from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
 from ..server.running import Beside, prepared

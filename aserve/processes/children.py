@@ -27,10 +27,10 @@ from typing import Any, Callable
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
 from ..connections.load_board import LoadBoard
 from ..core import forks
+from ..core.memory_file import map_memory_file, open_memory_file
 from ..core.page import PAGE_BYTES, Field
 from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
-from .memory_file import map_memory_file, open_memory_file
 from .plan import Plan
 from .slots import Slots
 from .timers import Timers

@@ -25,9 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..connections.listeners import Listener
+from ..core.memory_file import KEPT, open_memory_file
 from ..settings import VERSION, ConfigError, EngineSettings, parse_bind
 from .children import Children, drain_order
-from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 

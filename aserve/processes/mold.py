@@ -34,11 +34,11 @@ from typing import Any, Callable
 
 from ..core import forks
 from ..core.lacking import describe_lack
+from ..core.memory_file import map_memory_file
 from ..server.running import loop_factory
 from ..wsgi import WSGIApp
 from .app_files import name_of
 from .channel import Channel, Message
-from .memory_file import map_memory_file
 from .opened import Fds, Opened, find_opened, list_fds
 from .signal_pipe import block_signals
 from .warming import warm_up

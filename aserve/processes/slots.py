@@ -16,10 +16,10 @@ import os
 import sys
 
 from ..connections.load_board import NOBODY, LoadBoard
+from ..core.memory_file import map_memory_file, open_memory_file
 from ..core.page import PAGE_BYTES, WORD_BYTES, Field
 from ..metrics.counting import read_words
 from ..metrics.totals import Totals
-from .memory_file import map_memory_file, open_memory_file
 
 
 class Slots:

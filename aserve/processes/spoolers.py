@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.memory_file import KEPT, map_memory_file, open_memory_file
 from ..settings.shared import QUEUE
 from ..spooler.board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
 from ..spooler.folder import count_jobs
-from .memory_file import KEPT, map_memory_file, open_memory_file
 
 NAME = "aserve-spoolers"
 # Guess: so many processes do jobs nowhere; those beyond are not counted. What is not written to takes no memory.

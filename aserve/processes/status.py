@@ -19,6 +19,7 @@ from ..connections.in_flight import read_in_flight, read_oldest
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Listener
 from ..core.exchange import WORKER_DIED
+from ..core.memory_file import map_memory_file
 from ..core.page import Process
 from ..metrics.status import Statuses, Whole
 from ..settings import EngineSettings
@@ -28,7 +29,6 @@ from .attached import Attached
 from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
-from .memory_file import map_memory_file
 from .rollout import Rollout
 
 # For so long a crash is news. Guess.

@@ -30,6 +30,7 @@ from ..connections.stacks import describe_stacks
 from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError
 from ..core.lacking import describe_lack
+from ..core.memory_file import open_memory_file
 from ..core.signals import Signals
 from ..features.fault_page import Fault, FaultPage
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
@@ -43,7 +44,6 @@ from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
 from .children import ENDING_SECONDS
-from .memory_file import open_memory_file
 from .plan import Plan
 from .reloading import Reloader, reloading
 from .signal_pipe import block_signals

@@ -16,6 +16,7 @@ from aserve.command import cli, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
+from aserve.core.memory_file import open_memory_file
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
 from aserve.features.uwsgi_api import memory
@@ -23,7 +24,6 @@ from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD, TRIAL
 from aserve.processes.inheritance import FORM
-from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role

@@ -12,7 +12,7 @@ from aserve.connections import in_flight as in_flight_module
 from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight, read_oldest
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.core.exchange import Exchange
-from aserve.processes.memory_file import map_memory_file, open_memory_file
+from aserve.core.memory_file import map_memory_file, open_memory_file
 
 
 def new_exchange(method: str = "GET", target: str = "/x") -> Exchange:

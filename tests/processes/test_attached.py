@@ -9,12 +9,12 @@ import types
 
 import pytest
 
+from aserve.core.memory_file import map_memory_file
 from aserve.features import Config
 from aserve.processes import attached as module
 from aserve.processes import spoolers
 from aserve.processes.attached import Attached
 from aserve.processes.command import Command
-from aserve.processes.memory_file import map_memory_file
 from aserve.processes.timers import Timers
 from aserve.settings import crontab
 from aserve.spooler.board import PAGE_VARIABLE, Page

@@ -12,8 +12,8 @@ from harness.supervising import slots_of
 
 from aserve.connections.in_flight import TABLE_BYTES, InFlight
 from aserve.core.exchange import Exchange
+from aserve.core.memory_file import map_memory_file
 from aserve.metrics.table import LOST
-from aserve.processes.memory_file import map_memory_file
 
 TERM = signal.SIGTERM
 

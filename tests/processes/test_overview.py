@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import error_log, footprint
 from aserve.core.footprint import Memory
+from aserve.core.memory_file import open_memory_file
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.metrics.balance import Balance
@@ -25,7 +26,6 @@ from aserve.metrics.table import FIRST_WORD, PLACES
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
-from aserve.processes.memory_file import open_memory_file
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

@@ -14,8 +14,8 @@ from harness.supervising import LEAVE, slots_of, told
 from aserve.connections.in_flight import InFlight
 from aserve.core.errors import AserveError
 from aserve.core.exchange import Exchange
+from aserve.core.memory_file import map_memory_file
 from aserve.processes.child import State
-from aserve.processes.memory_file import map_memory_file
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

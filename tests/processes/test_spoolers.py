@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from aserve.core.memory_file import map_memory_file
 from aserve.processes import spoolers as module
-from aserve.processes.memory_file import map_memory_file
 from aserve.processes.spoolers import Spoolers
 from aserve.spooler.board import PAGE_VARIABLE, Page
 from aserve.spooler.folder import write_job

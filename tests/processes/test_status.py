@@ -12,11 +12,11 @@ from aserve.connections.in_flight import InFlight
 from aserve.core import footprint
 from aserve.core.exchange import Exchange
 from aserve.core.footprint import Memory
+from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field
 from aserve.metrics import growth
 from aserve.metrics.lone import Lone
 from aserve.processes import status as module
-from aserve.processes.memory_file import map_memory_file
 
 
 def test_workers(supervised, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from harness.manager import Manager
 
 from aserve.connections.in_flight import TABLE_BYTES
+from aserve.core.memory_file import open_memory_file
 from aserve.features import Config
 from aserve.processes import spoolers, upgrade
 from aserve.processes.channel import Channel
@@ -18,7 +19,6 @@ from aserve.processes.child import TRIAL, Child, State
 from aserve.processes.children import Children
 from aserve.processes.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.inheritance import Inheritance, Strangers
-from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
 from aserve.processes.timers import Timers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aserve.processes.memory_file import map_memory_file, open_memory_file
+from aserve.core.memory_file import map_memory_file, open_memory_file
 from aserve.spooler.board import PAGE_BYTES, Page
 
 

@@ -2,7 +2,7 @@
 
 Owns:     Memory: the file, what is where in it, and the locks of it; the one of this process.
 Thread:   made by the main thread, before the processes that share it are forked; then any.
-Not here: what is written there (caches.py, signals.py), files in memory as such (processes/memory_file.py).
+Not here: what is written there (caches.py, signals.py), files in memory as such (core/memory_file.py).
 
 A worker that is killed takes nothing with it: the file is the supervisor's, and outlives reloads, recycling and, by its
 descriptor, an upgrade of the supervisor itself.
@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from ...processes.memory_file import KEPT, map_memory_file, open_memory_file
+from ...core.memory_file import KEPT, map_memory_file, open_memory_file
 from ...settings.caches import CacheSpec, parse_cache
 from ...settings.shared import Shared
 from .caches import Cache, bytes_of

@@ -2,7 +2,7 @@
 
 Owns:     making and mapping them; which programs inherit them, and which of them the new code of an upgrade finds (KEPT).
 Thread:   the supervisor's only one.
-Not here: what is in them (slots.py, inheritance.py).
+Not here: what is in them (processes/slots.py, processes/inheritance.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import mmap
 import os
 import tempfile
 
-from ..core.descriptors import list_open
+from .descriptors import list_open
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
 
