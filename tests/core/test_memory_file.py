@@ -10,9 +10,8 @@ import sys
 
 import pytest
 
-from aserve.core import descriptors
+from aserve.core import descriptors, memory_file
 from aserve.core.memory_file import map_memory_file, open_memory_file
-from aserve.processes import memory_file
 
 # Prints whether a program has a descriptor that is this file.
 LOOK = """
