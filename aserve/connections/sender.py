@@ -3,7 +3,7 @@
 Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for who
           cannot do so; keep_rest, of octets that a socket has not taken.
 Thread:   event loop only.
-Not here: bodies in files (sendfile.py), the transport (writing.py).
+Not here: bodies in files (sendfile.py), the transport (outbox.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces
 Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
           the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
-Not here: which responses are files (wsgi/gateway.py), the transport (sending.py).
+Not here: which responses are files (wsgi/gateway.py), the transport (outbox.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The states of a connection, and every transition between them.
 
 Owns:     State, Event, TRANSITIONS. Which event leads where is in this
-          file; who brings it is in wire_loop.py, timeouts.py, ending.py, sending.py and writing.py.
+          file; who brings it is in wire_loop.py, timeouts.py, ending.py and outbox.py.
 Spec:     RFC 9112 section 9.
 """
 

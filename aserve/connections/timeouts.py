@@ -3,7 +3,7 @@
 Owns:     which clock runs in which state, and what becomes of a client that is late; when a connection goes back to the fast path.
 Thread:   event loop only.
 Spec:     RFC 9110 section 15.5.9 (408); RFC 9112 sections 9.5 and 9.6.
-Not here: the clocks, and how long each may run (progress.py); what notes progress (wire_loop.py, writing.py).
+Not here: the clocks, and how long each may run (progress.py); what notes progress (wire_loop.py, sending.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TimedHalf(EndingHalf):
 
     def on_second(self) -> None:
         """Called once a second: end what has been quiet for too long."""
-        progress, state, is_draining = self._progress, self._state, self._service.is_draining
+        progress, state, is_draining = self._progress, self.state, self._service.is_draining
         progress.tick()
         exchange = self.connection.exchange  # once: a worker may end it at any time
         if exchange is not None:
@@ -49,8 +49,8 @@ class TimedHalf(EndingHalf):
         elif state == State.LINGERING:
             if progress.has_lingered(is_draining):
                 self._close()
-        elif self._is_write_paused or self._sender is not None or state == State.CLOSING:
-            why = progress.why_slow_reader(self.connection.exchange or self, self._count_read())
+        elif self._outbox.is_behind or state == State.CLOSING:
+            why = progress.why_slow_reader(self.connection.exchange or self, self._outbox.count_read())
             if why:
                 self._abort_reader(why)
         elif (
@@ -70,13 +70,13 @@ class TimedHalf(EndingHalf):
     def _abort_reader(self, why: str) -> None:
         exchange = self.connection.exchange
         if exchange is not None:
-            self._note_end(exchange, TIMED_OUT)
-        self._abort(why)
+            self._outbox.note_end(exchange, TIMED_OUT)
+        self.reset(why)
 
     @property
     def idle_seconds(self) -> float:
         """For how long it has waited for another request; 0 when it does not."""
-        return self._progress.quiet_seconds if self._state == IDLE else 0.0
+        return self._progress.quiet_seconds if self.state == IDLE else 0.0
 
     @property
     def unsent_bytes(self) -> int:
@@ -85,14 +85,14 @@ class TimedHalf(EndingHalf):
 
     @property
     def _may_return_to_lane(self) -> bool:
-        return self._service.take_back is not None and self._can_bypass and not self._is_closing_soon
+        return self._service.take_back is not None and self._outbox.can_bypass and not self._is_closing_soon
 
     def _return_to_lane(self) -> None:
         """Give a connection that idles back to the fast path, if that takes it."""
         self._progress.stay_on_loop()
-        if not self._may_return_to_lane or not self._is_detachable:
+        if not self._may_return_to_lane or not self._outbox.is_empty:
             return
-        if self._service.take_back(self.connection, self._fd):  # type: ignore[misc]
+        if self._service.take_back(self.connection, self._outbox.fd):  # type: ignore[misc]
             if self._service.tells_wire:
                 tell(self.connection, "goes back to the fast path")
             self._detach()

@@ -57,7 +57,7 @@ class UpgradingHalf(TimedHalf):
         connection.exchange, connection.wire = exchange, exchange.websocket
         self._progress.move()
         self._progress.stay_on_loop()
-        self._transition(Event.REQUEST)
+        self.transition(Event.REQUEST)
         self._prepare_exchange(exchange)
         if self._protocol.unparsed:
             self._transport.pause_reading()  # it may not be HTTP; until something comes, the client's end is seen
@@ -80,11 +80,12 @@ class UpgradingHalf(TimedHalf):
 
     def leave_transport(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes, bool, bool] | None:
         """See websockets.Leaving."""
-        if self._state != State.LOOP_ENDS or self._transport.is_closing():
+        if self.state != State.LOOP_ENDS or self._transport.is_closing():
             return None
-        self._transition(Event.DETACH)
+        self.transition(Event.DETACH)
         octets, self._protocol.unparsed = self._protocol.unparsed, b""
         self._transport.set_protocol(protocol)
+        self._outbox.leave()
         if not self._is_at_eof:
             self._transport.resume_reading()
-        return self._transport, octets, self._is_write_paused, self._is_at_eof
+        return self._transport, octets, self._outbox.is_write_paused, self._is_at_eof

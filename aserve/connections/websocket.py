@@ -24,8 +24,8 @@ from ..wire_log import tell
 from ..workers.executor import Executor
 from .connection import LOST, Connection
 from .offered import Leaving, OfferedHalf, Phase, shut
+from .outbox import queued_bytes
 from .progress import LINGER_SECONDS
-from .writing import queued_bytes
 
 logger = logging.getLogger("aserve")
 

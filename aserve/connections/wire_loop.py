@@ -4,7 +4,7 @@ Owns:     receiving, the queue of exchanges, the end of an exchange, and what th
 Thread:   event loop only.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: time-outs (timeouts.py), closing (ending.py), sending (sending.py, writing.py), parsing (protocols/), calling the app (wsgi/gateway.py),
+Not here: time-outs (timeouts.py), closing (ending.py), sending (sending.py, outbox.py), parsing (protocols/), calling the app (wsgi/gateway.py),
           threads (workers/executor.py).
 """
 
@@ -24,6 +24,7 @@ from ..wsgi.response import error_response
 from .connection import Connection, release_exchange
 from .health import answer
 from .progress import RETURN_SECONDS
+from .response_memory import release_memory
 from .states import Event, State
 from .upgrading import UpgradingHalf
 
@@ -31,6 +32,7 @@ logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RUNNING, State.LOOP_ENDS
+REQUEST, DONE = Event.REQUEST, Event.DONE
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -59,7 +61,7 @@ class LoopWire(UpgradingHalf):
     def kept(cls, connection: Connection) -> LoopWire:
         """Make the wire of a connection that idles: it has carried requests in another server."""
         wire = cls(connection, is_new=False)
-        wire._transition(Event.KEPT)
+        wire.transition(Event.KEPT)
         return wire
 
     # asyncio.Protocol
@@ -68,8 +70,7 @@ class LoopWire(UpgradingHalf):
         """A client has connected, or comes from another wire: go on where that has left off."""
         connection, service = self.connection, self._service
         self._transport = cast(asyncio.Transport, transport)
-        if self._can_bypass:
-            self._fd = transport.get_extra_info("socket").fileno()
+        self._outbox.connect(self, self._transport)
         service.connections.add(self)
         self._is_closing_soon = service.is_draining  # perhaps since this was made, and everybody else was told
         if self._is_new and not connection.identify(transport):
@@ -81,7 +82,7 @@ class LoopWire(UpgradingHalf):
             self._adopt(exchange)
         connection.wire = self
         if rest and exchange is not None:
-            self._on_rest(exchange, rest)
+            self._outbox.on_rest(exchange, rest)
         elif initial:
             self.data_received(initial)
 
@@ -94,18 +95,18 @@ class LoopWire(UpgradingHalf):
         self._progress.stay_on_loop()
         if self._service.in_flight is not None:
             self._service.in_flight.begin(exchange)
-        self._transition(Event.ADOPT)
+        self.transition(Event.ADOPT)
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
-        if self._state >= RUNNING and not self._take_completion():
+        if self.state >= RUNNING and not self.take_completion():
             self._drop_octets(data)
             return
         exchanges = self._protocol.receive(data)
         if self.connection.exchange is not None:
             self._waiting.extend(exchanges)
             self._progress.stay_on_loop()  # pipelined
-            if not self._is_write_paused and self._sender is None:  # to send is not to read
+            if not self._outbox.is_behind:  # to send is not to read
                 self._progress.move()
             self._pause_if_full()
         elif exchanges:
@@ -120,23 +121,24 @@ class LoopWire(UpgradingHalf):
             self._protocol.receive_eof()
         if not self._protocol.unparsed:  # else the app has something to read first
             self._end_offer()
-        if not self._take_completion() or self.connection.exchange is None:
+        if not self.take_completion() or self.connection.exchange is None:
             self._close()
         return True  # keep the transport open for the response
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
-        is_detached, is_done = self._state == State.DETACHED, self._state > LOOP_ENDS
+        is_detached, is_done = self.state == State.DETACHED, self.state > LOOP_ENDS
         leave_limit = functools.partial(self._service.connections.discard, self)
         with self._lock:
-            self._fd = -1
-            self._transition(Event.LOST)
+            self.transition(Event.LOST)
+            self._outbox.lose()
         if is_detached:  # the connection goes on without us
             leave_limit()
+            self._outbox.leave()
             return
         # Each is done whatever becomes of the others; the last two let a worker go on that waits for us.
         for step in (
-            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable, self._end_offer,
+            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._outbox.go_on, self._end_offer,
         ):  # fmt: skip
             try:
                 step()
@@ -154,17 +156,11 @@ class LoopWire(UpgradingHalf):
                 self._log_unanswered(exchange)
 
     def _stop_sending(self) -> None:
-        if self._sender is not None:
-            self._sender.cancel()
+        self._outbox.cancel_sender()
         if self.connection.exchange is not None:
-            self._note_end(self.connection.exchange, CUT)
+            self._outbox.note_end(self.connection.exchange, CUT)
             self._service.lost.add(self.connection.exchange)
-            self._close_spool(self.connection.exchange.spool)
-
-    @property
-    def state(self) -> State:
-        """Where it stands."""
-        return self._state
+            self._outbox.close_spool(self.connection.exchange.spool)
 
     @property
     def exchange(self) -> Exchange | None:
@@ -185,9 +181,9 @@ class LoopWire(UpgradingHalf):
         if self._service.is_replaced:
             # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
             self._progress.move()
-        elif self._take_completion() and self.connection.exchange is not None:
+        elif self.take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
-        elif self._state == IDLE:
+        elif self.state == IDLE:
             self._close()
 
     def detach(self) -> int | None:
@@ -198,9 +194,9 @@ class LoopWire(UpgradingHalf):
             OSError: no descriptor is left.
         """
         # Behind the PROXY protocol, a client of whom no request has come cannot be told from its proxy.
-        if not self._is_detachable or not (self._state == IDLE or (self._state == NEW and self._is_new)):
+        if not self._outbox.is_empty or not (self.state == IDLE or (self.state == NEW and self._is_new)):
             return None
-        fd = os.dup(self._fd)
+        fd = os.dup(self._outbox.fd)
         self._detach()
         self._leave_connection()
         return fd
@@ -209,20 +205,20 @@ class LoopWire(UpgradingHalf):
         """See Wire.take_over."""
         if exchange is not self.connection.exchange:
             return
-        if not self._take_completion():
+        if not self.take_completion():
             self._forget_lost(exchange)
             return
         if exchange.response.head_is_out:
-            self._on_abort(exchange, str(why))
+            self._outbox.cut(exchange, str(why))
             return
-        self._leave_exchange(exchange)
+        self.leave_exchange(exchange)
         exchange.keep_alive = False
         # The body stays open: the app may be inside a read of it.
         self._refuse(exchange, why)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer an exchange whose body does not come, or cannot be kept."""
-        self._leave_exchange(exchange)
+        self.leave_exchange(exchange)
         exchange.keep_alive = False
         release_exchange(exchange)
         self._refuse(exchange, why)
@@ -241,7 +237,7 @@ class LoopWire(UpgradingHalf):
         exchange.connection = self.connection
         self.connection.exchange = exchange
         self._progress.move()
-        self._transition(Event.REQUEST)
+        self.transition(REQUEST)
         protocol = self._protocol
         if (
             exchange.body is not None
@@ -264,7 +260,7 @@ class LoopWire(UpgradingHalf):
 
     def _prepare_exchange(self, exchange: Exchange) -> None:
         """See to the less common needs of an exchange."""
-        self._take_completion()
+        self.take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
         body = exchange.body
@@ -280,9 +276,9 @@ class LoopWire(UpgradingHalf):
         """Wait for the rest of a request that has begun; nothing else is under way."""
         if not self._protocol.is_mid_body:
             self._progress.stay_on_loop()
-        if self._state <= IDLE or self._protocol.is_mid_body:
+        if self.state <= IDLE or self._protocol.is_mid_body:
             self._progress.move()  # a head must be complete in time; a body must only move
-        self._transition(Event.BEGIN)
+        self.transition(Event.BEGIN)
         if self._protocol.is_continue_due:
             # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
             self._protocol.is_continue_due = False
@@ -300,7 +296,7 @@ class LoopWire(UpgradingHalf):
         if (
             exchange is self.connection.exchange
             and not self._waiting
-            and self._state <= LOOP_ENDS
+            and self.state <= LOOP_ENDS
             and not self._is_at_eof
         ):
             self._progress.move()
@@ -308,7 +304,7 @@ class LoopWire(UpgradingHalf):
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
         # After the response's head an interim response would be part of its body.
-        if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
+        if self.state > LOOP_ENDS or exchange is not self.connection.exchange:
             return  # the client has gone meanwhile
         is_due = self._protocol.is_continue_due and exchange.body is self._protocol.live_body  # and not the next one's
         if is_due and not exchange.response.head_is_out:
@@ -317,7 +313,9 @@ class LoopWire(UpgradingHalf):
             self._transport.write(CONTINUE)
 
     def _on_probe(self, exchange: Exchange, probe: str) -> None:
-        self._on_complete(exchange, answer(probe, self._service.warning(), exchange, self._service.common_fields))
+        self._outbox.on_complete(
+            exchange, answer(probe, self._service.warning(), exchange, self._service.common_fields)
+        )
 
     def _answer_without_app(self, exchange: Exchange) -> None:
         """Answer a ping or a refusal without the app; see whether it may have a WebSocket."""
@@ -341,26 +339,26 @@ class LoopWire(UpgradingHalf):
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
         if service.access_log is not None:
             service.access_log.write_refused(self.connection, exchange, why)
-        if self._take_completion():  # else the client has gone on the connection's way here
+        if self.take_completion():  # else the client has gone on the connection's way here
             self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
             self._linger()
 
     # Ending
 
-    def _end_exchange(self, exchange: Exchange) -> None:
+    def end_exchange(self, exchange: Exchange) -> None:
         """End an exchange whose response is with the transport, or lost; go on with the connection."""
-        if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= LOOP_ENDS:
+        if self._outbox.is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self.state <= LOOP_ENDS:
             # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
-            self._on_writable = functools.partial(self._end_exchange, exchange)
+            self._outbox.when_writable(functools.partial(self.end_exchange, exchange))
             return
-        self._leave_exchange(exchange)
+        self.leave_exchange(exchange)
         if self._service.access_log is not None:
-            self._note_end(exchange, ANSWERED)
+            self._outbox.note_end(exchange, ANSWERED)
         if exchange.counted_bytes:
-            self._release_memory(exchange)
+            release_memory(self.connection, exchange)
         self.connection.end_exchange(exchange)
-        if self._state > LOOP_ENDS:
-            if self._state == State.CLOSED:
+        if self.state > LOOP_ENDS:
+            if self.state == State.CLOSED:
                 self._service.lost.discard(exchange)
                 self._leave_connection()
             return
@@ -372,7 +370,7 @@ class LoopWire(UpgradingHalf):
             self._linger()
             return
         self._progress.move()
-        self._transition(Event.DONE)
+        self.transition(DONE)
         self._start_next()
 
     def _start_next(self) -> None:

@@ -152,7 +152,7 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
     if state is State.CLOSED:
         transport.lose()
     else:
-        connection._abort("as it does not read")
+        connection.reset("as it does not read")
     assert connection.state is state
     connection.connection.take_over(exchange, RequestRefused(504, "the application took too long"))
     if state is State.CLOSING:

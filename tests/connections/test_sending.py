@@ -1,6 +1,6 @@
 """From the app's reply to the client: in order, and as fast as the client reads.
 
-Beside this file: waiting for a client (test_sending_back_pressure.py), and the temporary file (_spool).
+Beside this file: waiting for a client (test_sending_back_pressure.py), and the temporary file (test_spooled.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from harness.replies import GET, GET_1_0, POST, body_of, is_reset, returning
 from harness.slow_clients import small_socket_buffer
 
-from aserve.connections import sending as sending_module
+from aserve.connections import outbox as outbox_module
 from aserve.core.errors import WrittenOff
 
 # The last one out writes for itself
@@ -150,7 +150,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
     harness, connection, transport = new(returning([b"hello"]))
     connection.data_received(GET)
     with monkeypatch.context() as patch:
-        patch.setattr(sending_module.os, "write", refuse)
+        patch.setattr(outbox_module.os, "write", refuse)
         harness.executor.run_job()
     assert harness.executor.waking == [] and transport.received() == b""
     harness.executor.run()

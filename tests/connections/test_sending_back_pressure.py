@@ -9,6 +9,7 @@ import pytest
 from harness.replies import GET, POST, Chunks, body_of, returning
 from harness.slow_clients import go_on, read_all, start_stuck, through_transports
 
+from aserve.connections.response_memory import reserve_memory
 from aserve.connections.sender import PIECE_BYTES
 from aserve.core.errors import ClientDisconnected
 from aserve.core.exchange import Exchange
@@ -201,7 +202,10 @@ def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
 def test_what_comes_behind_the_end_is_not_counted(new):
     """A second thread of the app's may write when the exchange has ended."""
     harness, connection, _ = new(returning([b""]))
-    assert connection._reserve_memory(Exchange("", 0), 3_000_000) and harness.service.budgets.memory.count == 0
+    assert (
+        reserve_memory(connection.connection, Exchange("", 0), 3_000_000, False)
+        and harness.service.budgets.memory.count == 0
+    )
 
 
 def test_large_bodies_with_threads_0(new):

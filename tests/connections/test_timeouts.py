@@ -233,9 +233,9 @@ def test_an_app_that_writes_faster_than_its_client_reads(new):
     transport.is_stuck = True
     connection.data_received(GET)
     exchange = connection.exchange
-    connection._on_piece(exchange, bytes(100_000))
+    connection._outbox.on_piece(exchange, bytes(100_000))
     for _ in range(20):
-        connection._on_piece(exchange, bytes(2000))
+        connection._outbox.on_piece(exchange, bytes(2000))
         del transport.held[:1000]
         pass_seconds(connection, 1)
     assert not transport.is_closing()

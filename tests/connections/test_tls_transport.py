@@ -105,12 +105,12 @@ def fails(environ, start_response):
 )
 def test_forms_of_response(new_line, app, count, monkeypatch):
     """Each way to hand over a response ends in records; nobody writes to the socket past the session."""
-    for module in ("sending", "sendfile"):
+    for module in ("outbox", "sendfile"):
         monkeypatch.setattr(f"aserve.connections.{module}.os", None)
     line = new_line(app).shake_hands()
     for _ in range(2):
         assert len(line.ask().body()) >= count
-    assert line.connection._fd == -1
+    assert line.connection.fd == -1
 
 
 def test_refusal(new_line):
@@ -215,11 +215,11 @@ def test_back_pressure(new_line):
     line = new_line(large).shake_hands()
     line.raw.is_stuck = True
     line.ask().pump()
-    assert line.connection._is_write_paused
+    assert line.connection._outbox.is_write_paused
     assert line.raw.get_write_buffer_size() < 600_000
     line.raw.unstick()
     assert len(line.body()) == 1_000_000
-    assert not line.connection._is_write_paused
+    assert not line.connection._outbox.is_write_paused
 
 
 def test_peers_with_credentials(new_line):
@@ -239,7 +239,7 @@ def test_peers_with_credentials(new_line):
         line.harness.lines.append(line)
         line.transport.connection_made(line.raw)
         assert line.shake_hands().ask().body() == b"TLSv1.3"
-        assert line.connection._fd == -1 and seen.pop() is is_believed
+        assert line.connection.fd == -1 and seen.pop() is is_believed
 
 
 def test_before_there_is_a_connection(new_line):

@@ -116,7 +116,7 @@ def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     """Whatever raises at the end of a connection, all else is freed, and a worker that waits is woken; the log has it."""
     harness, connection, transport = new(body_memory_bytes=2)
     connection.data_received(POST + POST)
-    waiter = connection._waiter = threading.Lock()
+    waiter = connection._outbox._waiter = threading.Lock()
     waiter.acquire()
     waiting = connection._waiting[0].body
     if step == "discard":
@@ -128,7 +128,7 @@ def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     elif step == "sending":
         connection.exchange.spool = type("Spool", (), {"close": raise_fault})()
     else:
-        connection._on_writable = raise_fault
+        connection._outbox._on_writable = raise_fault
     transport.lose()
     assert connection._waiting == [] and not waiter.locked()
     assert step == "discard" or harness.service.connections == set()

@@ -32,7 +32,11 @@ def start_stuck(new, app, raw=POST, is_inside=False, **settings):
     connection.data_received(raw)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
-    go_on(harness, worker, lambda: is_inside and connection._waiter is not None and connection._is_write_paused)
+    go_on(
+        harness,
+        worker,
+        lambda: is_inside and connection._outbox._waiter is not None and connection._outbox.is_write_paused,
+    )
     return harness, connection, transport, worker
 
 

@@ -11,6 +11,7 @@ from harness.replies import GET, POST, POST_1_0, Chunks, body_of, is_cut, is_res
 from harness.slow_clients import go_on, numbered, read_all, read_to_the_end, small_socket_buffer, start_stuck
 
 from aserve.connections import sending as sending_module
+from aserve.connections.spooled import send_spooled
 from aserve.core import spool as spool_module
 from aserve.core.errors import ClientDisconnected
 
@@ -403,7 +404,7 @@ def test_a_piece_for_the_spool_behind_the_end(new, files):
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
     assert body_of(read_all(harness, transport)) == b"".join(numbered(10))
-    connection._on_spool(exchange)
+    send_spooled(connection._outbox, exchange)
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
     assert transport.received() == b"" and harness.log.codes == [200]

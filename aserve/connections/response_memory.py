@@ -1,0 +1,49 @@
+"""What a response of the event loop's wire takes of --response-memory.
+
+Owns:     how much of an exchange is counted, under its connection's lock.
+Thread:   both.
+Not here: the limit (core/budgets.py), what is done where there is no room (sending.py).
+"""
+
+from __future__ import annotations
+
+from ..core.exchange import Exchange
+from .connection import Connection
+
+
+def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_forced: bool) -> bool:
+    """Count this much of a response, one piece at a time; False: there is no room for it."""
+    more = count - exchange.counted_bytes
+    if more > 0:
+        if not connection.service.budgets.memory.reserve(more, is_forced=is_forced):
+            return False
+        with connection.lock:  # a second thread of the app may write(), too: then both are counted
+            exchange.counted_bytes += more
+    if exchange is not connection.exchange:
+        release_memory(connection, exchange)  # it has ended meanwhile
+    return True
+
+
+def reserve_body(connection: Connection, exchange: Exchange, body: bytes, is_patient: bool, is_forced: bool) -> bool:
+    """Count a whole body; False: there is no room for it, nor soon (`is_patient`)."""
+    if not connection.service.budgets.memory.reserve_body(body, is_patient and not is_forced, is_forced):
+        return False
+    with connection.lock:
+        exchange.counted_bytes += len(body)
+        exchange.counted_body = body
+    if exchange is not connection.exchange:
+        release_memory(connection, exchange)  # it has ended meanwhile
+    return True
+
+
+def release_memory(connection: Connection, exchange: Exchange) -> None:
+    """Count what is large of this exchange no longer: it is not in memory any more."""
+    memory = connection.service.budgets.memory
+    with connection.lock:
+        counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
+        body, exchange.counted_body = exchange.counted_body, None
+    if body is not None:
+        memory.release_body(body)
+        counted_bytes -= len(body)
+    if counted_bytes:
+        memory.release(counted_bytes)
