@@ -94,6 +94,7 @@ class Extension(Generic[S]):
     wants_ids = False  # the name by which logs show it: it gets one
     wants_head = False  # the head of its response, in Ended
     at_end_seconds = 0.0  # `at_end` is called for requests that took at least so long
+    fields: Sequence[tuple[str, str]] = ()  # of every response, whichever part of the server makes it: (name, value)
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
 
@@ -179,6 +180,7 @@ class Extensions:
     def __init__(self, extensions: Iterable[Extension[Any]] = ()) -> None:
         """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
         found = self._all = tuple(extensions)
+        self.fields = tuple(field for one in found for field in one.fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
         self._wrapping, self._wrapping_calls, self._before, self._on_second, self._reopening, self._upgraded = (
             [one for one in found if _overrides(one, name)]

@@ -162,6 +162,14 @@ def test_times():
     assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
+def test_fields():
+    """They are those of all, in the order of the extensions."""
+    first, second = Nothing(CONFIG), Nothing(CONFIG)
+    first.fields, second.fields, second.underscored = [("A", "1")], [("B", "2")], ["a_b"]
+    extensions = Extensions([first, Nothing(CONFIG), second])
+    assert extensions.fields == (("A", "1"), ("B", "2")) and extensions.underscored == ("a_b",)
+
+
 def test_a_listener():
     """It says whether its listener speaks HTTP."""
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:

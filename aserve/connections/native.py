@@ -46,7 +46,9 @@ except ImportError:  # PyPy, a CPython without a GIL, a wheel for every CPython
 logger = logging.getLogger("aserve")
 
 WHOLE: int = lib.LANE_WHOLE
-MAX_TAIL_BYTES = 1024  # of what ends a head: native/request.h; only --server-name makes it longer
+MAX_TAIL_BYTES = (
+    1024  # of what ends a head: native/request.h; only --server-name and fields of extensions make it longer
+)
 _FUNCTIONS = {"poll": "lane_poll", "reply": "lane_reply", "wake": "lane_wake", "parse_array": "uwsgi_parse_array"}
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, function))) for name, function in _FUNCTIONS.items()}
 

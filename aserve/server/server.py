@@ -104,7 +104,7 @@ class Server:
         self._lane: Lane | None = None
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
-        self._common_fields = CommonFields(self.config.server_name, self.config.proxy_status)
+        self._common_fields = CommonFields(self.config.server_name, self.config.proxy_status, self._extensions.fields)
         self._ends: Ends | None = None  # from start on; None, too: nothing reads them
         self._certificates = Certificates(())
         self._peers: Peers | None = None

@@ -14,6 +14,7 @@ import http
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Callable
 
@@ -47,13 +48,14 @@ CLIENT_FAULT = "http_request_error"
 
 
 class CommonFields:
-    """Date and Server, which end every head, and who answers in the app's place; `refresh` is called once a second."""
+    """What ends every head: Date, Server, and fields that are the same for all; who answers in the app's place. `refresh` is called once a second."""
 
-    __slots__ = ("_proxy_name", "_server", "forked_count", "octets")
+    __slots__ = ("_fields", "_proxy_name", "_server", "forked_count", "octets")
 
-    def __init__(self, server_name: str, proxy_name: str | None = None) -> None:
-        """`proxy_name`: for Proxy-Status; None: without it."""
+    def __init__(self, server_name: str, proxy_name: str | None = None, fields: Iterable[tuple[str, str]] = ()) -> None:
+        """`proxy_name`: for Proxy-Status; None: without it. `fields`: of every response, (name, value)."""
         self._proxy_name = proxy_name
+        self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields)
         self._server = f"Server: {server_name}\r\n" if server_name else ""
         self.refresh()
 
@@ -65,7 +67,7 @@ class CommonFields:
     def without(self, has_date: bool, has_server: bool) -> bytes:
         """Return the fields that the app has not given, and the empty line after the head."""
         date = "" if has_date else f"Date: {http_date(time.time())}\r\n"
-        return f"{date}{'' if has_server else self._server}\r\n".encode("latin-1")
+        return f"{date}{'' if has_server else self._server}{self._fields}\r\n".encode("latin-1")
 
     def proxy_status(self, status: int, exchange: Exchange | None) -> bytes:
         """Return the field line that says whose fault an error of ours is; nothing without --proxy-status."""

@@ -247,6 +247,14 @@ def test_date_and_server(headers, ours, send):
         assert (found[0] in (name + b": x", name + b": y")) is (name.decode() not in ours)
 
 
+def test_fields_of_every_response():
+    """They end each head, ours and the app's, whichever of Date and Server the app gives."""
+    common_fields = CommonFields("s", fields=[("X-A", "1"), ("X-B", "2")])
+    for tail in [common_fields.octets, *(common_fields.without(*has) for has in ((True, False), (True, True)))]:
+        assert tail.endswith(b"X-A: 1\r\nX-B: 2\r\n\r\n")
+    assert b"\r\nX-A: 1\r\nX-B: 2\r\n\r\n408 " in error_response(408, "late", None, common_fields)
+
+
 def test_no_server_field():
     """An empty server name sends no Server field."""
     assert b"Server" not in start(server_name="")[0].complete(b"")
