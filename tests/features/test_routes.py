@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from harness.fakes import FakeConnection
 from harness.gateways import Left
+from harness.refusals import defaults_of
 
 from aserve import rpc
 from aserve.core.body import BufferedBody
 from aserve.core.errors import ResponseTruncated
 from aserve.core.exchange import HTTP_1_0, UWSGI, Exchange
-from aserve.features.routes import Routes, compile_routes, lacks_action
+from aserve.features.routes import Routes, RouteSettings, compile_routes, lacks_action
 from aserve.settings import ConfigError
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
@@ -360,3 +361,8 @@ def test_a_child_of_a_function(fork):
     rpc.register("fork", lambda: fork[0]() or b"x")
     with pytest.raises(Left):
         respond("rpc fork")
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(RouteSettings) == {"route": ()}

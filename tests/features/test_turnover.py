@@ -7,9 +7,10 @@ import random
 import pytest
 from harness import apps
 from harness.gateways import new_exchange
+from harness.refusals import defaults_of
 
 from aserve.features import Config
-from aserve.features.turnover import ConnectionLimits, Turnover
+from aserve.features.turnover import ConnectionLimits, Turnover, TurnoverSettings
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
 
@@ -78,3 +79,8 @@ def test_by_the_settings():
     assert not ConnectionLimits.is_on(Config())
     for settings in ({"max_connection_requests": 1}, {"max_connection_seconds": 1.0}):
         assert ConnectionLimits.is_on(Config(**settings))
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(TurnoverSettings) == {"max_connection_requests": 0, "max_connection_seconds": 0.0}

@@ -11,7 +11,7 @@ import pytest
 from harness.refusals import error_of
 
 from aserve.features import SETTINGS, Config
-from aserve.settings import ConfigError, parse_bind
+from aserve.settings import ConfigError, EngineSettings, parse_bind
 from aserve.settings.bind import TLS_KEYS
 from aserve.settings.table import TLS
 
@@ -124,7 +124,7 @@ def test_present_package(monkeypatch, setting, package):
 
 def test_defaults():
     """The defaults are those that the documentation and the other modules rely on."""
-    assert dataclasses.asdict(Config()) == {
+    assert dataclasses.asdict(EngineSettings()) == {
         "bind": ("127.0.0.1:8000",),
         "threads": 32,
         "extra_threads": 64,
@@ -134,7 +134,6 @@ def test_defaults():
         "body": "buffer",
         "lane": "auto",
         "native": "auto",
-        "route": (),
         "uwsgi_module": "auto",
         "uwsgi_cache": (),
         "shared": None,
@@ -146,14 +145,6 @@ def test_defaults():
         "backlog": 2048,
         "server_name": "aserve",
         "mount": (),
-        "static": (),
-        "static_index": ("index.html",),
-        "static_expires": (),
-        "static_fields": (),
-        "static_symlinks": False,
-        "x_sendfile": (),
-        "compress": False,
-        "compress_min_bytes": 1024,
         "workers": None,
         "preload": False,
         "warm_up": (),
@@ -177,9 +168,7 @@ def test_defaults():
         "trusted_proxies": (),
         "trusted_hops": 0,
         "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
-        "underscore_fields": (),
         "max_connections": 0,
-        "max_connection_requests": 0,
         "max_body_bytes": 1 << 30,
         "body_memory_bytes": 512 << 10,
         "max_head_bytes": 64 << 10,
@@ -193,7 +182,6 @@ def test_defaults():
         "response_spool_total_bytes": 0,
         "spool_files": 0,
         "keep_alive_seconds": 75.0,
-        "max_connection_seconds": 0.0,
         "head_seconds": 30.0,
         "body_seconds": 60.0,
         "write_seconds": 60.0,
@@ -215,7 +203,6 @@ def test_defaults():
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
         "agent_check": None,
-        "queue_wait_header": None,
         "proxy_status": None,
         "request_id_header": None,
         "metrics": None,
@@ -227,7 +214,6 @@ def test_defaults():
         "reload_page": "auto",
         "statsd": None,
         "statsd_prefix": "aserve",
-        "tracing": False,
         "user": None,
         "group": None,
         "umask": None,
