@@ -14,8 +14,10 @@ from ..extension import Extension, Extensions
 from ..settings import EngineSettings
 from ..titles import ProcessTitles
 from .access_log import AccessLogging
+from .added_fields import AddedFields, AddedFieldSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
+from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
@@ -32,6 +34,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     ConnectionLimits,
     Routing,
     Tracing,
+    Maintenance,
     Static,
     Compress,
     XSendfileFolders,
@@ -41,11 +44,21 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     WireLog,
     Slow,
     ProcessTitles,
+    AddedFields,
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(QueueWaitSettings, UnderscoreSettings, TurnoverSettings, RouteSettings, TracingSettings, FileSettings):
+class Config(
+    QueueWaitSettings,
+    UnderscoreSettings,
+    TurnoverSettings,
+    RouteSettings,
+    TracingSettings,
+    MaintenanceSettings,
+    FileSettings,
+    AddedFieldSettings,
+):
     """
     The settings of one server, those of the engine and of every feature; immutable.
 

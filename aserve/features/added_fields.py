@@ -1,0 +1,85 @@
+"""Fields of every response, such as those that browsers are to obey: --add-field.
+
+Owns:     AddedFields, the extension; its settings and their grammar.
+Thread:   any; pure.
+Spec:     RFC 9110 sections 5.1 and 5.5.
+Not here: what ends every head (wsgi/response.py).
+
+A response of the app that has the same field has it twice: neither is taken away, as the app may know better, or mean it so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from ..extension import Extension
+from ..settings import EngineSettings, row
+from ..settings.kinds import OWN_FIELDS, Kind, show_texts, texts_of
+
+_FIELD = re.compile(
+    r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)"
+)
+# Each response has its own, or a front server takes it for the status (RFC 3875 section 6.3.3).
+_OF_ONE_RESPONSE = frozenset((
+    *OWN_FIELDS, "accept-ranges", "age", "content-encoding", "content-range", "content-type", "etag", "last-modified", "location", "status",
+))  # fmt: skip
+
+
+def parse_field(text: str) -> tuple[str, str]:
+    """
+    Return the name and the value that `NAME: VALUE` says.
+
+    Raises:
+        ValueError: it is not of that form, or each response has a value of its own.
+    """
+    match = _FIELD.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form NAME: VALUE, as in 'X-Content-Type-Options: nosniff'")
+    name, value = match.groups()
+    if name.lower() in _OF_ONE_RESPONSE:
+        raise ValueError(
+            f"{name} differs from response to response" if name.lower() != "server" else "Server is server-name's"
+        )
+    return name, value
+
+
+def _parse_fields(value: object) -> tuple[str, ...]:
+    return tuple(f"{name}: {value}" for name, value in map(parse_field, texts_of(value, str.splitlines)))
+
+
+ADDED = Kind(
+    "'NAME: VALUE'",
+    "a field, as in 'Strict-Transport-Security: max-age=31536000'; in a variable one to a line",
+    _parse_fields,
+    show_texts,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AddedFieldSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    add_field: Sequence[str] = row(
+        (), "Serving", "--add-field", ADDED,
+        "a field of every response, errors and files included, such as 'X-Content-Type-Options: nosniff'; repeatable; see docs/added-fields.md",
+        "Only you know what browsers may do with your pages. All together cost a request their octets; beyond 900 of them, Python serves "
+        "what C would (--native).",
+    )
+    # fmt: on
+
+
+class AddedFields(Extension[AddedFieldSettings]):
+    """--add-field."""
+
+    def __init__(self, config: AddedFieldSettings) -> None:
+        """See Extension."""
+        super().__init__(config)
+        self.fields = tuple(map(parse_field, config.add_field))
+
+    @staticmethod
+    def is_on(config: AddedFieldSettings) -> bool:
+        """See Extension."""
+        return bool(config.add_field)

@@ -1,0 +1,139 @@
+"""A page in the place of all responses: when it is sent, and what is sent if it cannot be read."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+from harness import apps
+from harness.refusals import defaults_of
+
+from aserve.features import Config
+from aserve.features import maintenance as maintenance_module
+from aserve.features.maintenance import PLAIN, TEXT, Maintenance, MaintenanceSettings
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return where the page will be."""
+    return tmp_path / "down.html"
+
+
+@pytest.fixture
+def maintenance(path):
+    """Return an extension that has started, and `ask`, which calls its app."""
+    return started(path)
+
+
+def started(path):
+    extension = Maintenance(Config(maintenance=str(path)))
+    app = extension.wrap_app(apps.hello)
+
+    def ask():
+        """Return the status, the fields and the body of a response."""
+        begun = []
+        body = b"".join(app({}, lambda status, fields: begun.append((status, dict(fields)))))
+        return (*begun[0], body)
+
+    extension.ask = ask
+    extension.start(None)
+    return extension
+
+
+def test_it_comes_and_goes(maintenance, path, caplog):
+    """Requests have it within a second, and reach the app again within a second; the log says both, once."""
+    caplog.set_level(logging.INFO, "aserve")
+    assert maintenance.ask()[0] == "200 OK"
+    path.write_bytes(b"<p>Back soon.")
+    assert maintenance.ask()[0] == "200 OK"  # a request does not look at the file
+    maintenance.on_second()
+    status, fields, body = maintenance.ask()
+    assert (status, body) == ("503 Service Unavailable", b"<p>Back soon.")
+    assert fields == {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Length": "13",
+        "Cache-Control": "no-store",
+        "Retry-After": "120",
+    }
+    path.write_bytes(b"<p>Back at five.")
+    maintenance.on_second()
+    maintenance.on_second()
+    assert maintenance.ask()[2] == b"<p>Back at five."
+    path.unlink()
+    maintenance.on_second()
+    assert maintenance.ask()[0] == "200 OK"
+    first, last = caplog.messages
+    assert f"there is {path}" in first and f"{path} is gone" in last
+
+
+def test_it_is_there_at_the_start(path):
+    """The first request has it; a server that starts anew looks anew."""
+    path.write_bytes(b"down")
+    maintenance = started(path)
+    assert maintenance.ask()[2] == b"down"
+    maintenance.stop()
+    path.unlink()
+    maintenance.start(None)
+    assert maintenance.ask()[0] == "200 OK"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.json", "application/json"), ("a.HTM", "text/html; charset=utf-8"), ("a", TEXT), ("a.txt", TEXT)],
+)
+def test_its_type(tmp_path, name, kind):
+    """The name's ending says it."""
+    (tmp_path / name).write_bytes(b"{}")
+    assert started(tmp_path / name).ask()[1]["Content-Type"] == kind
+
+
+def test_an_empty_file(maintenance, path):
+    """`touch` is enough."""
+    path.touch()
+    maintenance.on_second()
+    assert maintenance.ask()[2] == PLAIN
+
+
+def test_a_file_that_cannot_be_read(path, caplog):
+    """A folder of that name, or a file that is too large: requests have a line of text, and the log says why, once."""
+    path.mkdir()
+    maintenance = started(path)
+    maintenance.on_second()
+    assert maintenance.ask()[::2] == ("503 Service Unavailable", PLAIN)
+    assert [record.levelname for record in caplog.records if "Is a directory" in record.message] == ["ERROR"]
+    path.rmdir()
+    path.write_bytes(bytes(maintenance_module.MAX_PAGE_BYTES + 1))
+    maintenance.on_second()
+    assert maintenance.ask()[2] == PLAIN and "more than 1 MiB" in caplog.text
+
+
+def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
+    """What was so goes on; the log says it once, and again after the file was gone."""
+    path.write_bytes(b"down")
+    maintenance.on_second()
+    stat = os.stat
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    for times in (1, 2):
+        monkeypatch.setattr(os, "stat", refuse)
+        maintenance.on_second()
+        maintenance.on_second()
+        assert caplog.text.count("Permission denied") == times and maintenance.ask()[2] == b"down"
+        monkeypatch.setattr(os, "stat", stat)
+        path.unlink()
+        maintenance.on_second()
+        path.write_bytes(b"down")
+        maintenance.on_second()
+
+
+def test_settings():
+    """It is on where it names a file."""
+    assert Maintenance.is_on(Config(maintenance="/a")) and not Maintenance.is_on(Config())
+
+
+def test_defaults():
+    """Without it nothing of it is done."""
+    assert defaults_of(MaintenanceSettings) == {"maintenance": None}
