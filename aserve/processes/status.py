@@ -24,7 +24,6 @@ from ..core.page import Process
 from ..metrics.status import Statuses, Whole
 from ..settings import EngineSettings
 from ..settings.commands import show_command
-from ..slow_requests import MAX_KEPT
 from .attached import Attached
 from .channel import Message
 from .child import MOLD, Child, State
@@ -34,6 +33,7 @@ from .rollout import Rollout
 # For so long a crash is news. Guess.
 CRASH_SECONDS = 600
 MAX_CRASHES = 100
+MAX_SLOW = 32  # slow requests, of all workers together
 # Of an attached program.
 SHOWN = ("name", "pid", "state", "seconds", "restarts", "last_end", "when", "pause_seconds")
 
@@ -118,7 +118,7 @@ class Status:
         """A worker has told of a request that is slow, or of its end."""
         found = message["request"]
         self._slow[child.pid, found["number"]] = found
-        while len(self._slow) > MAX_KEPT:
+        while len(self._slow) > MAX_SLOW:
             del self._slow[next(iter(self._slow))]
 
     def on_crash(self, child: Child, how: str) -> None:
