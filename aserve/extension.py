@@ -18,9 +18,9 @@ from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
+from .core.ends import Counting, Ended, Ends, Lines, Reader
 from .core.errors import RequestRefused
 from .core.exchange import Exchange
-from .request_log import Counting, Ended, Ends, Lines, Reader
 from .settings import EngineSettings
 from .workers.busy import Busy
 from .workers.executor import Executor

@@ -5,7 +5,7 @@
 
 enum {
     ENDED_SIZE = 13,
-    LONGEST = 1 /* seconds: as _LONGEST of request_log.py */
+    LONGEST = 1 /* seconds: as _LONGEST of core/ends.py */
 };
 
 static PyObject *s_remote_addr, *s_host, *s_answered, *s_client_gone, *not_yet,
@@ -173,7 +173,7 @@ static PyObject *new_vars(const plain_request *served)
     return PyUnicode_DecodeLatin1(vars.at, (Py_ssize_t)vars.size, NULL);
 }
 
-/* As Ended of request_log.py; takes `addr`. */
+/* As Ended of core/ends.py; takes `addr`. */
 static PyObject *new_end(const engine *self, const plain_request *served,
                          PyObject *addr, size_t size, int is_gone,
                          double ended_at)

@@ -1,6 +1,6 @@
 /* ends.h -- the ends of requests, as their readers get them.
  *
- * The twin is aserve/request_log.py: Ends keeps them for a moment, and tells
+ * The twin is aserve/core/ends.py: Ends keeps them for a moment, and tells
  * the access log and the counters of many at once.  Here they are counted, and
  * kept as lines of the log (lines.h), or as records, of which Python makes
  * them; many at once are put into the deque of Ends. */

@@ -1,6 +1,6 @@
 /* line_values.h -- the values that a line of the access log shows.
  *
- * The twin is aserve/log_values.py. */
+ * The twin is aserve/features/access_log/log_values.py. */
 #ifndef NATIVE_LINE_VALUES_H
 #define NATIVE_LINE_VALUES_H
 
@@ -22,7 +22,7 @@ typedef struct {
     unsigned long thread_id;
 } line_end;
 
-/* In the order of KINDS of line_program.py. */
+/* In the order of KINDS of features/access_log/line_program.py. */
 enum {
     A_TEXT,
     A_SECOND, /* one of what is the same for all of a second */

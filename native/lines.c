@@ -5,7 +5,7 @@
 #include "shown.h"
 
 enum {
-    VALUE_MAX = 8192, /* as MAX_VALUE of log_format.py */
+    VALUE_MAX = 8192, /* as MAX_VALUE of features/access_log/log_format.py */
     THREADS_KEPT = 64,
     KEPT_MAX = 1 << 16 /* octets that are kept for the next lines */
 };

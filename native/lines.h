@@ -1,7 +1,7 @@
 /* lines.h -- the access log's lines of plain requests.
  *
- * The twin is LineFormat of aserve/log_format.py; what is made here of a
- * format, aserve/line_program.py says.  Used under the GIL. */
+ * The twin is LineFormat of aserve/features/access_log/log_format.py; what is made here of a
+ * format, aserve/features/access_log/line_program.py says.  Used under the GIL. */
 #ifndef NATIVE_LINES_H
 #define NATIVE_LINES_H
 
@@ -11,7 +11,7 @@ typedef struct lines lines;
 
 int lines_init(void);
 
-/* As Program of line_program.py.  NULL: with an exception. */
+/* As Program of features/access_log/line_program.py.  NULL: with an exception. */
 lines *lines_new(PyObject *program);
 void lines_free(lines *self);
 

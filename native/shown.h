@@ -16,7 +16,7 @@ typedef struct {
 
 int shown_put(shown *self, octets of);
 
-/* As escape of core/exchange.py has it, or _escape_json of log_format.py.  Returns
+/* As escape of core/exchange.py has it, or _escape_json of features/access_log/log_format.py.  Returns
  * 0: Python has to decode it, or there is no memory. */
 int shown_put_escaped(shown *self, octets of);
 

@@ -17,12 +17,9 @@ from typing import NamedTuple
 from harness.modules import MODULES, PACKAGE, ROOT, all_imports, room_of, tree_of
 
 # One process serves, and the supervisor keeps several.
-_ENGINE = "core connections lifecycle proxies protocols processes request_log tls workers wsgi"
+_ENGINE = "core connections lifecycle proxies protocols processes tls workers wsgi"
 # What both do without.
-_OPTIONS = (
-    "access_log compat contrib features line_program log_format log_values metrics rpc slow_requests "
-    "spooler titles wire_log"
-)
+_OPTIONS = "compat contrib features metrics rpc spooler"
 ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds")
 
@@ -114,8 +111,8 @@ def lines_that_decide() -> int:
 
 
 MEASURES = (
-    Measure("entries at the top of aserve/", entries, 34, 15),
-    Measure("imports of options by the engine", imports_of_options, 41, 0),
+    Measure("entries at the top of aserve/", entries, 26, 15),
+    Measure("imports of options by the engine", imports_of_options, 32, 0),
     Measure("own modules that one module imports", fan_out, 45, 15),
     Measure("arguments of a constructor", constructor_arguments, 20, 8),
     Measure("methods of a class", methods, 61, 40),

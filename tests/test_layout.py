@@ -25,13 +25,13 @@ TESTS = ROOT / "tests"
 ROOMS = (
     "_cparsers _native core",  # what all share
     "settings",
-    "request_log rpc tls wire_log workers",  # none of which knows a connection
+    "rpc tls workers",  # none of which knows a connection
     "wsgi",
     "protocols proxies",
     "connections",
     "lifecycle",  # of one process
     "extension",
-    "access_log compat contrib features line_program log_format log_values metrics slow_requests spooler titles",
+    "compat contrib features metrics spooler",
     "server",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
@@ -65,12 +65,12 @@ RESERVED = {
             "core.budgets": "workers and the loop count in it",
             "connections.pump": "has a thread of its own",
             "workers.time_slices": "workers wait in it",
-            "access_log": "workers and the loop write it",
-            "request_log": "one thread at a time tells of ends",
-            "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
+            "features.access_log.log": "workers and the loop write it",
+            "core.ends": "one thread at a time tells of ends",
+            "features.slow_requests.watch": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
             "metrics.gil": "a thread of its own waits for the GIL",
-            "log_values": "asks for the names of workers",
+            "features.access_log.log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "core.body": "a live body's reader waits for octets",
             "core.spool": "the app's thread writes while the loop reads",
@@ -97,7 +97,7 @@ RESERVED = {
     ),
 }
 # Rooms whose code runs in workers: they may not know the event loop, wherever they stand.
-RUN_ON_WORKERS = {"access_log", "features", "line_program", "log_format", "log_values"}
+RUN_ON_WORKERS = {"features"}
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("server.running", "uvloop"),
@@ -117,11 +117,11 @@ DOORS = {
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.with_workers"),
     ("command.cli", "alone"),
-    ("features.access_log", "access_log"),
+    ("features.access_log", "features.access_log.log"),
     ("features.metrics", "metrics.counting"),
     ("features.metrics", "metrics.gil"),
     ("features.metrics", "metrics.single"),
-    ("features.slow_requests", "slow_requests"),
+    ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
     ("core.shielding", "anyio"),
     ("lifecycle.logs", "logging.config"),

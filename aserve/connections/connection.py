@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ..core.errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from ..core.exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
-from ..wire_log import tell
 from ..workers.inline import no_running_loop
 from ..wsgi import Reply
 from .addresses import unmapped
+from .wire_log import tell
 
 if TYPE_CHECKING:
     import asyncio

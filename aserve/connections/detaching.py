@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._cparsers import ffi, lib
-from ..wire_log import tell
 from .acceptor import make_transport, protocol_factory
 from .connection import LOST, Connection
 from .lane import Lane
@@ -26,6 +25,7 @@ from .limit import ConnectionLimit
 from .listeners import Listener
 from .service import Service
 from .states import State
+from .wire_log import tell
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ..core.exchange import CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..protocols.base import WireProtocol
-from ..wire_log import tell
 from ..wsgi import FileResponse, Reply
 from .connection import LOST, Connection
 from .large_bodies import send_rest
@@ -23,6 +22,7 @@ from .progress import Progress
 from .response_memory import release_memory
 from .sending import Sending
 from .states import TRANSITIONS, Event, State
+from .wire_log import tell
 
 if TYPE_CHECKING:
     from .pump import Large

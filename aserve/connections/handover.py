@@ -16,12 +16,12 @@ from typing import Any, Callable
 from .._cparsers import lib
 from ..core.errors import ClientDisconnected
 from ..core.exchange import ANSWERED, CLIENT_GONE, Exchange
-from ..wire_log import tell
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
 from .connection import Connection, drop_exchange
 from .pump import Pump
+from .wire_log import tell
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")

@@ -2,7 +2,7 @@
 
 Owns:     LaneLog: it stands between a lane and those who call it, and only with debug.
 Thread:   `on_second` the event loop's; `submit_arrivals` the leader's. Each changes the dictionary by single operations.
-Not here: requests (../wire_log.py), handovers (handover.py), the event loop's wire (wire_loop.py).
+Not here: requests (../features/wire_log.py), handovers (handover.py), the event loop's wire (wire_loop.py).
 
 Of a connection it is told with its first request that it was accepted, and within a second, or when its number is another's, that it is
 closed. One that has never asked for anything is not told of. It costs a step for each connection at each batch, and nothing without debug.
@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from ..wire_log import tell
 from .connection import Connection
 from .wire_fast import FastWire
+from .wire_log import tell
 
 TakeBack = Callable[[Connection, int], bool]  # see Service.take_back
 

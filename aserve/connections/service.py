@@ -10,12 +10,11 @@ import asyncio
 import time
 from typing import Any, Callable
 
-from .. import wire_log
 from ..core.budgets import Budgets
+from ..core.ends import RequestLog
 from ..core.exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
-from ..request_log import RequestLog
 from ..settings import EngineSettings
 from ..tls.certificates import Wrap
 from ..workers.executor import Executor
@@ -24,6 +23,7 @@ from ..wsgi import Gateway
 from ..wsgi.deadlines import Deadlines
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields
+from . import wire_log
 from .health import HealthPaths
 from .in_flight import InFlight
 

@@ -2,7 +2,7 @@
 
 Owns:     StallWatch: when it is said, with what holds the threads, and when it is over.
 Thread:   event loop only.
-Not here: for how long none was begun (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (slow_requests.py),
+Not here: for how long none was begun (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (features/slow_requests/watch.py),
           systemd's watchdog (server/running.py).
 
 Nobody need have asked for it: without this line, a server whose threads all hang is silent.

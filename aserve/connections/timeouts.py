@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from ..core.errors import RequestRefused
 from ..core.exchange import TIMED_OUT, Exchange, refused_exchange
-from ..wire_log import tell
 from .ending import EndingHalf
 from .progress import RETURN_SECONDS
 from .states import State
 from .streams import note_stream
+from .wire_log import tell
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RECEIVING = State.NEW, State.IDLE, State.RECEIVING

@@ -20,12 +20,12 @@ import socket
 from typing import cast
 
 from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
-from ..wire_log import tell
 from ..workers.executor import Executor
 from .connection import LOST, Connection
 from .offered import Leaving, OfferedHalf, Phase, shut
 from .outbox import queued_bytes
 from .progress import LINGER_SECONDS
+from .wire_log import tell
 
 logger = logging.getLogger("aserve")
 

@@ -3,7 +3,7 @@
 Owns:     outer_frames; Call, one of them as it is at a moment; show_calls, a stack as text: the last call first, and what is not the
           app's own in few lines; where_of, the one line of the app's that matters.
 Thread:   any; show_calls reads source files.
-Not here: what is said of them (connections/stacks.py, slow_requests.py, wsgi/deadlines.py).
+Not here: what is said of them (connections/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
 
 A request of Django's is twenty frames of Django's, and one or two of the app's, which a reader looks for.
 """

@@ -2,7 +2,7 @@
 
 Owns:     local_time: the counterpart of time.localtime for log lines; the offset as a log shows it.
 Thread:   any; what it knows is made once, when it is imported: by the command, before the app.
-Not here: the lines (lifecycle/logs.py, log_values.py), UTC (time.gmtime).
+Not here: the lines (lifecycle/logs.py, features/access_log/log_values.py), UTC (time.gmtime).
 
 Django sets TZ in each worker, and calls tzset(): then the supervisor and its workers would write two times into one log. The zone's
 rules cannot be kept, but its changes can: they are found by looking through the next five years.

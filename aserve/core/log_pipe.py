@@ -1,9 +1,9 @@
 """Where a log goes that a process reads, which may stop: a named pipe, a pipe or terminal as a standard stream, a socket.
 
 Owns:     PipeTarget; `awaited_reader`, before the first start.
-Thread:   any that flushes the log, one at a time (access_log.py, error_log.py).
+Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     pipe(7): of PIPE_BUF octets at most all are written at once, or none; so processes that write one pipe tear no lines.
-Not here: which targets these are (log_target.py); what is done about lines that are lost (access_log.py, error_log.py).
+Not here: which targets these are (log_target.py); what is done about lines that are lost (features/access_log/log.py, error_log.py).
 
 Nobody waits for such a reader. What waits for it is in the kernel; beyond that lines are lost. In a thread of its own a log
 could wait; but that would only put the same end off, and hold the process at its own.

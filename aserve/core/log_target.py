@@ -2,9 +2,9 @@
 
 Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream` choose, also a PipeTarget
           (log_pipe.py).
-Thread:   any that flushes the log, one at a time (access_log.py, error_log.py).
+Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
-Not here: what is done when a line cannot be written (access_log.py, error_log.py).
+Not here: what is done when a line cannot be written (features/access_log/log.py, error_log.py).
 
 Several processes may write one file: each appends whole lines with one write(2). One that the disk has room for a part of is taken
 off the end again, under flock(2), if it is still there.

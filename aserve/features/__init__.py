@@ -12,13 +12,13 @@ from typing import Any
 
 from ..extension import Extension, Extensions
 from ..settings import EngineSettings
-from ..titles import ProcessTitles
 from .access_log import AccessLogging
 from .added_fields import AddedFields, AddedFieldSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
+from .process_titles import ProcessTitles
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
 from .slow_requests import Slow

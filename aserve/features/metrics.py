@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..core import error_log, forks
+from ..core.ends import Counting, Ended
 from ..core.errors import RequestRefused
 from ..core.exchange import Exchange
 from ..extension import Extension, ServerContext
-from ..request_log import Counting, Ended
 from ..settings import EngineSettings
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Owns:     WireLog, the extension.
 Thread:   see Extension.
-Not here: the logger, and what becomes of connections (../wire_log.py).
+Not here: the logger, and what becomes of connections (../connections/wire_log.py).
 
 The level is read once, when a Server is made.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..connections.wire_log import is_told, logger, name_of
 from ..core.errors import RequestRefused
 from ..core.exchange import Exchange
 from ..extension import Extension
 from ..settings import EngineSettings
-from ..wire_log import is_told, logger, name_of
 
 
 class WireLog(Extension[EngineSettings]):

@@ -2,7 +2,7 @@
 
 Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
 Thread:   the main thread, before it serves.
-Not here: what is logged; how it is written (core/error_log.py); the access log (access_log.py); the app's loggers, which nothing here touches.
+Not here: what is logged; how it is written (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
 
 The command owns the log of its process, so no configuration of the app, at whatever time, takes a logger away from it as a side effect. What
 names our loggers on purpose is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there

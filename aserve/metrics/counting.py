@@ -1,11 +1,11 @@
 """What one process counts.
 
 Owns:     Counters: the words of a process, and the calls that raise them.
-Thread:   `write` whichever thread tells of ends (../request_log.py); `note_gil_wait` a thread of its own; the rest the event loop's.
+Thread:   `write` whichever thread tells of ends (core/ends.py); `note_gil_wait` a thread of its own; the rest the event loop's.
 Not here: which words there are (table.py), whose memory they are in (processes/slots.py, single.py), who reads them.
 
 Only this process writes its words, each as a whole: a reader finds the number of before or the one of after, and a
-process that is killed takes nothing along but what it is just counting, or has not begun to (../request_log.py).
+process that is killed takes nothing along but what it is just counting, or has not begun to (core/ends.py).
 
 A lock guards them, since threads end exchanges side by side, also without a GIL. Cells of each thread, added up by the loop once a
 second, would need none; but a crash would lose what is in them, and no page has room for a thousand threads. Measured
@@ -20,9 +20,9 @@ from typing import Any
 
 from ..connections.shared_memory import pointer_to
 from ..connections.statistics import Statistics
+from ..core.ends import Ended
 from ..core.errors import RequestRefused
 from ..core.exchange import ANSWERED, Exchange
-from ..request_log import Ended
 from .table import BOUNDS, BUCKETS, CLASSES, COUNTED, ENDS, ERROR_LINES_LOST, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
 # Where the words are that each request raises.

@@ -2,7 +2,7 @@
 
 Owns:     Losses: their lines in the access log, their place among what is counted, the ends of those that were told of as slow.
 Thread:   the supervisor's only one.
-Not here: what a worker was at (../connections/in_flight.py), what a line says (../access_log.py), who else is told of its end
+Not here: what a worker was at (../connections/in_flight.py), what a line says (features/access_log/log.py), who else is told of its end
           (ends.py).
 
 What a worker was at, its clients have lost. It can say so no more, so this does, in each place where it would have.
@@ -10,7 +10,7 @@ What a worker was at, its clients have lost. It can say so no more, so this does
 
 from __future__ import annotations
 
-from ..access_log import append_unanswered
+from ..features.access_log.log import append_unanswered
 from ..metrics.table import LOST
 from ..metrics.totals import Totals
 from .child import Child, State

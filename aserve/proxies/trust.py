@@ -19,10 +19,10 @@ import logging
 import operator
 from typing import Any, Callable
 
+from ..core.ends import NativeEnds, Parts, RequestLog
 from ..core.errors import BindError, RequestRefused
 from ..core.exchange import REFUSED, Client, Exchange
 from ..core.log_once import LogOnce
-from ..request_log import NativeEnds, Parts, RequestLog
 from ..settings import Bind, EngineSettings
 from ..wsgi import Reply
 from ..wsgi.environ import Environ

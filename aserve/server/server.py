@@ -29,6 +29,7 @@ from ..connections.statistics import Statistics, take_ongoing, take_statistics, 
 from ..connections.websockets import WebSockets
 from ..core import error_log, forks
 from ..core.budgets import Budgets
+from ..core.ends import Ends
 from ..core.shielding import shielded
 from ..extension import ServerContext
 from ..features import Config, extensions_of
@@ -37,7 +38,6 @@ from ..lifecycle.failing import Failing
 from ..lifecycle.loading import check_unpatched
 from ..proxies.peers import Peers
 from ..proxies.trust import peers_of
-from ..request_log import Ends
 from ..settings import EngineSettings
 from ..tls.certificates import Certificates, load_certificates
 from ..workers.busy import Busy

@@ -18,6 +18,7 @@ from ..connections.sendfile import HAS_SENDFILE
 from ..connections.service import Service
 from ..connections.websockets import WebSockets
 from ..core.budgets import Budgets
+from ..core.ends import RequestLog
 from ..core.exchange import Exchange
 from ..extension import Extensions, ListenerContext
 from ..protocols import PROTOCOLS
@@ -26,7 +27,6 @@ from ..protocols.underscores import ListedUnderscores, Underscores
 from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
 from ..proxies.peers import Peers
 from ..proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
-from ..request_log import RequestLog
 from ..settings import EngineSettings
 from ..tls.certificates import Certificates
 from ..workers.executor import Executor

@@ -2,7 +2,7 @@
 
 Owns:     RequestId; `request_id_of`.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: how a log shows it (log_values.py).
+Not here: how a log shows it (features/access_log/log_values.py).
 
 A gateway asks it only if the access log's format shows the name, or with --request-id-header; the app finds it as
 HTTP_X_REQUEST_ID. The field is a part of the response's form, as in features/queue_wait.py: so it is in whichever head is made.

@@ -7,7 +7,7 @@ import time
 import pytest
 from harness import apps
 
-from aserve.request_log import Ends
+from aserve.core.ends import Ends
 
 
 @pytest.mark.one_way

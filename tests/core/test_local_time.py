@@ -9,8 +9,8 @@ import pytest
 
 from aserve.core import local_time as module
 from aserve.core.local_time import find_offsets, local_time, show_offset
+from aserve.features.access_log.log_values import Process
 from aserve.lifecycle.logs import LineFormatter
-from aserve.log_values import Process
 
 BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"  # by its rules: not every machine knows zones by their names
 JANUARY, JULY = 1_800_000_000, 1_815_000_000  # 2027

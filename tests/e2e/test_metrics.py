@@ -13,7 +13,7 @@ from harness.load import KINDS, Load, load
 from harness.metrics import requests, scrape, scraping
 from harness.waiting import wait_until
 
-from aserve.request_log import MOST
+from aserve.core.ends import MOST
 
 needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 DONE = r"%s: done in [\d.]+ s: code and settings of 2 workers are new"

@@ -20,7 +20,7 @@ from harness.prometheus import HAS_PROMETHEUS, JOBS, running
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from aserve.request_log import MOST
+from aserve.core.ends import MOST
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALERTS, DASHBOARD = ROOT / "examples/prometheus/alerts.yml", ROOT / "examples/grafana/aserve.json"

@@ -8,7 +8,7 @@ import time
 import pytest
 from harness import apps
 
-from aserve.access_log import AccessLog
+from aserve.features.access_log.log import AccessLog
 
 
 @pytest.fixture

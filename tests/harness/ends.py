@@ -1,11 +1,11 @@
-"""Ends of requests, as request_log.py keeps them."""
+"""Ends of requests, as core/ends.py keeps them."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from aserve.request_log import Ended, ended_of
+from aserve.core.ends import Ended, ended_of
 
 _monotonic = time.monotonic
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aserve.core.exchange import ANSWERED, CLIENT_GONE
-from aserve.line_program import new_program
-from aserve.log_format import LineFormat
+from aserve.features.access_log.line_program import new_program
+from aserve.features.access_log.log_format import LineFormat
 from aserve.settings.log_line import ATOMS
 
 native = pytest.importorskip("aserve._native", reason="aserve._native is not built here")

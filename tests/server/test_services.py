@@ -7,12 +7,12 @@ import types
 
 import pytest
 
-from aserve.access_log import AccessLog
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
 from aserve.core.budgets import Budgets
 from aserve.features import Config, extensions_of, tracing
+from aserve.features.access_log.log import AccessLog
 from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes
 from aserve.features.turnover import Turnover

@@ -2,7 +2,7 @@
 
 Owns:     AccessLogging, the extension.
 Thread:   see Extension.
-Not here: the log (access_log.py), which takes 0.5 MB of a process with what it needs.
+Not here: the log (log.py), which takes 0.5 MB of a process with what it needs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
+from ...core.ends import Ended, Lines
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...extension import Extension, ServerContext
-from ...request_log import Ended, Lines
 from ...settings import EngineSettings
 
 if TYPE_CHECKING:
-    from ...access_log import AccessLog
+    from .log import AccessLog
 
 
 class AccessLogging(Extension[EngineSettings]):
@@ -32,7 +32,7 @@ class AccessLogging(Extension[EngineSettings]):
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""
-        from ...access_log import AccessLog
+        from .log import AccessLog
 
         log = self.log = AccessLog.of(self._config, context.slot)
         self.wants_times, self.wants_ids, self.wants_head = log.wants_times, log.wants_ids, log.wants_head

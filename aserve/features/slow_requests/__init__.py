@@ -2,7 +2,7 @@
 
 Owns:     Slow, the extension.
 Thread:   see Extension.
-Not here: which requests these are, and what is told of them (slow_requests.py).
+Not here: which requests these are, and what is told of them (watch.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...extension import Extension, ServerContext
 from ...settings import EngineSettings
 
 if TYPE_CHECKING:
-    from ...slow_requests import SlowRequests
+    from .watch import SlowRequests
 
 
 class Slow(Extension[EngineSettings]):
@@ -36,7 +36,7 @@ class Slow(Extension[EngineSettings]):
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""
-        from ...slow_requests import SlowRequests
+        from .watch import SlowRequests
 
         seconds, threads = self._config.slow_request_seconds, self._config.threads
         self.requests = SlowRequests(seconds, context.slot, is_inline=not threads)

@@ -2,7 +2,7 @@
 
 Owns:     the logger aserve.wire.
 Thread:   any.
-Not here: requests, how they went (features/wire_log.py); states of the event loop's wire (connections/states.py), which is told of by connections/wire_loop.py.
+Not here: requests, how they went (features/wire_log.py); states of the event loop's wire (states.py), which is told of by wire_loop.py.
 
 The level is read once, when a server starts: without debug nobody is told, and a change of state costs the test of an attribute.
 """

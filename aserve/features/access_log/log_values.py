@@ -1,7 +1,7 @@
 """The values that a line of the access log can show, and the record that they are found in.
 
 Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
-Thread:   who flushes the log, one at a time (access_log.py).
+Thread:   who flushes the log, one at a time (log.py).
 Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
 Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_format.py, and native/lines.h for plain requests).
 """
@@ -18,11 +18,11 @@ from operator import itemgetter
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from .core.exchange import WORKER_DIED
-from .core.local_time import local_time, show_offset
-from .request_log import Ended
-from .settings.log_line import Atom
-from .wsgi.request_id import MAX_REQUEST_ID
+from ...core.ends import Ended
+from ...core.exchange import WORKER_DIED
+from ...core.local_time import local_time, show_offset
+from ...settings.log_line import Atom
+from ...wsgi.request_id import MAX_REQUEST_ID
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
 _REQUEST_PARTS = 10

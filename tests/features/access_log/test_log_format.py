@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_log_values import AT, NEVER, PAIRS, lines, record
+from harness.log_records import AT, NEVER, PAIRS, lines, record
 
-from aserve import log_format
-from aserve.log_format import LineFormat
+from aserve.features.access_log import log_format
+from aserve.features.access_log.log_format import LineFormat
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from .connections.statistics import Statistics
-from .core.exchange import without_query
-from .extension import Extension, ServerContext
-from .settings import EngineSettings
+from ..connections.statistics import Statistics
+from ..core.exchange import without_query
+from ..extension import Extension, ServerContext
+from ..settings import EngineSettings
 
 PACKAGE = "setproctitle"
 # The longest that is of use in a terminal.

@@ -14,10 +14,10 @@ import pytest
 from harness.ends import ended
 from harness.fakes import FakeConnection
 
-from aserve.access_log import AccessLog, append_unanswered
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange, refused_exchange
 from aserve.features import Config
+from aserve.features.access_log.log import AccessLog, append_unanswered
 
 
 def new_exchange(*fields, uri="/x?y", code=200, sent_bytes=5, client="203.0.113.7"):
@@ -220,8 +220,8 @@ def test_nothing_can_be_forged(log, given, logged):
 def test_the_time(log, monkeypatch):
     """The stamp is that of the second."""
     now = 1_800_000_000.9
-    monkeypatch.setattr("aserve.access_log._time", lambda: now)
-    monkeypatch.setattr("aserve.access_log._monotonic", lambda: 0.0)
+    monkeypatch.setattr("aserve.features.access_log.log._time", lambda: now)
+    monkeypatch.setattr("aserve.features.access_log.log._monotonic", lambda: 0.0)
     log.on_second()
     monkeypatch.setattr("harness.ends._monotonic", lambda: 0.0)
     for _ in range(2):

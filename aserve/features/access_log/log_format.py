@@ -1,9 +1,9 @@
 """What a line of the access log looks like: from what is kept of a request to text that no client can forge.
 
 Owns:     LineFormat: a format compiled into a text with gaps, and the columns that fill them; escaping.
-Thread:   who flushes the log, one at a time (access_log.py).
+Thread:   who flushes the log, one at a time (log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
-Not here: the values (log_values.py), how they are spelled (settings/log_line.py); when lines are made, and where they go (access_log.py).
+Not here: the values (log_values.py), how they are spelled (settings/log_line.py); when lines are made, and where they go (log.py).
 
 Many clients ask the same again and again, so two things are remembered: the lines of this second, and what field sections show.
 """
@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Union
 
-from .core.exchange import escape
+from ...core.ends import Ended
+from ...core.exchange import escape
+from ...settings.log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import (
     JSON_END,
     JSON_FIELDS,
@@ -36,8 +38,6 @@ from .log_values import (
     request_getter,
     split,
 )
-from .request_log import Ended
-from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 
 # Lines and field sections that are remembered, and how long what they are of may be: 256 KiB each, and as much for what is
 # made of them. Guess.

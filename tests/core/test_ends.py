@@ -9,10 +9,10 @@ import types
 import pytest
 from harness.fakes import FakeConnection
 
-from aserve import request_log
+from aserve.core import ends as core_ends
+from aserve.core.ends import Ends, Reader
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.request_log import Ends, Reader
 
 
 class Batches:
@@ -57,14 +57,14 @@ def test_one_by_one():
 
 def test_together(monkeypatch):
     """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
-    monkeypatch.setattr(request_log, "_LONGEST", 60.0)  # however slow this machine is
+    monkeypatch.setattr(core_ends, "_LONGEST", 60.0)  # however slow this machine is
     reader, waiting = Batches(), ["a job"]
     ends = Ends([reader.reader], waiting)
-    for _ in range(request_log.MOST - 1):
+    for _ in range(core_ends.MOST - 1):
         ends.write(new_exchange())
     assert reader.told == []
     ends.write(new_exchange())
-    assert len(reader.all) == len(reader.told[0]) == request_log.MOST
+    assert len(reader.all) == len(reader.told[0]) == core_ends.MOST
     ends.write(new_exchange(201))
     waiting.clear()
     ends.write(new_exchange(202))
@@ -74,7 +74,7 @@ def test_together(monkeypatch):
 @pytest.mark.parametrize(("took", "may_wait", "is_told"), [(0.4, True, False), (0.6, True, True), (0.4, False, True)])
 def test_until_requests_cease(monkeypatch, took, may_wait, is_told):
     """One of the lane that was quick waits, though no job does: `flush` is called behind it. Others have nobody who would."""
-    monkeypatch.setattr(request_log, "_monotonic", lambda: 100.0)
+    monkeypatch.setattr(core_ends, "_monotonic", lambda: 100.0)
     reader = Batches()
     ends = Ends([reader.reader], soon=0.5)
     ends.write(new_exchange(arrived_at=100.0 - took), may_wait)
@@ -86,7 +86,7 @@ def test_until_requests_cease(monkeypatch, took, may_wait, is_told):
 def test_not_for_long(monkeypatch):
     """With --threads 0 nobody looks while jobs are done one after another: who ends one later than a second tells of all."""
     now = 100.0
-    monkeypatch.setattr(request_log, "_monotonic", lambda: now)
+    monkeypatch.setattr(core_ends, "_monotonic", lambda: now)
     reader = Batches()
     ends = Ends([reader.reader], ["a job"])
     for now in (100.0, 100.9, 101.0, 101.5, 102.4):
@@ -138,7 +138,7 @@ def test_the_head(asks, head):
 @pytest.mark.parametrize(("seconds", "codes"), [(1.9, [[], []]), (2.0, [[200], []]), (3.0, [[200], [200]])])
 def test_those_that_are_slow(monkeypatch, seconds, codes):
     """They are told at once, while their response is there, to what asks for requests that have taken so long; others wait."""
-    monkeypatch.setattr(request_log, "_monotonic", lambda: 100.0)
+    monkeypatch.setattr(core_ends, "_monotonic", lambda: 100.0)
     reader, slow, slower = Batches(), AtOnce(), AtOnce()
     ends = Ends([reader.reader, slow.reader(2.0), slower.reader(3.0)], ["a job"])
     ends.write(new_exchange(arrived_at=100.0 - seconds))
@@ -147,7 +147,7 @@ def test_those_that_are_slow(monkeypatch, seconds, codes):
 
 def test_a_reader_that_hangs(monkeypatch):
     """Others go on meanwhile, and it is told of theirs; but where very many wait, they wait, too."""
-    monkeypatch.setattr(request_log, "_TOO_MANY", 3)
+    monkeypatch.setattr(core_ends, "_TOO_MANY", 3)
     is_in, may_go, told = threading.Semaphore(0), threading.Semaphore(0), []
 
     def write(ended):
@@ -253,7 +253,7 @@ class Numbers(Batches):
 
 def test_plain_requests(monkeypatch):
     """The log is told of them in their order, the counters of the others only: what is counted there is added."""
-    monkeypatch.setattr(request_log, "_LONGEST", 60.0)
+    monkeypatch.setattr(core_ends, "_LONGEST", 60.0)
     log, counters = Log(), Numbers()
     ends = Ends([log.reader, counters.reader], ["a job"])
     native = NativeEnds(ends)
@@ -261,7 +261,7 @@ def test_plain_requests(monkeypatch):
     native.batch, native.counted = b"a\nb\n", [(1, 2)]
     ends.write(new_exchange(1))
     ends.write(new_exchange(2))
-    native.batch = [request_log.ended_of(new_exchange(3), 0.0)]
+    native.batch = [core_ends.ended_of(new_exchange(3), 0.0)]
     ends.write(new_exchange(4))
     native.batch = b"c\n"
     ends.flush()
@@ -292,7 +292,7 @@ def test_two_that_read_what_c_has_counted():
     assert ends.parts[-1] is None
     native = NativeEnds(ends)
     ends.attach(native)
-    native.batch = [request_log.ended_of(new_exchange(3), 0.0)]
+    native.batch = [core_ends.ended_of(new_exchange(3), 0.0)]
     ends.flush()
     assert log.told == other.told == [[(3, 0)]] and counters.told == []
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from aserve.line_program import KINDS, new_program
+from aserve.features.access_log.line_program import KINDS, new_program
 
 EPOCH = 1.8e9 + 0.25
 

@@ -2,7 +2,7 @@
 
 Owns:     the lines that wait to be written; requests without a line; what is told when lines are lost;
           the lines of a process that has died.
-Thread:   `write` whichever thread tells of ends (request_log.py); `write_refused`, `on_second`, `reopen` on the event loop.
+Thread:   `write` whichever thread tells of ends (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop.
           `append_unanswered` in another process, which serves nothing.
 Not here: what a line says (log_format.py), where it goes (core/log_target.py); what is logged when (connections/connection.py,
           connections/wire_loop.py); error logs (logging).
@@ -18,16 +18,16 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .core.episode import Episode
-from .core.errors import BindError, RequestRefused
-from .core.exchange import ANSWERED, REFUSED, Exchange
-from .core.log_target import Target, open_target
+from ...core.ends import Ended
+from ...core.episode import Episode
+from ...core.errors import BindError, RequestRefused
+from ...core.exchange import ANSWERED, REFUSED, Exchange
+from ...core.log_target import Target, open_target
+from ...settings import EngineSettings
+from ...settings.log_line import parse_skip
 from .line_program import new_program
 from .log_format import LineFormat
 from .log_values import died, path_of, record_of
-from .request_log import Ended
-from .settings import EngineSettings
-from .settings.log_line import parse_skip
 
 logger = logging.getLogger("aserve")
 

@@ -11,12 +11,13 @@ from harness import apps
 from harness.extensions import extension_of
 from harness.websockets import ASKING, Switching
 
-from aserve import request_log, slow_requests
+from aserve.core import ends
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
 from aserve.core.frames import Call
 from aserve.features.slow_requests import Slow
-from aserve.slow_requests import SlowRequests
+from aserve.features.slow_requests import watch as slow_requests
+from aserve.features.slow_requests.watch import SlowRequests
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
 
@@ -67,7 +68,7 @@ def test_plain_requests(start_server, raw_client, monkeypatch):
     gate.wait_entered()
     log.look()
     assert server.server._lane.native.engine.promoted_count == 0 and not log.last()
-    for module in (slow_requests, request_log):
+    for module in (slow_requests, ends):
         monkeypatch.setattr(module, "_monotonic", lambda: time.monotonic() + 3601.0)
     for _ in range(2):
         log.look()

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, Union
 
 if TYPE_CHECKING:
-    from .core.errors import RequestRefused
-    from .core.exchange import Exchange
+    from .errors import RequestRefused
+    from .exchange import Exchange
 
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
 # it; status (0: there was none) and octets sent of its response; how it ended (core/exchange.py); when it arrived, was begun, was left to the event

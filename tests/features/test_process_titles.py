@@ -10,7 +10,7 @@ from harness.extensions import new_context
 
 from aserve.connections.statistics import Statistics
 from aserve.features import Config
-from aserve.titles import MAX_TEXT, ProcessTitles, Title
+from aserve.features.process_titles import MAX_TEXT, ProcessTitles, Title
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 BUSY = NOTHING._replace(connections_running=3, workers=4, workers_idle=2)

@@ -18,11 +18,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .connections.stacks import ORDER, SLOW_WATCH, look_at_threads
-from .core.errors import RequestRefused
-from .core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
-from .core.frames import Call, calls_of, show_calls, where_of
-from .wsgi.request_id import request_id_of
+from ...connections.stacks import ORDER, SLOW_WATCH, look_at_threads
+from ...core.errors import RequestRefused
+from ...core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
+from ...core.frames import Call, calls_of, show_calls, where_of
+from ...wsgi.request_id import request_id_of
 
 logger = logging.getLogger("aserve.slow")
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 from harness import apps
 
-from aserve import wire_log
+from aserve.connections import wire_log
 
 POST_HEAD = b"POST /parts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
