@@ -3,7 +3,7 @@
 Owns:     Balance: the verdicts, and the line for HAProxy's agent check; Reading and Host, what they are made from.
 Thread:   that of its owner: a supervisor's, or an event loop's. It looks at no clock.
 Spec:     HAProxy, "agent-check": words and a percentage on one line.
-Not here: the numbers (single.py, processes/overview.py), connections (scrapes.py), the answers of the app's own port
+Not here: the numbers (exporter.py), connections (scrapes.py), the answers of the app's own port
           (connections/health.py).
 
 The weight follows what is free, and not the CPU: a host whose threads all wait for a database is as full as one whose CPU is.

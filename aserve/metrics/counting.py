@@ -2,7 +2,7 @@
 
 Owns:     Counters: the words of a process, and the calls that raise them.
 Thread:   `write` whichever thread tells of ends (core/ends.py); `note_gil_wait` a thread of its own; the rest the event loop's.
-Not here: which words there are (table.py), whose memory they are in (processes/slots.py, single.py), who reads them.
+Not here: which words there are (table.py), whose memory they are in (processes/slots.py, lone.py), who reads them.
 
 Only this process writes its words, each as a whole: a reader finds the number of before or the one of after, and a
 process that is killed takes nothing along but what it is just counting, or has not begun to (core/ends.py).

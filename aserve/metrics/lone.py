@@ -1,32 +1,68 @@
 """A server without a supervisor, as others see a worker: a list of one.
 
-Owns:     Lone: its page, written anew whenever it is read; its status.
+Owns:     Lone: its page, written anew whenever it is read.
 Thread:   event loop only.
-Not here: what a status says (status.py), many processes (processes/status.py), who asks (single.py, ../alone.py).
+Not here: what a status says (status.py), many processes (processes/status.py), who asks (exporter.py, ../alone.py).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from ..core.page import Process, new_page
 from ..extension import Serving
+from ..settings import EngineSettings
+from .counting import read_words
 from .status import MAX_REQUESTS, Statuses, Whole
 
 
 class Lone:
-    """One process that serves by itself."""
+    """One process that serves by itself; an Observed (exporter.py) with one process and without a Fleet."""
+
+    process_count = ready_count = 1
+    fleet = None
 
     def __init__(self, server: Serving) -> None:
         self.page = new_page()
         self.statuses = Statuses(lambda: server.config, self._look)
         self._server = server
         self._began_at = time.monotonic()
+        self._now = server.statistics()  # of the last look
+
+    @property
+    def config(self) -> EngineSettings:
+        """The server's settings."""
+        return self._server.config
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server was about to end when `processes` was called last."""
+        return self._now.is_draining
+
+    @property
+    def why_unready(self) -> str:
+        """What the server had been told by then; "": nothing."""
+        return self._now.told_unready
+
+    @property
+    def listening(self) -> list[dict[str, Any]]:
+        """How many clients wait in the kernel; see describe_listening."""
+        return self._server.listening()
+
+    def words(self) -> dict[int, list[int]]:
+        """Return what is counted, behind the words of Field."""
+        return {0: read_words(self.page)}
+
+    def silent_seconds(self, process: Process) -> float:
+        """Return for how long its event loop has not turned: it turns, or nothing would be asked."""
+        return 0.0
 
     def processes(self) -> list[Process]:
         """Return this process, as it is at this moment."""
         server, now = self._server, self._server.statistics()
+        self._now = now
         now.write_to(self.page)
         return [
             Process(

@@ -4,7 +4,7 @@ Owns:     the table; where each number of a worker's stands in its page. The tex
           docs/metrics.md (its test compares them), follow from it.
 Thread:   any; pure.
 Spec:     Prometheus, "Metric and label naming": base units, _total.
-Not here: who counts (counting.py, processes/tally.py), who finds the rest (single.py, processes/overview.py).
+Not here: who counts (counting.py, processes/tally.py), who finds the rest (exporter.py).
 
 A change of what a process counts moves words in the page. Workers of before, which an upgrade takes over, have the places of
 before: so raise FORM (processes/inheritance.py) with it; its test knows.

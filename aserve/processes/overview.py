@@ -1,9 +1,8 @@
 """All that is to be known of a supervisor and its workers, for those who look (--metrics).
 
-Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the text of it all; its listeners; the
-          status page of it.
+Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the files in which the app counts; an Exporter.
 Thread:   the supervisor's only one.
-Not here: the connections of those who look (metrics/scrapes.py), the names (metrics/table.py), how workers are (status.py).
+Not here: what is told of it, be it one process or many (metrics/exporter.py), how workers are (status.py).
 
 Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
 counts a worker reads (metrics/app.py): the one that has ticked last, so that it is none that hangs.
@@ -11,39 +10,17 @@ counts a worker reads (metrics/app.py): the one that has ticked last, so that it
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
 from ..core import error_log
-from ..core.page import Field
-from ..metrics.balance import Balance, Host, Reading
-from ..metrics.pages import Pages
-from ..metrics.picture import Picture
-from ..metrics.scrapes import Scrapes
-from ..metrics.statsd import Statsd
-from ..metrics.table import (
-    ATTACHED,
-    DESCRIPTOR_LIMIT,
-    DESCRIPTORS,
-    ERROR_LINES_LOST,
-    JOBS,
-    JOBS_WAITING,
-    LONGEST_WAIT,
-    OLDEST,
-    PROPORTIONAL,
-    RESIDENT,
-    SILENT,
-    UNIQUE,
-    WORKER_START,
-    WORKERS,
-)
-from ..metrics.text import Samples, label, worker
+from ..core.page import Field, Process
+from ..metrics.exporter import Exporter, Fleet
 from ..metrics.totals import describe_words
+from ..settings import EngineSettings
 from .app_files import AppFiles, name_of
 from .channel import Message
 from .child import Child, State
@@ -74,49 +51,91 @@ class Overview:
         self._slots = slots
         self._children = children
         self._status = status
-        self._started_at = time.time()
         self._lost_messages = 0  # of the supervisor's own
-        self._monotonic_at = time.time() - time.monotonic()  # when that clock began
-        known = status.known
-        self._picture = Picture(lambda: known.config, status.describe, self._words)
-        if listeners:
-            status.statuses.counted = self._picture.counted
+        self.statuses = status.statuses
         self.why_unready = ""  # as people have told it: `aserve balancers`
-        self._ticks: dict[
-            Child, tuple[int, int]
-        ] = {}  # by who serves: its last tick, and for how many seconds it is the same
-        self._balance = Balance(self._look)
-        pages = Pages(
-            self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page, self._balance
-        )
-        self._statsd = Statsd.of(known.config)
+        # By who serves: its last tick, and for how many seconds it is the same.
+        self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
         self._asked: Child | None = None  # to read them
-        self.scrapes = Scrapes(listeners, pages, self._ask_app) if listeners else None
+        self.exporter = Exporter(self, listeners, self._ask_app)
+        if listeners:
+            self.statuses.counted = self.exporter.counted
 
     def on_second(self) -> None:
         """Called once a second."""
         self._lost_messages = error_log.on_second()
-        if self.scrapes is not None:
-            self._picture.on_second()
+        if self.exporter.scrapes is not None:
             self._note_ticks()
-            self._balance.on_second()
-            self.scrapes.on_second()
-        if self._statsd is not None:
-            self._statsd.send(self._words(), len(self._children.having(State.READY)))
+        self.exporter.on_second()
 
     def close(self, is_end: bool) -> None:
         """Answer nobody any more; without `is_end`, others go on to."""
-        if self.scrapes is not None:
-            self.scrapes.close(is_end)
-        if self._statsd is not None:
-            if is_end:
-                self._statsd.send(self._words(), 0)
-            self._statsd.close()
+        self.exporter.close(is_end)
         if is_end and self._app_files is not None:
             self._app_files.close()
             self._app_files = None
+
+    # What there is to see: exporter.Observed
+
+    @property
+    def config(self) -> EngineSettings:
+        """The settings of workers that start now."""
+        return self._status.known.config
+
+    @property
+    def process_count(self) -> int:
+        """How many workers there are to be."""
+        return self._status.known.size
+
+    @property
+    def ready_count(self) -> int:
+        """How many serve."""
+        return len(self._children.having(State.READY))
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no worker is to begin any more."""
+        return self._status.known.is_ending
+
+    @property
+    def listening(self) -> list[dict[str, Any]]:
+        """How many clients wait in the kernel."""
+        return self._status.listening
+
+    @property
+    def fleet(self) -> Fleet:
+        """What the supervisor has beside its workers, and counts itself."""
+        return Fleet(self._status.attached, self._status.jobs, self.tally, self._lost_messages)
+
+    def processes(self) -> list[Process]:
+        """Return the workers that there are."""
+        return [self._status.process_of(child) for child in self._children.having(*PRESENT)]
+
+    def words(self) -> dict[int, list[int]]:
+        """Return what is counted, by slot."""
+        return self._slots.totals.with_present(
+            (child.slot, self._slots.counters(child.page)) for child in self._children.having(*PRESENT)
+        )
+
+    def silent_seconds(self, process: Process) -> float:
+        """Return for how many seconds the event loop of a worker has not turned."""
+        _, seconds = self._ticks.get(process.key, (-1, 0))
+        return seconds
+
+    def _note_ticks(self) -> None:
+        """
+        Count for how many seconds the event loop of each worker has not turned.
+
+        Only what this process has seen pass counts: after a stop of the whole machine, nobody hangs.
+        """
+        before, self._ticks = self._ticks, {}
+        for child in self._children.having(State.READY, State.DRAINING):
+            process = self._status.process_of(child)
+            tick = process.page[Field.TICK]
+            last, seconds = before.get(process.key, (-1, 0))
+            self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
 
     # What the app counts
 
@@ -131,8 +150,8 @@ class Overview:
         """A worker has ended; what it was to read, another reads."""
         if self._app_files is not None:
             self._app_files.forget(child.page)
-        if child is self._asked and not self._ask_app() and self.scrapes is not None:
-            self.scrapes.on_app_metrics(b"", "")
+        if child is self._asked and not self._ask_app():
+            self.exporter.on_app_metrics(b"", "")
 
     def _ask_app(self) -> bool:
         ready, self._asked = self._children.having(State.READY), None
@@ -151,23 +170,23 @@ class Overview:
                     fault = f"they take more than {MAX_APP_BYTES >> 20} MiB"
                 elif not fault:
                     text = os.pread(fd, MAX_APP_BYTES, 0)
-        if self.scrapes is not None:
-            self.scrapes.on_app_metrics(text, fault)
+        self.exporter.on_app_metrics(text, fault)
 
     # Over an exec
 
     def finish(self) -> None:
         """Let nobody wait for an answer who would lose it by that."""
-        if self.scrapes is not None:
-            self.scrapes.finish()
+        if self.exporter.scrapes is not None:
+            self.exporter.scrapes.finish()
 
     def describe(self) -> dict[str, Any]:
         """Return what is counted, by names: for `restore`."""
         present = [
-            (str(child.slot), describe_words(self._slots.counters(child.page))) for child in self._children_with_pages()
+            (str(child.slot), describe_words(self._slots.counters(child.page)))
+            for child in self._children.having(*PRESENT)
         ]
         return {
-            "started_at": self._started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
+            "started_at": self.exporter.started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
             "present": present,
             "app_files": self._app_files.describe() if self._app_files is not None else None,
             "why_unready": self.why_unready, "scrapes": self._scrapes_under_way(),
@@ -180,112 +199,19 @@ class Overview:
         return [*locks, *(each["fd"] for each in self._scrapes_under_way())]
 
     def _scrapes_under_way(self) -> list[dict[str, Any]]:
-        return self.scrapes.describe() if self.scrapes is not None else []
+        return self.exporter.scrapes.describe() if self.exporter.scrapes is not None else []
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
-        self._started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
-        self._status.began_before(max(time.time() - self._started_at, 0.0))
+        self.exporter.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
+        self._status.began_before(max(time.time() - self.exporter.started_at, 0.0))
         self.tally.restore(state["tally"])
         self._slots.totals.restore(state["gone"])
         if has_children and state["app_files"] is not None:
             self._app_files = AppFiles.inherit(state["app_files"])
-        if has_children and self.scrapes is not None:
-            self.scrapes.restore(state.get("scrapes", ()))
+        if has_children and self.exporter.scrapes is not None:
+            self.exporter.scrapes.restore(state.get("scrapes", ()))
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})
-        if self._statsd is not None:
-            self._statsd.begin_at(self._words())
-
-    # For balancers
-
-    def _note_ticks(self) -> None:
-        """
-        Count for how many seconds the event loop of each worker has not turned.
-
-        Only what this process has seen pass counts: after a stop of the whole machine, nobody hangs.
-        """
-        before, self._ticks = self._ticks, {}
-        for child in self._children.having(State.READY, State.DRAINING):
-            tick = self._children.page(child)[Field.TICK]
-            last, seconds = before.get(child, (-1, 0))
-            self._ticks[child] = (tick, seconds + 1 if tick == last else 0)
-
-    def _look(self) -> Host:
-        known, config = self._status.known, self._status.known.config
-        readings = []
-        for child in self._children.having(State.READY) or self._children.having(State.DRAINING):
-            page, (_, seconds) = self._children.page(child), self._ticks.get(child, (-1, 0))
-            busy = page[Field.THREADS_BUSY_LATELY] / 1000
-            readings.append(Reading(busy, page[Field.WAITING_MILLISECONDS] / 1000, seconds))
-        return Host(
-            readings, known.size, config.threads, config.healthcheck_max_wait_seconds, known.is_ending, self.why_unready
-        )
-
-    # The text
-
-    def render(self) -> bytes:
-        """Return it."""
-        samples = Samples()
-        samples.add_process(self._started_at)
-        states = {"ready": (State.READY,), "starting": (State.STARTING,), "draining": (State.DRAINING, State.KILLED)}
-        samples.add(WORKERS, self._status.known.size, 'state="wanted"')
-        for name, of in states.items():
-            samples.add(WORKERS, len(self._children.having(*of)), f'state="{name}"')
-        attached = [each for each in self._status.attached if not each["when"]]  # of --cron none is to run for long
-        samples.add(ATTACHED, sum(each["is_wanted"] for each in attached), 'state="wanted"')
-        samples.add(ATTACHED, sum(each["state"] == "running" for each in attached), 'state="running"')
-        jobs = self._status.jobs
-        if jobs is not None:
-            for result, number in jobs["ended"].items():
-                samples.add(JOBS, number, label("result", result))
-            for folder, number in jobs["waiting"].items():
-                samples.add(JOBS_WAITING, number, label("folder", folder))
-        self.tally.add_to(samples)
-        samples.add_listening(self._status.listening)
-        samples.add_workers(self._words())
-        samples.add(ERROR_LINES_LOST, self._lost_messages, worker(0))
-        self._add_found(samples, [child for child in self._children_with_pages() if child.pid])
-        return samples.encode()
-
-    def _words(self) -> dict[int, list[int]]:
-        """Return what is counted, by slot."""
-        return self._slots.totals.with_present(
-            (child.slot, self._slots.counters(child.page)) for child in self._children_with_pages()
-        )
-
-    def _children_with_pages(self) -> Iterator[Child]:
-        return (child for child in self._children.having(*PRESENT) if child.slot)
-
-    def _add_found(self, samples: Samples, present: list[Child]) -> None:
-        """Add what is found of the workers that are there; while one replaces another, two are in a slot."""
-        present.sort(key=lambda child: child.slot)
-        for slot, group in itertools.groupby(present, lambda child: child.slot):
-            both, labels = list(group), worker(slot)
-            samples.add(WORKER_START, self._monotonic_at + max(child.began_at for child in both), labels)
-            samples.add(OLDEST, max(read_oldest(child.in_flight) for child in both), labels)
-            waits = [self._children.page(child)[Field.WAITING_MILLISECONDS] for child in both]
-            samples.add(LONGEST_WAIT, max(waits) / 1000, labels)
-            # One that hangs and is replaced hangs no longer for those who wait.
-            serving = [child for child in both if child.state is State.READY] or both
-            ticks = [ticked for child in serving if (ticked := self._children.page(child)[Field.TICKED_AT])]
-            if ticks:  # one that starts has no loop yet
-                samples.add(SILENT, max((time.monotonic_ns() - min(ticks)) / 1e9, 0.0), labels)
-            self._add_footprints(samples, both, labels)
-
-    def _add_footprints(self, samples: Samples, group: list[Child], labels: str) -> None:
-        """Add what those in one slot take, together; descriptors of the one that has most, as the limit is of a process."""
-        footprints = list(filter(None, (self._status.statuses.footprint_of(child.pid) for child in group)))
-        known = [found.memory for found in footprints if found.memory is not None]
-        counts = [found.descriptors for found in footprints if found.descriptors is not None]
-        limits = [found.descriptor_limit for found in footprints if found.descriptor_limit is not None]
-        for name, combine, numbers in (
-            (DESCRIPTORS, max, counts),
-            (DESCRIPTOR_LIMIT, max, limits),
-            (RESIDENT, sum, [one.rss_bytes for one in known]),
-            (PROPORTIONAL, sum, [one.pss_bytes for one in known if one.pss_bytes is not None]),
-            (UNIQUE, sum, [one.uss_bytes for one in known if one.uss_bytes is not None]),
-        ):
-            if numbers:
-                samples.add(name, combine(numbers), labels)
+        self.exporter.go_on()

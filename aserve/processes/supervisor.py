@@ -167,7 +167,7 @@ class Supervisor:
         status = self._status = Status(self, children, self._rollout, attached, self._listeners)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
-        tally, scrapes = self._overview.tally, self._overview.scrapes
+        tally, scrapes = self._overview.tally, self._overview.exporter.scrapes
         if scrapes is not None:
             self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
         self._watch = Watch(children)

@@ -7,10 +7,9 @@ Not here: what workers count (metrics/counting.py), and what of that is kept (me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..metrics.table import RESTARTS, SUPERVISED
-from ..metrics.text import Samples
 
 RELOAD = "reload"  # why a worker is replaced, unless there is another reason
 
@@ -35,10 +34,9 @@ class Tally:
         expected = self._reasons.pop(slot, RELOAD)
         self.count(RESTARTS, f'reason="{reason or expected}"')
 
-    def add_to(self, samples: Samples) -> None:
-        """Add all of them."""
-        for (name, cell), count in self._counts.items():
-            samples.add(name, count, cell)
+    def __iter__(self) -> Iterator[tuple[str, str, int]]:
+        """Yield all of them: name, cell, number."""
+        return ((name, cell, count) for (name, cell), count in self._counts.items())
 
     def describe(self) -> dict[str, int]:
         """Return them by names, for `restore`."""

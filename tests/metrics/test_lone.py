@@ -13,7 +13,9 @@ from aserve.core import footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field
 from aserve.features import Config
+from aserve.metrics.counting import Counters
 from aserve.metrics.lone import Lone
+from aserve.metrics.table import PLACES
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 
@@ -52,6 +54,22 @@ def test_its_status(server):
     found = lone.statuses.describe()
     assert found["text"].startswith("draining on") and found["workers"][0]["state"] == "draining"
     assert found["workers"][0]["at"][0][1] == "GET /?a=b"
+
+
+def test_what_balancers_ask(server):
+    """How the server is, as of the last look; who asks within a process finds that its event loop turns."""
+    lone = Lone(server)
+    assert (lone.process_count, lone.ready_count, lone.fleet) == (1, 1, None) and lone.listening == ["a listener"]
+    server.now = NOTHING._replace(is_draining=True, told_unready="the database is gone")
+    (process,) = lone.processes()
+    assert lone.is_draining and lone.why_unready == "the database is gone" and lone.silent_seconds(process) == 0.0
+
+
+def test_what_it_counts(server):
+    """It is in the same page; on the status page its slot is 0."""
+    lone = Lone(server)
+    Counters(lone.page, 5)
+    assert lone.words()[0][PLACES["aserve_threads_limit"]] == 5 and lone.config is server.config
 
 
 def test_its_page(server):

@@ -40,7 +40,8 @@ def serving(**settings):
 async def test_it_answers(tmp_path):
     """On the loop, with what is in its memory, until it is closed."""
     path = str(tmp_path / "m")
-    single = Single(serving(metrics=f"unix:{path}"), asyncio.get_running_loop())
+    server = serving(metrics=f"unix:{path}")
+    single = Single(server, asyncio.get_running_loop())
     Counters(single.memory, 5)
     head, _, body = (await get(path, "/metrics")).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -60,12 +61,11 @@ async def test_it_answers(tmp_path):
     assert b"text/event-stream" in octets and event["now"]["threads_limit"] == 5
     assert event["text"] == "serving on http://a" and event["workers"][0]["at"] == [[2.5, "GET /a?..."]]
     writer.close()
-    server = single._server
     server.ongoing = lambda count: []
     single._lone.statuses.footprint_of = lambda pid: Footprint(None, None, None)
-    assert b'aserve_oldest_request_seconds{worker="1"} 0.0\n' in single._render()
+    assert b'aserve_oldest_request_seconds{worker="1"} 0.0\n' in single.exporter.render()
     single._lone.statuses.footprint_of = lambda pid: Footprint(Memory(7), 30, 1024)
-    text = single._render()
+    text = single.exporter.render()
     assert b'aserve_worker_resident_bytes{worker="1"} 7\n' in text and b"aserve_worker_unique_bytes" not in text
     assert b'aserve_worker_descriptors{worker="1"} 30\n' in text
     assert b'aserve_worker_descriptors_limit{worker="1"} 1024\n' in text

@@ -10,10 +10,13 @@ import time
 import types
 
 import pytest
+from harness.apps import hello
 from harness.supervising import told
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
+from aserve import Server
+from aserve._cparsers import lib
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import error_log, footprint
 from aserve.core.footprint import Memory
@@ -21,8 +24,10 @@ from aserve.core.memory_file import open_memory_file
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.metrics.balance import Balance
+from aserve.metrics.exporter import Exporter
+from aserve.metrics.lone import Lone
 from aserve.metrics.scrapes import open_metrics
-from aserve.metrics.table import FIRST_WORD, PLACES
+from aserve.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
@@ -33,7 +38,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 def read(one):
     """Return what it tells: {(name, labels...): value}."""
-    text = one.supervisor._overview.render().decode()
+    text = one.supervisor._overview.exporter.render().decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -119,7 +124,7 @@ def test_the_oldest_request(supervised):
     one = supervised(1)
     (child,) = one.start()
     os.truncate(child.in_flight, TABLE_BYTES)
-    os.pwrite(child.in_flight, (1).to_bytes(8, "little"), 8 + module.read_oldest.__globals__["lib"].IN_FLIGHT_TEXT_CAP)
+    os.pwrite(child.in_flight, (1).to_bytes(8, "little"), 8 + lib.IN_FLIGHT_TEXT_CAP)
     assert read(one)["aserve_oldest_request_seconds", "1"] > 0
 
 
@@ -266,10 +271,10 @@ def test_it_is_handed_down(supervised):
 def test_the_end(supervised):
     """Those who ask are answered before an exec, and hear whether others go on to answer."""
     overview, ended = supervised(1).supervisor._overview, []
-    overview.scrapes = types.SimpleNamespace(close=ended.append, finish=lambda: ended.append("finish"))
+    overview.exporter.scrapes = types.SimpleNamespace(close=ended.append, finish=lambda: ended.append("finish"))
     overview.finish()
     overview.close(is_end=True)
-    overview.scrapes = None
+    overview.exporter.scrapes = None
     overview.finish()
     overview.close(is_end=False)
     assert ended == ["finish", True]
@@ -319,7 +324,7 @@ def reading(supervised, tmp_path):
     one = supervised(2, metrics="127.0.0.1:1", environ={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "files")})
     overview = one.supervisor._overview
     one.told = []
-    overview.scrapes = types.SimpleNamespace(
+    overview.exporter.scrapes = types.SimpleNamespace(
         on_app_metrics=lambda *what: one.told.append(what),
         close=lambda *_: None,
         on_second=lambda: None,
@@ -342,14 +347,14 @@ def test_who_reads_what_the_app_counts(reading, monkeypatch):
     assert not overview._ask_app()
     first, second = reading.start()
     assert overview.app_files_of(3)[1] == "w3"
-    reading.supervisor._children.page(second)[module.Field.TICKED_AT] = 5
+    reading.supervisor._children.page(second)[Field.TICKED_AT] = 5
     assert overview._ask_app() and told(reading, second) == [{"do": "read app"}] and told(reading, first) == []
     for text, fault in ((b"a 1\n", ""), (b"a 1\n", "it failed")):
         overview.on_app_metrics(second, {"fault": fault}, [written(text)])
     overview.on_app_metrics(second, {"fault": ""}, [])
     monkeypatch.setattr(module, "MAX_APP_BYTES", 3)
     overview.on_app_metrics(second, {"fault": ""}, [written(b"a 1\n")])
-    overview.scrapes = None
+    overview.exporter.scrapes = None
     overview.on_app_metrics(second, {"fault": ""}, [])
     assert reading.told == [(b"a 1\n", ""), (b"", "it failed"), (b"", ""), (b"", "they take more than 0 MiB")]
 
@@ -358,7 +363,7 @@ def test_who_reads_dies(reading):
     """Another reads it; if there is none, nobody waits."""
     first, second = reading.start()
     overview = reading.supervisor._overview
-    reading.supervisor._children.page(second)[module.Field.TICKED_AT] = 5
+    reading.supervisor._children.page(second)[Field.TICKED_AT] = 5
     assert overview._ask_app() and told(reading, first) == []
     reading.end(second, number=signal.SIGKILL)
     assert told(reading, first) == [{"do": "read app"}] and reading.told == []
@@ -388,9 +393,9 @@ def test_what_balancers_are_told(supervised):
     """By the pages of those who serve; at the end by those who finish."""
     one = supervised(2, threads=4)
     overview, page = one.supervisor._overview, one.supervisor._children.page
-    assert overview._balance.agent_line() == b"stopped #no worker serves\n"
+    assert overview.exporter.balance.agent_line() == b"stopped #no worker serves\n"
     one.start()
-    balance = overview._balance = Balance(overview._look)
+    balance = overview.exporter.balance = Balance(overview.exporter._look)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
     for child in one.children:
         page(child)[Field.WAITING_MILLISECONDS] = 12_500
@@ -407,12 +412,12 @@ def test_who_does_not_turn(supervised):
     page(child)[Field.TICK], page(child)[Field.TICKED_AT] = 7, 1
     for _ in range(5):
         overview._note_ticks()
-        assert overview._balance.why_dead() == ""
+        assert overview.exporter.balance.why_dead() == ""
     overview._note_ticks()
-    assert overview._balance.why_dead() == "no event loop of a worker turns"
+    assert overview.exporter.balance.why_dead() == "no event loop of a worker turns"
     page(child)[Field.TICK] = 8
     overview._note_ticks()
-    assert overview._balance.why_dead() == ""
+    assert overview.exporter.balance.why_dead() == ""
 
 
 def test_what_people_have_said_outlives_new_code(supervised):
@@ -421,3 +426,19 @@ def test_what_people_have_said_outlives_new_code(supervised):
     state["why_unready"] = "drained by aserve balancers"
     left = Inheritance("99.0", [], [], Strangers(), counted=state)
     assert supervised(1, inherited=left).supervisor._overview.why_unready == "drained by aserve balancers"
+
+
+def test_a_lone_process(supervised, tmp_path):
+    """A process without a supervisor has the metrics of one worker, but for those that only a supervisor knows."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.supervisor._children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
+    lone = Lone(Server(hello, bind="127.0.0.1:0"))
+    text = Exporter(lone, (), lambda: False).render().decode()
+    found = [
+        line.split()[2] for line in one.supervisor._overview.exporter.render().decode().splitlines() if "# TYPE" in line
+    ]
+    alone = [line.split()[2] for line in text.splitlines() if "# TYPE" in line]
+    only = {metric.name for metric in SUPERVISED} | {WORKERS, ATTACHED, WORKER_START, SILENT}
+    assert set(found) - set(alone) == only and alone == [name for name in found if name not in only]
+    assert 'aserve_connections{worker="1",state="idle"} 0' in text and 'worker="0"' not in text
