@@ -109,7 +109,7 @@ DOORS = {
     ("command.cli", "spooler.board"),
     ("command.cli", "spooler.functions"),
     ("command.cli", "spooler.runner"),
-    ("processes.attached", "processes.spoolers"),
+    ("command.with_workers", "processes.spoolers"),
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
     ("compat.uwsgi", "spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import gc
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Callable
 
 from ..connections.listeners import Listener, bind_listeners
@@ -31,6 +31,7 @@ from ..processes.command import Command
 from ..processes.inheritance import Inheritance
 from ..processes.mold import run_mold
 from ..processes.plan import Plan, Read
+from ..processes.programs import Jobs
 from ..processes.shutdown import StartFailed
 from ..processes.supervisor import Supervisor
 from ..processes.trial import trial_role, with_own_files
@@ -69,7 +70,7 @@ def run_workers(
         raise
     _share_memory(plan)
     try:
-        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), metrics).run(inherited)
+        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), open_jobs, metrics).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
@@ -80,6 +81,13 @@ def run_workers(
     hold_signals()
     hooks_of(plan.origin).in_supervisor("on_exit")
     return role
+
+
+def open_jobs(kept: Mapping[str, int]) -> Jobs:
+    """Return what the supervisor knows of jobs (--spooler); the files that code of before has kept are continued."""
+    from ..processes.spoolers import Spoolers  # most have none
+
+    return Spoolers(kept)
 
 
 def _share_memory(plan: Plan) -> None:

@@ -33,7 +33,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from ..metrics.advice import DONE
 from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
@@ -42,12 +42,9 @@ from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
 from .command import Command
-from .programs import environ_for, programs_of, send_signal, start_program
+from .programs import Jobs, OpenJobs, environ_for, programs_of, send_signal, start_program
 from .signal_pipe import SignalPipe
 from .timers import Timer, Timers
-
-if TYPE_CHECKING:
-    from .spoolers import Spoolers
 
 logger = logging.getLogger("aserve")
 
@@ -130,6 +127,7 @@ class Attached:
         signals: SignalPipe,
         timers: Timers,
         count: Callable[[str, str], None],
+        open_jobs: OpenJobs,
         kept: Mapping[str, int] = {},
     ) -> None:
         """`kept`: what code of before has left in memory; see memory_file.KEPT."""
@@ -140,7 +138,8 @@ class Attached:
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
         self._kept = kept
-        self._spoolers: Spoolers | None = None  # there is none
+        self._open_jobs = open_jobs
+        self._jobs: Jobs | None = None  # no program does any
         self._is_ending = False  # all of it ends: none is started any more
         self._on_cut = _ignore  # see `end`
 
@@ -162,12 +161,10 @@ class Attached:
             self._by_name.setdefault(name, _One(program)).become(program)
         self._let_go(gone)
         spoolers = [name for name, program in programs.items() if program.variables]
-        if spoolers and self._spoolers is None:
-            from .spoolers import Spoolers  # and what is known of jobs
-
-            self._spoolers = Spoolers(self._kept)
-        if self._spoolers is not None:
-            self._spoolers.follow(spoolers)
+        if spoolers and self._jobs is None:
+            self._jobs = self._open_jobs(self._kept)
+        if self._jobs is not None:
+            self._jobs.follow(spoolers)
 
     def _let_go(self, gone: Sequence[_One]) -> None:
         """The settings have these names no more: what runs ends, but for a command of --cron that has another name now."""
@@ -225,9 +222,9 @@ class Attached:
     def _start(self, one: _One, now: float) -> None:
         environ = {**environ_for(self._config, self._command.environ), **dict(one.program.variables)}
         folder, kept = self._command.start.whole(self._config.chdir or ""), -1
-        if one.program.variables and self._spoolers is not None:
-            folder, kept = self._command.start.whole(""), self._spoolers.fd
-            environ.update(self._spoolers.variables(one.program.name))
+        if one.program.variables and self._jobs is not None:
+            folder, kept = self._command.start.whole(""), self._jobs.fd
+            environ.update(self._jobs.variables(one.program.name))
         try:
             one.pid = start_program(one.program, environ, folder or None, self._signals, kept)
         except OSError as exc:
@@ -285,8 +282,8 @@ class Attached:
         # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
         send_signal(os.killpg, one.pid, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
-        if self._spoolers is not None:
-            self._spoolers.on_end(one.program.name)
+        if self._jobs is not None:
+            self._jobs.on_end(one.program.name)
         if one.deadline is not None:
             one.deadline.cancel()
             one.deadline = None
@@ -322,7 +319,7 @@ class Attached:
     def look_at_jobs(self) -> None:
         """Called once a second: end what is at a job for too long. That is done again."""
         limit = self._config.spooler_seconds
-        for name, job, seconds in self._spoolers.overdue(limit) if self._spoolers is not None and limit else ():
+        for name, job, seconds in self._jobs.overdue(limit) if self._jobs is not None and limit else ():
             one = self._by_name.get(name)
             if one is not None and one.pid:
                 logger.error("%s has been at %s for %.0f s (--spooler-timeout): ending it", one, job, seconds)
@@ -330,7 +327,7 @@ class Attached:
 
     def describe_jobs(self) -> State | None:
         """Return how many jobs wait, and have ended, for JSON; None: there is no spooler."""
-        return self._spoolers.describe(self._config.spooler) if self._spoolers is not None else None
+        return self._jobs.describe(self._config.spooler) if self._jobs is not None else None
 
     # What is told of them
 

@@ -1,6 +1,6 @@
 """Programs beside the workers: which the settings name, what one is given, and how it is started.
 
-Owns:     programs_of; start_program; send_signal; the environment of programs; check_programs, before anything is started.
+Owns:     programs_of; start_program; send_signal; Jobs, what is to be known of programs that do jobs; the environment of programs; check_programs, before anything is started.
 Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
 Not here: when one is started, and what follows its end (attached.py), how a command is spelled (settings/commands.py).
 """
@@ -12,8 +12,8 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Mapping
-from typing import Callable, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NoReturn, Protocol
 
 from .._cparsers import lib
 from ..core.descriptors import list_open
@@ -38,6 +38,31 @@ NOT_INHERITED = (
     "WATCHDOG_PID",
     "FDSTORE",
 )
+
+
+class Jobs(Protocol):
+    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see spoolers.py."""
+
+    fd: int
+
+    def follow(self, names: Sequence[str]) -> None:
+        """Have a page for each of these programs."""
+
+    def variables(self, name: str) -> dict[str, str]:
+        """Return what a program that begins finds its page by."""
+
+    def on_end(self, name: str) -> None:
+        """A program has ended."""
+
+    def overdue(self, seconds: float) -> list[tuple[str, str, float]]:
+        """Return the jobs that take longer than this: program, job, for how long."""
+
+    def describe(self, folders: Sequence[str]) -> dict[str, Any]:
+        """Return how many jobs have ended and how many wait, for JSON."""
+
+
+# Begins with the files that code of before has kept in memory; called once, when the settings first name a program that does jobs.
+OpenJobs = Callable[[Mapping[str, int]], Jobs]
 
 
 def programs_of(config: EngineSettings, command: Command) -> list[Program]:

@@ -63,6 +63,7 @@ from .losses import Losses
 from .molds import Molds
 from .overview import Overview
 from .plan import Plan, Read
+from .programs import OpenJobs
 from .reloads import Reloads
 from .rollout import Rollout
 from .shutdown import Shutdown
@@ -85,9 +86,16 @@ class Supervisor:
     _failed_starts: FailedStarts  # made after the molds, which tell it of theirs
 
     def __init__(
-        self, plan: Plan, read: Read, listeners: Sequence[Listener], command: Command, metrics: Sequence[Listener] = ()
+        self,
+        plan: Plan,
+        read: Read,
+        listeners: Sequence[Listener],
+        command: Command,
+        open_jobs: OpenJobs,
+        metrics: Sequence[Listener] = (),
     ) -> None:
         self._read = read
+        self._open_jobs = open_jobs  # see Attached
         self._metrics_listeners = metrics  # closed in the end, too
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
@@ -161,7 +169,7 @@ class Supervisor:
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
         kept = inherited.kept if inherited is not None else {}
         attached = self._attached = Attached(
-            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), kept
+            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), self._open_jobs, kept
         )
         attached.follow(plan.config)
         status = self._status = Status(self, children, self._rollout, attached, self._listeners)

@@ -22,6 +22,7 @@ from aserve.processes.child import MOLD, Child, State
 from aserve.processes.command import Command
 from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan
+from aserve.processes.spoolers import Spoolers
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.timers import Timers
 
@@ -119,7 +120,7 @@ class Supervised:
         self.read_error: Exception | None = None
         plan = (inherited.plan if inherited else None) or self._read()
         self.supervisor = Supervisor(
-            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), metrics_listeners
+            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, metrics_listeners
         )
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)

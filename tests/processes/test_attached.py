@@ -44,7 +44,7 @@ class Running:
         """Return what another program in the same process would have."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
         command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
-        return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell))
+        return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell), spoolers.Spoolers)
 
     def _start(self, program, environ, folder, signals, kept):
         if self.error is not None:
@@ -370,9 +370,9 @@ def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
     one.turn()
     page_of(one, 0).begin("old")
     page_of(one, 1).begin("new")
-    overdue = one.attached._spoolers.overdue
+    overdue = one.attached._jobs.overdue
     monkeypatch.setattr(
-        one.attached._spoolers,
+        one.attached._jobs,
         "overdue",
         lambda seconds: overdue(-1.0)[:1] if seconds == 5 else pytest.fail("no limit"),
     )
