@@ -31,7 +31,7 @@ ROOMS = (
     "connections",
     "lifecycle",  # of one process
     "extension",
-    "compat contrib features metrics spooler",
+    "compat contrib features metrics",
     "server",  # one process serves
     "processes",  # and several
     "alone command demo __main__ aserve",
@@ -106,12 +106,12 @@ DOORS = {
     ("command.cli", "command.top_screen"),  # which knows textual
     ("command.cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("command.cli", "features.uwsgi_api.memory"),
-    ("command.cli", "spooler.board"),
-    ("command.cli", "spooler.functions"),
-    ("command.cli", "spooler.runner"),
-    ("command.with_workers", "processes.spoolers"),
+    ("command.cli", "features.spooler.board"),
+    ("command.cli", "features.spooler.functions"),
+    ("command.cli", "features.spooler.runner"),
+    ("command.with_workers", "features.spooler.pages"),
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
-    ("compat.uwsgi", "spooler.queues"),
+    ("compat.uwsgi", "features.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
     ("command.cli", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.

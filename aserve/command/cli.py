@@ -306,9 +306,9 @@ def _watch(path: str) -> int:
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
     from ..compat.uwsgi import spooler_function  # which only such a process needs
-    from ..spooler.board import PAGE_VARIABLE, Page
-    from ..spooler.functions import queue_of
-    from ..spooler.runner import run_spooler
+    from ..features.spooler.board import PAGE_VARIABLE, Page
+    from ..features.spooler.functions import queue_of
+    from ..features.spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
     # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.

@@ -85,7 +85,7 @@ def run_workers(
 
 def open_jobs(kept: Mapping[str, int]) -> Jobs:
     """Return what the supervisor knows of jobs (--spooler); the files that code of before has kept are continued."""
-    from ..processes.spoolers import Spoolers  # most have none
+    from ..features.spooler.pages import Spoolers  # most have none
 
     return Spoolers(kept)
 

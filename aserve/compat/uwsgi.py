@@ -23,6 +23,7 @@ from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
 from ..core.page import Field
+from ..features.spooler import functions as spooler
 from ..features.uwsgi_api import memory
 from ..features.uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
 from ..features.uwsgi_api.functions import FUNCTIONS, SIGNALS
@@ -31,7 +32,6 @@ from ..processes.child import MOLD, State
 from ..processes.slots import Slots
 from ..settings import VERSION
 from ..settings.shared import QUEUE, Shared
-from ..spooler import functions as spooler
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")
@@ -353,7 +353,7 @@ def _queues(folders: Sequence[str]) -> dict[str, Any]:
     hosts = memory.shared().hosts if names else None
     if hosts is None:
         return {}
-    from ..spooler.queues import Queue  # and the package redis
+    from ..features.spooler.queues import Queue  # and the package redis
 
     return {name: Queue(name, hosts.store, hosts.turns.leases) for name in names}
 

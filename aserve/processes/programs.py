@@ -41,7 +41,7 @@ NOT_INHERITED = (
 
 
 class Jobs(Protocol):
-    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see spoolers.py."""
+    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see features/spooler/pages.py."""
 
     fd: int
 

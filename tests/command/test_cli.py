@@ -19,10 +19,10 @@ from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.features import SETTINGS, Config
 from aserve.features.mounts import nothing_here
+from aserve.features.spooler import runner
+from aserve.features.spooler.board import PAGE_VARIABLE
 from aserve.features.uwsgi_api import memory
 from aserve.processes.programs import SPOOLER_VARIABLE
-from aserve.spooler import runner
-from aserve.spooler.board import PAGE_VARIABLE
 
 pytestmark = pytest.mark.long_on_pypy
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"

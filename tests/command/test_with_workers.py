@@ -19,6 +19,7 @@ from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
+from aserve.features.spooler import runner
 from aserve.features.uwsgi_api import memory
 from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
@@ -28,7 +29,6 @@ from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import ConfigError
-from aserve.spooler import runner
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
 

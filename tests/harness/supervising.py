@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aserve.features import Config
+from aserve.features.spooler.pages import Spoolers
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
@@ -22,7 +23,6 @@ from aserve.processes.child import MOLD, Child, State
 from aserve.processes.command import Command
 from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan
-from aserve.processes.spoolers import Spoolers
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.timers import Timers
 

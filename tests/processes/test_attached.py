@@ -11,13 +11,13 @@ import pytest
 
 from aserve.core.memory_file import map_memory_file
 from aserve.features import Config
+from aserve.features.spooler import pages as spoolers
+from aserve.features.spooler.board import PAGE_VARIABLE, Page
 from aserve.processes import attached as module
-from aserve.processes import spoolers
 from aserve.processes.attached import Attached
 from aserve.processes.command import Command
 from aserve.processes.timers import Timers
 from aserve.settings import crontab
-from aserve.spooler.board import PAGE_VARIABLE, Page
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 

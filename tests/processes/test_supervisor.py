@@ -14,11 +14,11 @@ from harness.waiting import wait_until
 from aserve.connections.listeners import bind_listeners
 from aserve.core.page import Field
 from aserve.features import Config
+from aserve.features.spooler.pages import Spoolers
 from aserve.processes import molds
 from aserve.processes.child import MOLD, State
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
-from aserve.processes.spoolers import Spoolers
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.worker import Role
 

@@ -13,7 +13,8 @@ from harness.manager import Manager
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core.memory_file import open_memory_file
 from aserve.features import Config
-from aserve.processes import spoolers, upgrade
+from aserve.features.spooler import pages as spoolers
+from aserve.processes import upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import TRIAL, Child, State
 from aserve.processes.children import Children

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from aserve.spooler import functions as module
-from aserve.spooler.folder import list_jobs, read_job
-from aserve.spooler.functions import (
+from aserve.features.spooler import functions as module
+from aserve.features.spooler.folder import list_jobs, read_job
+from aserve.features.spooler.functions import (
     DECORATORS,
     FUNCTIONS,
     do_decorated,
@@ -18,7 +18,7 @@ from aserve.spooler.functions import (
     spooler_jobs,
     use_folders,
 )
-from aserve.spooler.runner import SPOOL_OK, SPOOL_RETRY, values_of
+from aserve.features.spooler.runner import SPOOL_OK, SPOOL_RETRY, values_of
 
 
 @pytest.fixture(autouse=True)

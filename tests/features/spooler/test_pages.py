@@ -7,10 +7,10 @@ import os
 import pytest
 
 from aserve.core.memory_file import map_memory_file
-from aserve.processes import spoolers as module
-from aserve.processes.spoolers import Spoolers
-from aserve.spooler.board import PAGE_VARIABLE, Page
-from aserve.spooler.folder import write_job
+from aserve.features.spooler import pages as module
+from aserve.features.spooler.board import PAGE_VARIABLE, Page
+from aserve.features.spooler.folder import write_job
+from aserve.features.spooler.pages import Spoolers
 
 
 @pytest.fixture

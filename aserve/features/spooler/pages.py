@@ -2,7 +2,7 @@
 
 Owns:     Spoolers: the memory of their pages, which outlives each of them, and the supervisor's exec.
 Thread:   the supervisor's only one.
-Not here: the form of a page (../spooler/board.py), starting and ending those processes (attached.py), jobs themselves (../spooler/).
+Not here: the form of a page (board.py), starting and ending those processes (processes/attached.py), jobs themselves (runner.py).
 
 A supervisor imports this if there is such a process: others do without.
 """
@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.memory_file import KEPT, map_memory_file, open_memory_file
-from ..settings.shared import QUEUE
-from ..spooler.board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
-from ..spooler.folder import count_jobs
+from ...core.memory_file import KEPT, map_memory_file, open_memory_file
+from ...settings.shared import QUEUE
+from .board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
+from .folder import count_jobs
 
 NAME = "aserve-spoolers"
 # Guess: so many processes do jobs nowhere; those beyond are not counted. What is not written to takes no memory.
