@@ -95,6 +95,8 @@ class Extension(Generic[S]):
     wants_head = False  # the head of its response, in Ended
     at_end_seconds = 0.0  # `at_end` is called for requests that took at least so long
     fields: Sequence[tuple[str, str]] = ()  # of every response, whichever part of the server makes it: (name, value)
+    # Whether it reads ends and refusals at all: `start` may find that nothing asks for them.
+    is_reading = True
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
 
@@ -279,7 +281,7 @@ def _reader_of(one: Extension[Any]) -> Reader | None:
     ended, at_end, refused = (
         getattr(one, name) if _overrides(one, name) else None for name in ("ended", "at_end", "refused")
     )
-    if ended is None and at_end is None and refused is None:
+    if not one.is_reading or (ended is None and at_end is None and refused is None):
         return None
     counting = one.counting() if _overrides(one, "counting") else None
     lines = one.lines() if _overrides(one, "lines") else None

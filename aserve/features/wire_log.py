@@ -4,7 +4,7 @@ Owns:     WireLog, the extension.
 Thread:   see Extension.
 Not here: the logger, and what becomes of connections (../connections/wire_log.py).
 
-The level is read once, when a Server is made.
+The level is read once, when a server starts; it is no setting of a Server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from ..connections.wire_log import is_told, logger, name_of
 from ..core.errors import RequestRefused
 from ..core.exchange import Exchange
-from ..extension import Extension
+from ..extension import Extension, ServerContext
 from ..settings import EngineSettings
 
 
@@ -23,8 +23,12 @@ class WireLog(Extension[EngineSettings]):
 
     @staticmethod
     def is_on(config: EngineSettings) -> bool:
-        """Whether anything reads it, at this moment."""
-        return is_told()
+        """See Extension: that is known at the start."""
+        return True
+
+    def start(self, context: ServerContext) -> None:
+        """Look whether anything reads it."""
+        self.is_reading = is_told()
 
     def at_end(self, exchange: Exchange) -> None:
         """See Extension."""

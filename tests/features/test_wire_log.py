@@ -6,11 +6,14 @@ import logging
 from types import SimpleNamespace
 
 import pytest
+from harness.extensions import new_context
 
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
+from aserve.extension import Extensions
 from aserve.features import Config
 from aserve.features.wire_log import WireLog
+from aserve.workers.inline import InlineExecutor
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"
 
@@ -28,9 +31,11 @@ def new_exchange(addr="192.0.2.1"):
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
 def test_whether_it_is_on(caplog, level):
-    """Only if the level says so."""
+    """Only if the level says so when the server starts; otherwise no end costs anything."""
+    extensions = Extensions([WireLog(Config())])
     caplog.set_level(level, "aserve.wire")
-    assert WireLog.is_on(Config()) == (level == logging.DEBUG)
+    extensions.start(new_context())
+    assert WireLog.is_on(Config()) and (extensions.new_ends(InlineExecutor()) is not None) == (level == logging.DEBUG)
 
 
 def test_ends(caplog):
