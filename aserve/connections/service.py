@@ -1,6 +1,6 @@
 """What all connections of one listener share.
 
-Owns:     Service; it only holds things together.
+Owns:     Service, and ServiceContext, what those of a server share; both only hold things together.
 Thread:   built on the event loop; read on both sides.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from ..core.budgets import Budgets
 from ..core.ends import RequestLog
@@ -28,59 +28,60 @@ from .health import HealthPaths
 from .in_flight import InFlight
 
 
+class ServiceContext(NamedTuple):
+    """What the connections of all listeners of a server share."""
+
+    config: EngineSettings
+    loop: asyncio.AbstractEventLoop
+    executor: Executor | InlineExecutor
+    common_fields: CommonFields
+    connections: set[Any]
+    budgets: Budgets  # of large bodies
+    websockets: Any  # see websockets.py
+    ends: RequestLog | None = None  # is told of the end of each request; None: nothing reads them
+    peers: Peers | None = None  # which of them are proxies; None: none is
+    in_flight: InFlight | None = None  # shows other processes the requests on the event loop's wires; None: none looks
+    times_requests: bool = False  # something reads when they came and began: Exchange.arrived_at
+    sees_responses: bool = False  # what stands in front of the app has the Response of each exchange
+    deadlines: Deadlines | None = None  # with --request-timeout
+
+
 class Service:
     """What all connections of one listener share."""
 
     def __init__(
         self,
-        config: EngineSettings,
+        context: ServiceContext,
         *,
         name: str,
-        loop: asyncio.AbstractEventLoop,
         limits: Limits,
         new_protocol: Callable[[], WireProtocol],
-        executor: Executor | InlineExecutor,
         gateway: Gateway,
-        common_fields: CommonFields,
         base_environ: Environ,
-        connections: set[Any],
-        budgets: Budgets,
-        websockets: Any,
-        access_log: RequestLog | None,
-        peers: Peers | None = None,
+        access_log: RequestLog | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
-        in_flight: InFlight | None = None,
-        times_requests: bool = False,
-        sees_responses: bool = False,
-        deadlines: Deadlines | None = None,
     ) -> None:
-        self.config = config
         self.name = name  # of the listener, for the log
-        self.loop = loop
         self.limits = limits
         self.new_protocol = new_protocol
-        self.executor = executor
         self.gateway = gateway
-        self.common_fields = common_fields
         self.base_environ = base_environ
-        self.connections = connections
-        self.budgets = budgets  # of large bodies, for all listeners
-        self.websockets = websockets  # the server's; see websockets.py
-        self.access_log = access_log  # is told of the end of each request; None: nobody is
-        self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
-        self.deadlines = deadlines  # of the server's requests; None: there are none
-        self.sees_responses = sees_responses  # what stands in front of the app has the Response of each exchange
+        self.access_log = access_log  # ServiceContext.ends, or what stands before it
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
-        self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
+        # Of the context, where each is found at once.
+        self.config, self.loop, self.executor = context.config, context.loop, context.executor
+        self.common_fields, self.connections, self.budgets = context.common_fields, context.connections, context.budgets
+        self.websockets, self.peers, self.in_flight = context.websockets, context.peers, context.in_flight
+        self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
+        self.deadlines = context.deadlines
         self.take_back: Callable[[Any, int], bool] | None = (
             None  # a connection that idles, into the lane; see Lane._adopt
         )
-        path = config.healthcheck_path
+        path = context.config.healthcheck_path
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are the app's
-        self.in_flight = in_flight  # shows other processes the requests on the event loop's wires; None: nobody looks
         self.request_count = 0  # of those, since the start; the event loop's
         # With a worker, though their connections are lost. Who ends one takes it out.
         self.lost: set[Exchange] = set()

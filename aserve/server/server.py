@@ -22,7 +22,7 @@ from ..connections.limit import ConnectionLimit
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Address, Listener, bind_listeners
 from ..connections.load_board import LoadBoard
-from ..connections.service import Service
+from ..connections.service import Service, ServiceContext
 from ..connections.stacks import ORDER, describe_stacks
 from ..connections.stalls import StallWatch
 from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
@@ -383,15 +383,15 @@ class Server:
         return self._extensions.wants_times or (self.config.control is not None and self._slot is None)
 
     def _shared(self) -> Shared:
+        extensions, deadlines = self._extensions, self._deadlines
         is_seen = self._load_board is not None or self._in_flight is not None
-        app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
-        return Shared(
-            self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            WebSockets(self.config, self._loop, self._deadlines, self._extensions.upgraded), self._ends, self._certificates, self._peers,
-            not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=self._times_requests, names_requests=self._extensions.wants_ids, deadlines=self._deadlines,
-            extensions=self._extensions,
+        context = ServiceContext(
+            self.config, self._loop, self._executor, self._common_fields, self._connections, self._budgets,
+            WebSockets(self.config, self._loop, deadlines, extensions.upgraded), self._ends, self._peers,
+            InFlight(self._load_board, self._in_flight) if is_seen else None, self._times_requests, extensions.sees_responses, deadlines,
         )  # fmt: skip
+        app = deadlines.timed(self._app) if deadlines is not None else self._app
+        return Shared(context, app, self._certificates, not self._is_alone, extensions.wants_ids, extensions)
 
     def _accept(self) -> None:
         self._connections.join_board(self._load_board, self.config.threads)

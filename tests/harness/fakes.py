@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from aserve.connections.connection import Connection
-from aserve.connections.service import Service
+from aserve.connections.service import Service, ServiceContext
 from aserve.connections.websockets import WebSockets
 from aserve.connections.wire_loop import LoopWire
 from aserve.core.budgets import Budgets
@@ -294,19 +294,20 @@ class Harness:
         common_fields = CommonFields("s")
         self.transports: list[FakeTransport] = []
         self.service = Service(
-            config,
+            ServiceContext(
+                config,
+                self.loop,  # type: ignore[arg-type]
+                self.executor,
+                common_fields,
+                connections=set(),
+                budgets=self.budgets,
+                websockets=WebSockets(config, self.loop),  # type: ignore[arg-type]
+            ),
             name="http://a:80",
-            loop=self.loop,  # type: ignore[arg-type]
             limits=limits,
             new_protocol=PROTOCOLS[protocol, config.http_parser if protocol == "http" else "c"](limits),
-            executor=self.executor,
             gateway=Gateway(app, common_fields, has_sendfile),
-            common_fields=common_fields,
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
-            connections=set(),
-            budgets=self.budgets,
-            websockets=WebSockets(config, self.loop),  # type: ignore[arg-type]
-            access_log=None,
         )
 
     def connect(self, wire: Any = None, **options: Any) -> tuple[Any, FakeTransport]:

@@ -9,6 +9,7 @@ import pytest
 
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
+from aserve.connections.service import ServiceContext
 from aserve.connections.websockets import WebSockets
 from aserve.core.budgets import Budgets
 from aserve.features import Config, extensions_of, tracing
@@ -50,11 +51,11 @@ def service(tmp_path):
         loop, log = asyncio.new_event_loop(), AccessLog(config.access_log)
         (listener,) = open_listeners([parse_bind(config.bind[0])])
         opened.extend((loop, log, listener))
-        shared = Shared(
-            config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
-            WebSockets(config, loop), log, load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
-            names_requests=names_requests, extensions=extensions_of(config),
+        context = ServiceContext(
+            config, loop, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
+            WebSockets(config, loop), log, peers_of(config), times_requests=times_requests,
         )  # fmt: skip
+        shared = Shared(context, app, load_certificates(config), multiprocess, names_requests, extensions_of(config))
         return new_service(listener, shared)
 
     yield make
