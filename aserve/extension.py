@@ -19,7 +19,7 @@ from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
 from .core.ends import Counting, Ended, Ends, Lines, Reader
-from .core.errors import RequestRefused
+from .core.errors import Fault, RequestRefused
 from .core.exchange import Exchange
 from .settings import EngineSettings
 from .workers.busy import Busy
@@ -163,6 +163,10 @@ class Extension(Generic[S]):
         """Return what it can say of this server, by names of its own: each is called when something asks for it; also after `stop`."""
         raise NotImplementedError
 
+    def show_fault(self, fault: Fault) -> None:
+        """Show to clients why the app's code as it is now cannot serve; code of before may serve meanwhile. Called on the event loop."""
+        raise NotImplementedError
+
     def reopen_logs(self) -> None:
         """Go on in the files that have the names of its logs now: those of before were moved away."""
         raise NotImplementedError
@@ -261,6 +265,12 @@ class Extensions:
         """Return what the one says that knows it; None: none does, or they have not been started."""
         answer = self._answers.get(name)
         return answer() if answer is not None else None
+
+    def show_fault(self, fault: Fault) -> None:
+        """Show to clients why the app's code as it is now cannot serve."""
+        for one in self._all:
+            if _overrides(one, "show_fault"):
+                one.show_fault(fault)
 
     def reopen_logs(self) -> None:
         """Go on in the files that have the names of logs now."""

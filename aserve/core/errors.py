@@ -7,6 +7,8 @@ Not here: errors of the C parsers (cparsers/aserve.h holds their texts and
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed
 USAGE_ERROR = 2  # a mistake in what was typed, or in the settings: no other start helps
@@ -16,6 +18,13 @@ class AserveError(Exception):
     """Base of the errors that are not OSErrors."""
 
     exit_status = USAGE_ERROR  # of a command that ends by it
+
+
+class Fault(NamedTuple):
+    """Why code cannot serve: in one line, and the traceback of the app's own code, or ""."""
+
+    why: str
+    app_traceback: str
 
 
 class BindError(OSError):

@@ -14,6 +14,7 @@ from ..extension import Extension, Extensions
 from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .added_fields import AddedFields, AddedFieldSettings
+from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
 from .maintenance import Maintenance, MaintenanceSettings
@@ -38,6 +39,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Static,
     Compress,
     XSendfileFolders,
+    FaultPages,
     AccessLogging,
     Metrics,
     AgentCheck,
@@ -57,6 +59,7 @@ class Config(
     TracingSettings,
     MaintenanceSettings,
     FileSettings,
+    FaultPageSettings,
     AddedFieldSettings,
 ):
     """

@@ -1,6 +1,6 @@
 """What a browser is shown of code that cannot be imported, with --reload.
 
-Owns:     FaultPage, a WSGI app before the app; the page; who may see it.
+Owns:     FaultPages, the extension; FaultPage, a WSGI app before the app; the page; who may see it.
 Thread:   `fault` is set on the event loop and read in workers; it is replaced as a whole.
 Not here: when code is imported, and what its fault is (processes/, lifecycle/loading.py).
 
@@ -14,13 +14,18 @@ by a front server on this machine is nobody's on this machine: tunnels and proxi
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.errors import Fault
 from ..core.escaping import escape_html
 from ..core.exchange import IS_FORWARDED
-from ..settings import EngineSettings, parse_bind
+from ..extension import Extension
+from ..lifecycle.loading import not_loaded
+from ..settings import EngineSettings, Needs, parse_bind, row
+from ..settings.kinds import choice
 from ..wsgi import WSGIApp
 from ..wsgi.wrapping import named_as
 
@@ -77,17 +82,25 @@ BEFORE = (
 NOTHING_BEFORE = "Nothing has been served yet."
 
 
-class Fault(NamedTuple):
-    """Why code cannot serve: in one line, and the traceback of the app's own code, or ""."""
+@dataclasses.dataclass(frozen=True)
+class FaultPageSettings(EngineSettings):
+    """Its settings."""
 
-    why: str
-    app_traceback: str
+    # fmt: off
+    reload_page: str = row(
+        "auto", "Development", "--reload-page", choice("auto", "on", "off"),
+        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
+        "A traceback shows source code and paths, which are for nobody else.",
+        needs=Needs(("reload",)),
+        fixed=True,
+    )
+    # fmt: on
 
 
 class FaultPage:
     """An app that shows a fault while there is one, and is the app beside that."""
 
-    def __init__(self, app: WSGIApp | None, config: EngineSettings, fault: Fault | None = None) -> None:
+    def __init__(self, app: WSGIApp | None, config: FaultPageSettings, fault: Fault | None = None) -> None:
         """Stand before an app; None: there is none, and there must be a fault."""
         self._app = app
         self._is_shown, self._is_checked = _who_may_see(config)
@@ -128,7 +141,7 @@ def _number(fault: Fault) -> str:
     return f"{hash(fault) & 0xFFFFFFFF:08x}"
 
 
-def _who_may_see(config: EngineSettings) -> tuple[bool, bool]:
+def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
     """Return whether the page is shown at all, and whether the name that a client calls us by is looked at."""
     if config.reload_page != "auto":
         return config.reload_page == "on", False
@@ -161,3 +174,21 @@ def is_loopback_name(text: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class FaultPages(Extension[FaultPageSettings]):
+    """--reload: what it shows."""
+
+    @staticmethod
+    def is_on(config: FaultPageSettings) -> bool:
+        """See Extension."""
+        return config.reload
+
+    def wrap_app(self, app: WSGIApp) -> WSGIApp:
+        """See Extension."""
+        self._page = FaultPage(None if app is not_loaded else app, self._config)
+        return self._page
+
+    def show_fault(self, fault: Fault) -> None:
+        """See Extension."""
+        self._page.fault = fault

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..lifecycle.loading import load_app
+from ..lifecycle.loading import load_app, not_loaded
 from ..settings import ConfigError, EngineSettings
 from ..settings.prefixes import parse_mount
 from ..wsgi import WSGIApp
@@ -57,7 +57,7 @@ def check_mounts(app: WSGIApp, config: EngineSettings) -> None:
     Raises:
         ConfigError: they have not.
     """
-    if config.mount and type(app) is not Mounts:
+    if config.mount and type(app) is not Mounts and app is not not_loaded:
         raise ConfigError(
             "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
             "werkzeug's DispatcherMiddleware"

@@ -18,8 +18,9 @@ import inspect
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError
 from ..core.misnamed import hint_for_module, why_hidden
@@ -72,6 +73,11 @@ def check_unpatched() -> None:
                 f"the app has called {call} or the like, which replaces {', '.join(patched)} in this process; aserve serves "
                 "in real threads and needs none of it: take that call out, or use a server made for it"
             )
+
+
+def not_loaded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """A WSGI app in the place of one that cannot be imported: with --reload, a page says why."""
+    raise AssertionError("the app could not be imported")
 
 
 def load_app(spec: str) -> WSGIApplication:

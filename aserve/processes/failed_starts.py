@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 
-from ..features.fault_page import Fault
+from ..core.errors import Fault
 from ..metrics.table import START_FAILURES
 from .answers import Answers
 from .child import Child, State

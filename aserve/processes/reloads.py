@@ -20,9 +20,8 @@ from __future__ import annotations
 import logging
 import time
 
-from ..core.errors import AserveError
+from ..core.errors import AserveError, Fault
 from ..core.manager import Manager
-from ..features.fault_page import Fault
 from ..lifecycle.loading import LoadError, working_folder
 from ..metrics.table import RELOADS
 from ..settings import ConfigError

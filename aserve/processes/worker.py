@@ -28,14 +28,13 @@ from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
 from ..connections.stacks import describe_stacks
 from ..core import forks
-from ..core.errors import FAILED, AserveError, BindError
+from ..core.errors import FAILED, AserveError, BindError, Fault
 from ..core.lacking import describe_lack
 from ..core.memory_file import open_memory_file
 from ..core.signals import Signals
-from ..features.fault_page import Fault, FaultPage
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
-from ..lifecycle.loading import LoadError
+from ..lifecycle.loading import LoadError, not_loaded
 from ..metrics.app import AppMetrics
 from ..server.running import run_on_new_loop
 from ..server.server import Server
@@ -111,7 +110,8 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
     """Be this worker, in a process that is prepared; return the exit status. `is_cold`: no mold has warmed up the app."""
 
     def serve() -> int:
-        app, config = None, role.plan.config
+        app: WSGIApp = not_loaded
+        config = role.plan.config
         if role.fault is None:
             with dying_with(role.channel):
                 app = load()
@@ -120,8 +120,7 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
                     from .warming import warm_up  # few want it
 
                     warm_up(app, config, role.listeners, role.is_new)
-        shown = FaultPage(app, config, role.fault) if config.reload or app is None else app
-        return run_on_new_loop(config.loop, lambda loop: Worker(role, shown, loop).run())
+        return run_on_new_loop(config.loop, lambda loop: Worker(role, app, loop).run())
 
     return tell_failure(role.channel, serve)
 
@@ -206,6 +205,8 @@ class Worker:
             slot=role.slot,
             counters=role.page,
         )
+        if role.fault is not None:
+            self._server.show_fault(role.fault)
         self._app_metrics = AppMetrics(loop, self._tell_app_metrics)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._told_slow: dict[int, str | None] = {}  # by number: how it has ended, as the supervisor was told
@@ -221,7 +222,6 @@ class Worker:
             "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
-        self._app = app
         self._reloads = (role.plan, role.slot, role.fault is not None)
         self._reloader: Reloader | None = None
 
@@ -285,8 +285,7 @@ class Worker:
 
     def _show_fault(self, fault: Fault) -> None:
         """New code does not start: browsers see that until it does."""
-        assert isinstance(self._app, FaultPage)
-        self._app.fault = fault
+        self._server.show_fault(fault)
         if self._reloader is not None:
             self._reloader.look_at_all()
 

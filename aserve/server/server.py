@@ -30,6 +30,7 @@ from ..connections.websockets import WebSockets
 from ..core import error_log, forks
 from ..core.budgets import Budgets
 from ..core.ends import Ends
+from ..core.errors import Fault
 from ..core.shielding import shielded
 from ..extension import ServerContext
 from ..features import Config, extensions_of
@@ -274,6 +275,10 @@ class Server:
         """
         for service in self._services:
             service.why_unready = why
+
+    def show_fault(self, fault: Fault) -> None:
+        """Show to clients why the app's code as it is now cannot serve, if something is there for that (--reload); see Extension."""
+        self._extensions.show_fault(fault)
 
     def reopen_logs(self) -> None:
         """Go on with the access log in the file that has its name now: the one of before was moved away."""

@@ -388,13 +388,6 @@ class EngineSettings(Settings):
         needs=_EXTRA,
         path=whole,
     )
-    reload_page: str = row(
-        "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
-        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
-        "A traceback shows source code and paths, which are for nobody else.",
-        needs=Needs(("reload",)),
-        fixed=True,
-    )
     certificate: str | None = row(
         None, TLS, "--certificate", FILE,
         "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from harness import apps
 from harness.calling import call
+from harness.refusals import defaults_of
 
+from aserve.core.errors import Fault
 from aserve.core.exchange import IS_FORWARDED
 from aserve.features import Config
-from aserve.features.fault_page import MARK, Fault, FaultPage, is_loopback_name
+from aserve.features.fault_page import MARK, FaultPage, FaultPages, FaultPageSettings, is_loopback_name
+from aserve.lifecycle.loading import not_loaded
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -131,3 +134,27 @@ def test_forwarded_requests(start_server, raw_client, trusted):
 def test_no_names_of_loopback(text):
     """What only looks like one is none."""
     assert not is_loopback_name(text)
+
+
+def test_the_extension():
+    """It is there with --reload, and shows a fault from when it is told of it; code that never could be imported has no app behind it."""
+    extension = FaultPages(Config(workers=1, reload=True))
+    outer = extension.wrap_app(apps.hello)
+    assert call(outer, **BROWSER).status == "200 OK"
+    extension.show_fault(FAULT)
+    assert "code of before still answers" in call(outer, **BROWSER).body.decode()
+    outer = extension.wrap_app(not_loaded)
+    extension.show_fault(FAULT)
+    assert "Nothing has been served yet" in call(outer, **BROWSER).body.decode()
+    assert FaultPages.is_on(Config(reload=True, workers=1)) and not FaultPages.is_on(Config())
+
+
+def test_no_app():
+    """What stands for an app that could not be imported is called by nothing."""
+    with pytest.raises(AssertionError, match="could not be imported"):
+        not_loaded({}, None)
+
+
+def test_defaults():
+    """By default it is for this machine."""
+    assert defaults_of(FaultPageSettings) == {"reload_page": "auto"}

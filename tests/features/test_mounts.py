@@ -11,6 +11,7 @@ from harness.calling import call
 from aserve.core.errors import AserveError
 from aserve.features import Config
 from aserve.features.mounts import Mounts, check_mounts, load_mounts, nothing_here
+from aserve.lifecycle.loading import not_loaded
 from aserve.settings import ConfigError
 
 
@@ -84,6 +85,7 @@ def test_mounts_of_a_program():
         check_mounts(apps.hello, Config(mount="/a=b:c"))
     check_mounts(Mounts([], apps.hello), Config(mount="/a=b:c"))
     check_mounts(apps.hello, Config())
+    check_mounts(not_loaded, Config(mount="/a=b:c"))  # with --reload, until the app can be imported
 
 
 def test_nothing_here():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.supervising import LEAVE, told
 
-from aserve.features.fault_page import Fault
+from aserve.core.errors import Fault
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.child import State
 

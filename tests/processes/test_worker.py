@@ -19,9 +19,8 @@ from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
 from aserve.core import forks
-from aserve.core.errors import BindError
+from aserve.core.errors import BindError, Fault
 from aserve.core.page import Field
-from aserve.features.fault_page import Fault
 from aserve.lifecycle.loading import LoadError
 from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
@@ -227,7 +226,7 @@ def test_a_trial(lead, wait_until):
 
 def test_a_fault_instead_of_the_app(lead, wait_until):
     """The app that cannot start is not imported again; a browser sees why."""
-    led = lead()
+    led = lead(workers=1, reload=True)
     led.role = led.role._replace(fault=Fault("no module 'a'", ""))
 
     def supervise():

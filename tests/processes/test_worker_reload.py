@@ -8,8 +8,10 @@ import pytest
 from harness.asking import get
 from harness.leading import Leading, lead_by
 
+from aserve.core.errors import Fault
 from aserve.core.page import Field
-from aserve.features.fault_page import Fault, FaultPage
+from aserve.features.mounts import Mounts, nothing_here
+from aserve.lifecycle.loading import not_loaded
 from aserve.processes.slots import Slots
 from aserve.processes.worker import Role, Worker
 
@@ -34,10 +36,9 @@ class Reloading(Leading):
         plan = self.plan._replace(spec=spec)
         self.role = Role(slot, 1, plan, self.theirs, self.listeners, self.page, slots, fault=fault)
 
-    async def start(self):
+    async def start(self, app=hello):
         """Serve until it is ready."""
-        app = FaultPage(None if self.role.fault else hello, self.plan.config, self.role.fault)
-        worker = Worker(self.role, app, asyncio.get_running_loop())
+        worker = Worker(self.role, not_loaded if self.role.fault else app, asyncio.get_running_loop())
         self.running = asyncio.ensure_future(worker.run())
         await self.wait_for("ready")
 
@@ -114,3 +115,11 @@ async def test_in_place_of_an_app(lead, tmp_path):
     assert await led.wait_for("changed") == {"say": "changed", "why": "a.py has changed"}
     await led.stop()
     assert led.page[Field.TICK] > 0
+
+
+async def test_mounts(lead):
+    """Apps below paths are served, as without --reload."""
+    led = lead(mount="/a=b:c")
+    await led.start(Mounts([("/a", hello)], nothing_here))
+    assert (await get(led.address, "/a")).endswith(b"hello")
+    await led.stop()

@@ -211,7 +211,6 @@ def test_defaults():
         "metrics_app": "on",
         "reload": False,
         "reload_extra": (),
-        "reload_page": "auto",
         "statsd": None,
         "statsd_prefix": "aserve",
         "user": None,
