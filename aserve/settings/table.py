@@ -231,14 +231,14 @@ class EngineSettings(Settings):
     )
     workers: int | str | None = row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
-        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/deploy.md, "
+        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/workers.md, "
         "and docs/two-workers.md for an app that keeps state in memory",
         "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
         "CPUs on CPython, and let new code take over without a pause.",
     )
     preload: bool = row(
         False, PROCESSES, "--preload", SWITCH,
-        "import the app once, in a process from which workers are forked; see docs/deploy.md for what an app must not do at import",
+        "import the app once, in a process from which workers are forked; see docs/preload.md for what an app must not do at import",
         "Not every app can be forked: connections and threads that it opens at import are none of a worker's. Where it can, workers take "
         "less memory, and are ready at once.",
         needs=_REPLACED,
@@ -246,7 +246,7 @@ class EngineSettings(Settings):
     warm_up: Sequence[str] = row(
         (), PROCESSES, "--warm-up", PLACES,
         "request that the app answers before a worker of it counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
-        "new code that answers with 5xx is not served; repeatable; see docs/deploy.md",
+        "new code that answers with 5xx is not served; repeatable; see docs/upgrades.md",
         "Only you know which requests show most of your app, and change nothing.",
         secret=show_place,
         needs=_REPLACED,
@@ -586,7 +586,7 @@ class EngineSettings(Settings):
     healthcheck_path: str | None = row(
         None, "Health checks", "--healthcheck-path", URL_PATH,
         "answer GET and HEAD of PATH/live and PATH/ready (or PATH) without the app, even while all threads are busy: live: 200; ready: "
-        "503 when draining, or when requests wait too long; neither is logged; see docs/deploy.md",
+        "503 when draining, or when requests wait too long; neither is logged; see docs/health.md",
         "Any path could be one of your app's.",
     )
     healthcheck_max_wait_seconds: float = row(

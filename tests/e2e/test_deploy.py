@@ -1,4 +1,4 @@
-"""docs/deploy.md and what it shows: the units and the container do what they say."""
+"""docs/deploy.md, the pages that it leads to, and what they show: the units and the container do what they say."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
-PAGE = (ROOT / "docs/deploy.md").read_text()
+PAGES = ("deploy", "systemd", "containers", "workers", "upgrades", "preload", "health")
+TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 ANALYZE = shutil.which("systemd-analyze")
 RELOAD_VERSION = 253  # of systemd, the first with Type=notify-reload
 
 
 def blocks(language):
-    """Return the blocks of the page in this language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+    """Return the blocks of the pages in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.M | re.S)
 
 
 def unit(kind):
@@ -42,7 +43,7 @@ def values_of(text, name):
 
 
 @ONCE
-def test_the_page_shows_the_examples():
+def test_the_pages_show_the_examples():
     """Each line of a block is one of the file that it is from."""
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
     shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
@@ -56,7 +57,7 @@ def test_the_page_shows_the_examples():
     "command", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("aserve ")]
 )
 def test_commands(command, tmp_path):
-    """Each command of the page passes --check, with an app of the test's."""
+    """Each command of the pages passes --check, with an app of the test's."""
     words = shlex.split(command, comments=True)
     assert words[1] == "mysite.wsgi:application"
     with pytest.MonkeyPatch.context() as patch:

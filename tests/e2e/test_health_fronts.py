@@ -1,4 +1,4 @@
-"""Health checks by those who ask, with the configurations of docs/deploy.md: HAProxy, nginx."""
+"""Health checks by those who ask, with the configurations of docs/health.md: HAProxy, nginx."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.front import Page, fronts
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
-PAGE = Page("deploy")
+PAGE = Page("health")
 HAPROXY, NGINX = "Health checks by HAProxy", "Health checks behind nginx"
 READY = "/-/health/ready"
 

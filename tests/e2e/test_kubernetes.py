@@ -111,8 +111,8 @@ def test_they_fit_together():
 
 
 def test_the_page_shows_the_probes():
-    """What docs/deploy.md shows of the deployment stands in it."""
-    shown = yaml.safe_load(Page("deploy").block("Kubernetes", "yaml"))["spec"]
+    """What docs/containers.md shows of the deployment stands in it."""
+    shown = yaml.safe_load(Page("containers").block("Kubernetes", "yaml"))["spec"]
     spec = manifest("deployment")["spec"]["template"]["spec"]
     [ours], [theirs] = shown.pop("containers"), spec["containers"]
     assert {*ours.pop("args")} <= {*theirs["args"]}

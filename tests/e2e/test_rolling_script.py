@@ -139,7 +139,7 @@ class Host:
 
 @pytest.fixture
 def site(start_process, fronts, tmp_path, machine):
-    """Two hosts behind the HAProxy of docs/deploy.md: site() -> hosts, HAProxy, and the machine."""
+    """Two hosts behind the HAProxy of docs/health.md: site() -> hosts, HAProxy, and the machine."""
     hosts = {}
 
     def make():
@@ -148,7 +148,7 @@ def site(start_process, fronts, tmp_path, machine):
         servers = "\n".join(
             f"    server {name} 127.0.0.1:{host.listening.getsockname()[1]}" for name, host in hosts.items()
         )
-        block = Page("deploy").block("Health checks by HAProxy", "haproxy")
+        block = Page("health").block("Health checks by HAProxy", "haproxy")
         changes = {"    server one 127.0.0.1:8000": servers, "inter 2s": "inter 100ms"}
         return hosts, fronts.haproxy(block, changes)
 
