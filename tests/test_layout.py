@@ -53,7 +53,6 @@ RESERVED = {
             "workers.inline": "hides from the app that a loop runs",
             "workers.stopping": "the loop waits for them without blocking",
             "rpc.client": "one of its two clients is asyncio's",
-            "core.signals": "the loop calls what handles them",
         },
     ),
     "threading": (
@@ -123,7 +122,7 @@ DOORS = {
     ("features.metrics", "metrics.single"),
     ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
-    ("core.shielding", "anyio"),
+    ("server.shielding", "anyio"),
     ("lifecycle.logs", "logging.config"),
     ("lifecycle.loading", "configparser"),
     ("lifecycle.loading", "logging.config"),
@@ -142,7 +141,7 @@ DOORS = {
     ("processes.reloading", "watchfiles"),
     ("processes.worker", "processes.warming"),  # --warm-up
     ("metrics.app", "prometheus_client.multiprocess"),
-    ("core.arenas", "ctypes"),
+    ("lifecycle.arenas", "ctypes"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }

@@ -18,22 +18,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ..core.arenas import share_one_arena
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
-from ..core.lacking import describe_lack
 from ..core.memory_file import map_memory_file
-from ..core.signals import unblock_all
-from ..core.standard_streams import fill_standard_streams
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
 from ..features import Config, extensions_of
 from ..features.mounts import load_mounts, nothing_here
 from ..features.moving import hooks_of, read_origin, take_flags
 from ..lifecycle import exits
+from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.hooks import call_post_fork
+from ..lifecycle.lacking import describe_lack
 from ..lifecycle.loading import LoadError, check_unpatched, load_app, load_module
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account, is_root
+from ..lifecycle.signals import unblock_all
+from ..lifecycle.standard_streams import fill_standard_streams
 from ..lifecycle.surroundings import set_surroundings, with_whole_paths
 from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.ask import is_command, run_command

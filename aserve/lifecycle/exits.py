@@ -3,7 +3,7 @@
 Owns:     begin_ending, which sets the time limit; hold_signals, once none of those that serve is handled; bound_exit, which is called last;
           end_in_time; the log lines about threads and processes of the app that keep a stopped process, and its end at the time limit.
 Thread:   the main thread calls; a thread of its own waits and writes.
-Not here: signals while it serves (core/signals.py), the drain of requests (server/server.py), what the supervisor does about a worker that
+Not here: signals while it serves (lifecycle/signals.py), the drain of requests (server/server.py), what the supervisor does about a worker that
           does not end (processes/children.py).
 
 Python waits at exit, without a limit: first for threads that are not daemons and for those of executors, then for what `atexit` calls, and
@@ -23,11 +23,12 @@ import time
 from typing import Any, NamedTuple, NoReturn
 
 from ..connections.stacks import ORDER, describe_stacks
-from ..core import forks, signals
+from ..core import forks
 from ..core.error_log import end_logs
 from ..core.errors import FAILED
-from ..core.signals import end_at_once
 from ..workers.threads import OwnThread
+from . import signals
+from .signals import end_at_once
 
 logger = logging.getLogger("aserve")
 

@@ -23,9 +23,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError
-from ..core.misnamed import hint_for_module, why_hidden
 from ..core.near_names import near_names
 from ..settings.secrecy import show_app
+from .misnamed import hint_for_module, why_hidden
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

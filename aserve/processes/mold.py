@@ -33,8 +33,8 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..core import forks
-from ..core.lacking import describe_lack
 from ..core.memory_file import map_memory_file
+from ..lifecycle.lacking import describe_lack
 from ..server.running import loop_factory
 from ..wsgi import WSGIApp
 from .app_files import name_of

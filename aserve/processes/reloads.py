@@ -21,8 +21,8 @@ import logging
 import time
 
 from ..core.errors import AserveError, Fault
-from ..core.manager import Manager
 from ..lifecycle.loading import LoadError, working_folder
+from ..lifecycle.manager import Manager
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers

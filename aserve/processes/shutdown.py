@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 from ..connections.listeners import Listener
 from ..core.errors import AserveError
-from ..core.manager import Manager
-from ..core.signals import SAME_SIGNAL_SECONDS
+from ..lifecycle.manager import Manager
+from ..lifecycle.signals import SAME_SIGNAL_SECONDS
 from ..settings import EngineSettings
 from .attached import Attached
 from .child import Child, State

@@ -2,7 +2,7 @@
 
 Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and what was there before.
 Thread:   the main thread.
-Not here: what a signal means (supervisor.py); a process with an event loop (core/signals.py).
+Not here: what a signal means (supervisor.py); a process with an event loop (lifecycle/signals.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core import forks
-from ..core.signals import own_wakeup_fd
+from ..lifecycle.signals import own_wakeup_fd
 
 READ_BYTES = 4096
 

@@ -14,7 +14,7 @@ Not here: below, by who does it.
 | `Attached`, `Losses`           | programs beside the workers (attached.py); the requests of one that dies (losses.py)       |
 | `Shutdown`, `Upgrade`          | the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                 |
 | `Answers`, `Status`            | what people ask on the control socket (answers.py, status.py)                              |
-| `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, core/manager.py) |
+| `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, lifecycle/manager.py) |
 
 What happens, by event:
 
@@ -44,8 +44,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
-from ..core.lacking import describe_lack
-from ..core.manager import Manager
+from ..lifecycle.lacking import describe_lack
+from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS, EngineSettings
 from .answers import Answers
 from .app_files import chosen_folder

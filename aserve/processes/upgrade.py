@@ -29,7 +29,7 @@ from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
 from ..core.errors import FAILED
-from ..core.manager import Manager
+from ..lifecycle.manager import Manager
 from ..settings import VERSION
 from . import inheritance
 from .attached import Attached

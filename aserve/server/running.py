@@ -3,7 +3,7 @@
 Owns:     serve() and run(); the start of a process that binds as root, signals that drain, what systemd is told
           of that, and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
-Not here: what is served and how it ends (server.py), handlers that the app has set (core/signals.py), how systemd is
+Not here: what is served and how it ends (server.py), handlers that the app has set (lifecycle/signals.py), how systemd is
           told (core/systemd.py), who the process is (lifecycle/), argv (command/cli.py).
 """
 
@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING, Any, Callable, cast
 
 from ..connections.listeners import Listener
 from ..core.errors import WorkersStuck
-from ..core.lacking import check_descriptors
 from ..core.log_pipe import awaited_reader
-from ..core.manager import Manager
-from ..core.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
-from ..core.standard_streams import fill_standard_streams
 from ..core.systemd import Notifier, watchdog_seconds
 from ..features import Config
 from ..lifecycle.exits import begin_ending
 from ..lifecycle.fd_store import FdStore
 from ..lifecycle.hooks import call_at_end, call_post_fork
+from ..lifecycle.lacking import check_descriptors
 from ..lifecycle.loading import check_unpatched
+from ..lifecycle.manager import Manager
 from ..lifecycle.pid_file import kept_pid_file, pid_file
 from ..lifecycle.privileges import become, find_account
+from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
+from ..lifecycle.standard_streams import fill_standard_streams
 from ..settings import ConfigError, EngineSettings, with_reach
 from ..wsgi import WSGIApp
 from .server import Server

@@ -31,7 +31,6 @@ from ..core import error_log, forks
 from ..core.budgets import Budgets
 from ..core.ends import Ends
 from ..core.errors import Fault
-from ..core.shielding import shielded
 from ..extension import ServerContext
 from ..features import Config, extensions_of
 from ..features.mounts import check_mounts
@@ -49,6 +48,7 @@ from ..wsgi import WSGIApp
 from ..wsgi.deadlines import Deadlines
 from ..wsgi.response import CommonFields
 from .services import Shared, new_service
+from .shielding import shielded
 
 logger = logging.getLogger("aserve")
 

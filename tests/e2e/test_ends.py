@@ -59,8 +59,8 @@ def hello(environ, start_response):
 AGAIN = (
     APP
     + """
-import aserve.core.signals
-aserve.core.signals.SAME_SIGNAL_SECONDS = 60.0
+import aserve.lifecycle.signals
+aserve.lifecycle.signals.SAME_SIGNAL_SECONDS = 60.0
 
 def again():
     os.kill(os.getpid(), signal.SIGTERM)

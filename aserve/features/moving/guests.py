@@ -14,8 +14,8 @@ import signal
 from collections.abc import Iterator
 
 from ...core.forks import end_if_forked, forked
-from ...core.signals import kept_handlers
 from ...lifecycle.loading import app_raised
+from ...lifecycle.signals import kept_handlers
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
-from ...core.signals import kept_handlers
 from ...lifecycle.loading import LoadError
+from ...lifecycle.signals import kept_handlers
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.forks import disown_handlers, end_if_forked, forked, own_handlers
-from ...core.signals import kept_handlers
+from ...lifecycle.signals import kept_handlers
 from .board import Page
 from .folder import Folder, Job
 

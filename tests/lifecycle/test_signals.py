@@ -13,8 +13,9 @@ import sys
 import pytest
 from harness.interpreter import has_module, new_loop
 
-from aserve.core import forks, signals
-from aserve.core.signals import Signals, unblock_all
+from aserve.core import forks
+from aserve.lifecycle import signals
+from aserve.lifecycle.signals import Signals, unblock_all
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -133,7 +134,7 @@ def test_a_child_while_handlers_are_put_back(monkeypatch):
 # What a signal does
 
 
-ASK = "import signal; from aserve.core.signals import is_ignored; print(is_ignored(signal.SIGHUP))"
+ASK = "import signal; from aserve.lifecycle.signals import is_ignored; print(is_ignored(signal.SIGHUP))"
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from aserve.core import arenas
+from aserve.lifecycle import arenas
 
 IN_THREADS = """
 import ctypes, os, threading
-from aserve.core.arenas import share_one_arena
+from aserve.lifecycle.arenas import share_one_arena
 assert share_one_arena({})
 kept = []
 threads = [threading.Thread(target=lambda: kept.extend(bytearray(200_000) for _ in range(5))) for _ in range(4)]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .accounts import name_user
-from .near_names import near_names
+from ..core.accounts import name_user
+from ..core.near_names import near_names
 
 
 def hint_for_module(name: str) -> str:

@@ -8,8 +8,8 @@ import resource
 
 import pytest
 
-from aserve.core import lacking
-from aserve.core.lacking import LackError, check_descriptors, describe_lack
+from aserve.lifecycle import lacking
+from aserve.lifecycle.lacking import LackError, check_descriptors, describe_lack
 
 
 @pytest.mark.parametrize(

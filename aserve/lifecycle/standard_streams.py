@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .descriptors import is_open
+from ..core.descriptors import is_open
 
 
 def fill_standard_streams() -> None:

@@ -9,8 +9,8 @@ import sys
 import pytest
 from harness.interpreter import later_on_pypy
 
-from aserve.core import standard_streams
-from aserve.core.standard_streams import fill_standard_streams
+from aserve.lifecycle import standard_streams
+from aserve.lifecycle.standard_streams import fill_standard_streams
 
 # Says on a descriptor of its own what it finds, after it has closed some of the others.
 CHILD = """
@@ -19,7 +19,7 @@ for fd in map(int, sys.argv[2].split()):
     os.close(fd)
 out = int(sys.argv[1])
 sys.stdin = sys.stdout = sys.stderr = None
-from aserve.core.standard_streams import fill_standard_streams
+from aserve.lifecycle.standard_streams import fill_standard_streams
 fill_standard_streams()
 kinds = [str(os.fstat(fd).st_rdev == os.stat(os.devnull).st_rdev) for fd in range(3)]
 found = [*kinds, str(all(map(os.get_inheritable, range(3)))), str(None in (sys.stdin, sys.stdout, sys.stderr))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from aserve.core.shielding import shielded
+from aserve.server.shielding import shielded
 
 
 def test_shielded():

@@ -11,8 +11,8 @@ import errno
 import os
 import resource
 
-from .descriptors import list_open
-from .errors import FAILED, AserveError
+from ..core.descriptors import list_open
+from ..core.errors import FAILED, AserveError
 
 # What an event loop, a lane, a listener and a first connection take: measured with each kind of loop.
 NEEDED_DESCRIPTORS = 13

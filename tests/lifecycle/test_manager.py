@@ -7,8 +7,8 @@ import os
 import pytest
 from harness.manager import Manager as Heard
 
-from aserve.core.manager import Manager
 from aserve.core.systemd import Notifier
+from aserve.lifecycle.manager import Manager
 
 
 @pytest.fixture

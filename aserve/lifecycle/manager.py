@@ -2,7 +2,7 @@
 
 Owns:     Manager: what was said last.
 Thread:   the supervisor's only one; without --workers, the event loop's.
-Not here: the words (systemd.py); when anything changes (server/running.py, processes/supervisor.py), what is progress (processes/watch.py).
+Not here: the words (core/systemd.py); when anything changes (server/running.py, processes/supervisor.py), what is progress (processes/watch.py).
 
 Whoever has one says after each event how things are, and only what has changed goes out; what systemd could not take is said
 again with the next event, which is a second later at most. That it ends is said once. A reload is the exception, and so
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 
-from .systemd import Notifier, watchdog_seconds
+from ..core.systemd import Notifier, watchdog_seconds
 
 logger = logging.getLogger("aserve")
 

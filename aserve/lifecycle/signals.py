@@ -3,7 +3,7 @@
 Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored or blocked; the end at a second
           signal; kept_handlers, around code that must not have them.
 Thread:   the main thread.
-Not here: what a signal means to the server (server/running.py), what children inherit (forks.py), a process that has stopped and does
+Not here: what a signal means to the server (server/running.py), what children inherit (core/forks.py), a process that has stopped and does
           not end (lifecycle/exits.py).
 """
 
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Callable, NoReturn
 
-from . import forks
-from .error_log import end_logs
+from ..core import forks
+from ..core.error_log import end_logs
 
 logger = logging.getLogger("aserve")
 
