@@ -23,7 +23,7 @@ from ..core.memory_file import map_memory_file
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
 from ..features import Config, extensions_of
-from ..features.mounts import load_mounts, nothing_here
+from ..features.mounts import load_mounts, nothing_here, parse_mount
 from ..features.moving import hooks_of, read_origin, take_flags
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
@@ -44,7 +44,6 @@ from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
 from ..settings import ConfigError, platform_settings, read_toml
-from ..settings.prefixes import parse_mount
 from ..settings.secrecy import show_app
 from ..tls.certificates import load_certificates
 from ..wsgi import WSGIApp
@@ -235,7 +234,7 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
     _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD, is_spooler=is_spooler)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(plan) else demo_app
-    app = load_mounts(config.mount, app)
+    app = load_mounts(_config_of(plan).mount, app)
     hooks.app_is_loaded()
     check_unpatched()
     return app
@@ -387,7 +386,7 @@ def _needs_no_app(plan: Plan) -> bool:
 
 def _depends_on_folder(plan: Plan) -> bool:
     """Whether an app is imported from the folder of the start, or from below it."""
-    specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in plan.config.mount)]
+    specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in _config_of(plan).mount)]
     return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
 
 

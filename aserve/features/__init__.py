@@ -19,7 +19,8 @@ from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
-from .process_titles import ProcessTitles
+from .mounts import Mounting, MountSettings
+from .process_titles import ProcessTitles, ProcessTitleSettings
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
 from .slow_requests import Slow
@@ -40,6 +41,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Compress,
     XSendfileFolders,
     FaultPages,
+    Mounting,
     AccessLogging,
     Metrics,
     AgentCheck,
@@ -60,6 +62,8 @@ class Config(
     MaintenanceSettings,
     FileSettings,
     FaultPageSettings,
+    MountSettings,
+    ProcessTitleSettings,
     AddedFieldSettings,
 ):
     """

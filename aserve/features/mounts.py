@@ -3,18 +3,69 @@
 Owns:     Mounts, an app that calls the one whose path it is; loading them; nothing_here, the app where there is none.
 Thread:   loading: any, before the server starts; calling: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "environ Variables": SCRIPT_NAME and PATH_INFO.
-Not here: importing an app (lifecycle/loading.py), the setting's grammar (settings/prefixes.py).
+Not here: importing an app (lifecycle/loading.py), PREFIX=WHAT (settings/prefixes.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..extension import Extension
 from ..lifecycle.loading import load_app, not_loaded
-from ..settings import ConfigError, EngineSettings
-from ..settings.prefixes import parse_mount
+from ..settings import ConfigError, EngineSettings, row
+from ..settings.kinds import Kind, show_texts
+from ..settings.prefixes import Below, parse_below, parsed_texts
+from ..settings.secrecy import show_app
 from ..wsgi import WSGIApp
+
+_APP = re.compile(r"[^\s=:]+(:.+)?\Z")
+
+
+def parse_mount(text: str) -> Below:
+    """
+    Return what `PREFIX=module:app` says.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    below = parse_below(text, "/admin=shop.admin:app")
+    if not _APP.match(below.what):
+        raise ValueError(f"{show_app(below.what)!r} is not an app, such as shop.admin:app")
+    return below
+
+
+def _parse_mounts(value: object) -> tuple[str, ...]:
+    texts = parsed_texts(value, parse_mount)
+    prefixes = [parse_mount(text).prefix for text in texts]
+    for prefix in prefixes:
+        if prefixes.count(prefix) > 1:
+            raise ValueError(f"{prefix or '/'} is named twice")
+    return texts
+
+
+MOUNTS = Kind(
+    "PREFIX=APP",
+    "a path's beginning and an app, as in /admin=shop.admin:app; in a variable one to a line",
+    _parse_mounts,
+    show_texts,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MountSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    mount: Sequence[str] = row(
+        (), "Files and mounts", "--mount", MOUNTS,
+        "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
+        "One app serves most sites. What is below no path is the APP's; without one it is 404.",
+        secret=show_app,
+    )
+    # fmt: on
 
 
 class Mounts:
@@ -50,21 +101,30 @@ def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
     return Mounts([(prefix, load_app(spec)) for prefix, spec in map(parse_mount, texts)], main)
 
 
-def check_mounts(app: WSGIApp, config: EngineSettings) -> None:
-    """
-    See that mounts which are named have been loaded.
-
-    Raises:
-        ConfigError: they have not.
-    """
-    if config.mount and type(app) is not Mounts and app is not not_loaded:
-        raise ConfigError(
-            "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
-            "werkzeug's DispatcherMiddleware"
-        )
-
-
 def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """A WSGI app that has nothing: what is asked for is neither a file nor below a mount, and no APP was named."""
     start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
     return [b"404: nothing is served at this path\n"]
+
+
+class Mounting(Extension[MountSettings]):
+    """--mount: in a program, an error."""
+
+    @staticmethod
+    def is_on(config: MountSettings) -> bool:
+        """See Extension."""
+        return bool(config.mount)
+
+    def wrap_app(self, app: WSGIApp) -> WSGIApp:
+        """
+        Return the app: the command has loaded what is mounted.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        if type(app) is not Mounts and app is not not_loaded:
+            raise ConfigError(
+                "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
+                "werkzeug's DispatcherMiddleware"
+            )
+        return app

@@ -12,13 +12,16 @@ timed, as for --metrics.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Sequence
 
 from ..connections.statistics import Statistics
 from ..core.exchange import without_query
 from ..extension import Extension, ServerContext
-from ..settings import EngineSettings
+from ..settings import ConfigError, EngineSettings, row
+from ..settings.kinds import SWITCH
 
 PACKAGE = "setproctitle"
 # The longest that is of use in a terminal.
@@ -52,13 +55,33 @@ class Title:
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"
 
 
-class ProcessTitles(Extension[EngineSettings]):
+@dataclasses.dataclass(frozen=True)
+class ProcessTitleSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    process_titles: bool = row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
+    # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        if self.process_titles and not importlib.util.find_spec(PACKAGE):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
+            )
+
+
+class ProcessTitles(Extension[ProcessTitleSettings]):
     """--process-titles."""
 
     wants_times = True  # of the oldest request
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: ProcessTitleSettings) -> bool:
         """See Extension."""
         return config.process_titles
 

@@ -33,7 +33,6 @@ from ..core.ends import Ends
 from ..core.errors import Fault
 from ..extension import ServerContext
 from ..features import Config, extensions_of
-from ..features.mounts import check_mounts
 from ..lifecycle.failing import Failing
 from ..lifecycle.loading import check_unpatched
 from ..proxies.peers import Peers
@@ -94,7 +93,6 @@ class Server:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config: EngineSettings = config if config is not None else Config(**settings)
-        check_mounts(app, self.config)
         self._extensions = extensions_of(self.config)
         self._app = self._extensions.wrap_app(app)
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None

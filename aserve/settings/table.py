@@ -57,8 +57,7 @@ from .kinds import (
     size,
 )
 from .paths import Base, whole, whole_by_name, whole_certificates, whole_log, whole_spool
-from .prefixes import MOUNTS
-from .secrecy import show_app, show_place, show_program, show_timed, show_url, show_variable
+from .secrecy import show_place, show_program, show_timed, show_url, show_variable
 from .setting import ConfigError, Needs, row
 from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 from .sources import Settings
@@ -222,12 +221,6 @@ class EngineSettings(Settings):
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
         "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
-    )
-    mount: Sequence[str] = row(
-        (), FILES, "--mount", MOUNTS,
-        "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
-        "One app serves most sites. What is below no path is the APP's; without one it is 404.",
-        secret=show_app,
     )
     workers: int | str | None = row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -688,11 +681,6 @@ class EngineSettings(Settings):
         fixed=True,
         path=whole,
     )
-    process_titles: bool = row(
-        False, "Process", "--process-titles", SWITCH,
-        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
-        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
-    )
     control: str | None = row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
@@ -798,10 +786,6 @@ class EngineSettings(Settings):
                 )
         if self.shared and not importlib.util.find_spec("redis"):
             raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
-        if self.process_titles and not importlib.util.find_spec("setproctitle"):
-            raise ConfigError(
-                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
-            )
 
     def has(self, needs: Needs) -> bool:
         """See Settings; what stands before an address is looked for in all addresses."""
