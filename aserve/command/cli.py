@@ -25,6 +25,7 @@ from ..demo import app as demo_app
 from ..features import Config, extensions_of
 from ..features.mounts import load_mounts, nothing_here, parse_mount
 from ..features.moving import hooks_of, read_origin, take_flags
+from ..features.sharing.settings import Shared, shared_of
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.hooks import call_post_fork
@@ -263,8 +264,8 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
     from ..compat import uwsgi  # and what is below it, which others do without
 
     process = uwsgi.Process(
-        options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache,
-        spoolers=plan.config.spooler, shared=plan.shared,
+        options=plan.origin.options if plan.origin is not None else {}, caches=_config_of(plan).uwsgi_cache,
+        spoolers=plan.config.spooler, shared=_shared_of(plan),
     )  # fmt: skip
     if is_spooler:
         process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
@@ -286,7 +287,7 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     from ..features.uwsgi_api import memory
 
     try:
-        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME), plan.shared)
+        memory.share(_config_of(plan).uwsgi_cache, kept.get(memory.NAME), _shared_of(plan))
     except OSError as fault:
         raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
@@ -347,7 +348,7 @@ def _take_fd(variable: str) -> int | None:
 
 def _log_surroundings(plan: Plan) -> None:
     """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
-    config, said = plan.config, platform_settings(os.environ)
+    config, said = _config_of(plan), platform_settings(os.environ)
     if plan.origin is not None:
         plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
@@ -370,6 +371,10 @@ def _config_of(plan: Plan) -> Config:
     """Return its settings: the command's plans have those of all features."""
     assert isinstance(plan.config, Config)
     return plan.config
+
+
+def _shared_of(plan: Plan) -> Shared | None:
+    return shared_of(_config_of(plan), plan.spec)
 
 
 def _has_uwsgi(config: Config) -> bool:

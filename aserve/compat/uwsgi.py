@@ -23,6 +23,7 @@ from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
 from ..core.page import Field
+from ..features.sharing.settings import Shared
 from ..features.spooler import functions as spooler
 from ..features.uwsgi_api import memory
 from ..features.uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
@@ -31,7 +32,7 @@ from ..lifecycle.hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Slots
 from ..settings import VERSION
-from ..settings.shared import QUEUE, Shared
+from ..settings.paths import QUEUE
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")

@@ -23,10 +23,12 @@ from .mounts import Mounting, MountSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
+from .sharing.settings import SharingSettings
 from .slow_requests import Slow
 from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
+from .uwsgi_api.settings import UwsgiSettings
 from .wire_log import WireLog
 
 # From the client towards the app: in this order steps run, and each wraps those behind it.
@@ -63,6 +65,8 @@ class Config(
     FileSettings,
     FaultPageSettings,
     MountSettings,
+    UwsgiSettings,
+    SharingSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
 ):

@@ -11,7 +11,6 @@ import dataclasses
 from typing import Any, Callable, NamedTuple
 
 from ..settings import EngineSettings
-from ..settings.shared import Shared
 from .resources import choose_workers, read_limits
 
 
@@ -28,12 +27,6 @@ class Plan(NamedTuple):
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
         return self._replace(config=dataclasses.replace(self.config, **kept)), flags
-
-    @property
-    def shared(self) -> Shared | None:
-        """Where hosts share, and under which names; None: nothing is."""
-        url, prefix = self.config.shared, self.config.shared_prefix or self.spec
-        return Shared(url, prefix or "") if url is not None else None
 
     @property
     def workers(self) -> tuple[int, str]:

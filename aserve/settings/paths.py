@@ -8,10 +8,13 @@ Not here: which setting has which, binds (table.py); when they are called (lifec
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from ..core.start_folder import StartFolder
-from .shared import QUEUE
+
+QUEUE = "shared:"  # what stands before the name of a queue of jobs in --spooler
+QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 
 
 class Base(NamedTuple):

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .caches import CACHES
 from .commands import COMMANDS, TIMED
 from .kinds import (
     ACCOUNTS,
@@ -57,9 +56,8 @@ from .kinds import (
     size,
 )
 from .paths import Base, whole, whole_by_name, whole_certificates, whole_log, whole_spool
-from .secrecy import show_place, show_program, show_timed, show_url, show_variable
+from .secrecy import show_place, show_program, show_timed, show_variable
 from .setting import ConfigError, Needs, row
-from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 from .sources import Settings
 
 VERSION = "0.1.0.dev0"
@@ -94,7 +92,6 @@ _HOPS = Needs(
     "counts proxies, but trusted-proxies names none; name who connects to this server, or '*' for whoever does",
 )
 _EXTRA = Needs(("reload",), "says what reload is to look at, too; give reload")
-_PREFIX = Needs(("shared",), "is for what hosts share; give shared, which says where")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,26 +157,6 @@ class EngineSettings(Settings):
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
-        fixed=True,
-    )
-    uwsgi_cache: Sequence[str] = row(
-        (), "Serving", "--uwsgi-cache", CACHES,
-        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
-        "Only you know what is worth keeping. Its memory is taken as it is filled.",
-        fixed=True,
-    )
-    shared: str | None = row(
-        None, "Serving", "--shared", SHARED,
-        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
-        "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
-        secret=show_url,
-        fixed=True,
-    )
-    shared_prefix: str | None = row(
-        None, "Serving", "--shared-prefix", SHARED_PREFIX,
-        "what the keys in --shared begin with; hosts with the same share",
-        "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
-        needs=_PREFIX,
         fixed=True,
     )
     scgi_status: str = row(
@@ -758,14 +735,8 @@ class EngineSettings(Settings):
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
-        if self.uwsgi_module == "off":
-            for key, is_given in (
-                ("uwsgi-cache", self.uwsgi_cache),
-                ("spooler", self.spooler),
-                ("shared", self.shared is not None),
-            ):
-                if is_given:
-                    raise ConfigError(f"{key} is for apps that import uwsgi, which uwsgi-module off prevents")
+        if self.spooler and self.uwsgi_module == "off":
+            raise ConfigError("spooler is for apps that import uwsgi, which uwsgi-module off prevents")
         if not self.trusted_proxies:
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:
@@ -779,13 +750,6 @@ class EngineSettings(Settings):
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
-        for folder in self.spooler:
-            if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
-                raise ConfigError(
-                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
-                )
-        if self.shared and not importlib.util.find_spec("redis"):
-            raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
 
     def has(self, needs: Needs) -> bool:
         """See Settings; what stands before an address is looked for in all addresses."""

@@ -7,12 +7,14 @@ import sys
 import pytest
 from harness import apps
 from harness.calling import call
+from harness.refusals import defaults_of
 
 from aserve.core.errors import AserveError
 from aserve.features import Config
-from aserve.features.mounts import Mounts, check_mounts, load_mounts, nothing_here
+from aserve.features.mounts import Mounting, Mounts, MountSettings, load_mounts, nothing_here, parse_mount
 from aserve.lifecycle.loading import not_loaded
 from aserve.settings import ConfigError
+from aserve.settings.prefixes import Below
 
 
 def named(name):
@@ -81,14 +83,39 @@ def test_loading(tmp_path, monkeypatch):
 
 def test_mounts_of_a_program():
     """Mounts are loaded by the command; a program would wait for apps that nobody has imported."""
+    mounting = Mounting(Config(mount="/a=b:c"))
     with pytest.raises(ConfigError, match=r"^mount is the command's"):
-        check_mounts(apps.hello, Config(mount="/a=b:c"))
-    check_mounts(Mounts([], apps.hello), Config(mount="/a=b:c"))
-    check_mounts(apps.hello, Config())
-    check_mounts(not_loaded, Config(mount="/a=b:c"))  # with --reload, until the app can be imported
+        mounting.wrap_app(apps.hello)
+    for app in (Mounts([], apps.hello), not_loaded):  # the second with --reload, until the app can be imported
+        assert mounting.wrap_app(app) is app
+    assert Mounting.is_on(Config(mount="/a=b:c")) and not Mounting.is_on(Config())
 
 
 def test_nothing_here():
     """Who asks where nothing is gets a text that says so."""
     answer = call(nothing_here)
     assert (answer.status, answer.body) == ("404 Not Found", b"404: nothing is served at this path\n")
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(MountSettings) == {"mount": ()}
+
+
+@pytest.mark.parametrize("app", ["shop.admin:app", "admin", "apps/admin.py:app", "a:create('x', y=1)"])
+def test_mounts(app):
+    """Whatever the command takes for its APP."""
+    assert parse_mount(f"/admin={app}") == Below("/admin", app)
+
+
+def test_one_app_to_a_place():
+    """Two apps below one path would leave one uncalled."""
+    with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
+        Config(mount=["/a=x", "/a/=y"])
+
+
+@pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
+def test_what_is_no_app(text):
+    """What cannot be an app's name is refused."""
+    with pytest.raises(ConfigError, match=r"^mount: "):
+        Config(mount=text)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import types
 
 import pytest
 from harness.extensions import new_context
+from harness.refusals import defaults_of, error_of
 
 from aserve.connections.statistics import Statistics
 from aserve.features import Config
-from aserve.features.process_titles import MAX_TEXT, ProcessTitles, Title
+from aserve.features.process_titles import MAX_TEXT, ProcessTitles, ProcessTitleSettings, Title
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 BUSY = NOTHING._replace(connections_running=3, workers=4, workers_idle=2)
@@ -70,3 +72,16 @@ def test_whether_it_is_on(monkeypatch):
     """Only if it is asked for."""
     monkeypatch.setitem(sys.modules, "setproctitle", types.SimpleNamespace(__spec__=True))
     assert ProcessTitles.is_on(Config(process_titles=True)) and not ProcessTitles.is_on(Config())
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(ProcessTitleSettings) == {"process_titles": False}
+
+
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)

@@ -19,14 +19,6 @@ def test_what_cannot_change():
     assert before.keep_fixed(before) == (before, [])
 
 
-def test_shared():
-    """The app's name is the prefix, unless one is given."""
-    url = "redis://host"
-    assert Plan(Config(), "a:app").shared is None
-    assert Plan(Config(shared=url), "a:app").shared == (url, "a:app")
-    assert Plan(Config(shared=url, shared_prefix="shop"), "a:app").shared == (url, "shop")
-
-
 @pytest.mark.parametrize("workers", [1, 7])
 def test_a_number(workers):
     """So many workers as were asked for."""

@@ -104,14 +104,6 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
-def test_titles_without_their_package(monkeypatch):
-    """The error says what to install."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert Config(process_titles=True).process_titles
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
-
-
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
 def test_present_package(monkeypatch, setting, package):
     """A choice whose package is there is taken."""
@@ -135,16 +127,12 @@ def test_defaults():
         "lane": "auto",
         "native": "auto",
         "uwsgi_module": "auto",
-        "uwsgi_cache": (),
-        "shared": None,
-        "shared_prefix": None,
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
         "unix_group": None,
         "backlog": 2048,
         "server_name": "aserve",
-        "mount": (),
         "workers": None,
         "preload": False,
         "warm_up": (),
@@ -226,7 +214,6 @@ def test_defaults():
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
         "show_queries": False,
-        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }

@@ -3,7 +3,7 @@
 Owns:     Store: this process's connections, what becomes of a call while nobody answers, and the two lines in the log.
 Thread:   any; while nobody answers, a thread of its own looks whether somebody does.
 Spec:     https://redis.io/docs/latest/develop/reference/protocol-spec/, by the package redis.
-Not here: what is kept there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings/shared.py).
+Not here: what is kept there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings.py).
 
 A call is sent once, and never again: nobody knows whether a command without an answer was done. It waits a second for a
 connection and a second for its answer, at most. The first one that waits in vain says so in the log, and from then on each call
@@ -33,7 +33,7 @@ from redis.retry import Retry
 from ...core.forks import weakly
 from ...core.log_once import LogOnce
 from ...settings.secrecy import show_url
-from ...settings.shared import Shared
+from .settings import Shared
 
 logger = logging.getLogger("aserve")
 # A connection is the package's own; half of its methods have no types, so it is Any here.

@@ -32,8 +32,8 @@ from functools import partial
 from typing import Any, Callable, TypeVar
 
 from ...core.log_once import LogOnce
-from ...settings.caches import CacheSpec
 from .locks import Inside, Locks
+from .settings import CacheSpec
 
 logger = logging.getLogger("aserve")
 Result = TypeVar("Result")

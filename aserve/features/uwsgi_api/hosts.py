@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...settings.caches import CacheSpec
-from ...settings.shared import Shared
 from ..sharing.leases import Leases
+from ..sharing.settings import Shared
 from ..sharing.store import Store
+from .settings import CacheSpec
 from .shared_caches import SharedCache
 from .shared_locks import SharedLocks
 from .turns import Turns

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ...core.memory_file import KEPT, map_memory_file, open_memory_file
-from ...settings.caches import CacheSpec, parse_cache
-from ...settings.shared import Shared
+from ..sharing.settings import Shared
 from .caches import Cache, bytes_of
 from .locks import Locks
+from .settings import CacheSpec, parse_cache
 
 if TYPE_CHECKING:
     from .hosts import Hosts

@@ -15,9 +15,9 @@ import logging
 from typing import Any, Callable
 
 from ...core.log_once import LogOnce
-from ...settings.caches import CacheSpec
 from ..sharing.store import Store, StoreError, Word
 from .caches import MAX_SECONDS, Bounds, number_of, octets_of
+from .settings import CacheSpec
 
 logger = logging.getLogger("aserve")
 

@@ -10,8 +10,8 @@ import pytest
 from aserve.features.sharing import leases as module
 from aserve.features.sharing import store as store_module
 from aserve.features.sharing.leases import LEASE_SECONDS, Leases
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Away, Store
-from aserve.settings.shared import Shared
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from harness.stores import SERVERS
 
 from aserve.features.sharing import store as module
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import ANSWER_SECONDS, Away, Store, StoreError
-from aserve.settings.shared import Shared
 
 pytestmark = pytest.mark.long_on_pypy
 

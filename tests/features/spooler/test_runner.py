@@ -15,13 +15,13 @@ import time
 import pytest
 
 from aserve.features.sharing.leases import Leases
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store
 from aserve.features.spooler import runner as module
 from aserve.features.spooler.board import PAGE_BYTES, Page
 from aserve.features.spooler.folder import Folder, list_jobs, write_job
 from aserve.features.spooler.queues import Queue
 from aserve.features.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
-from aserve.settings.shared import Shared
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aserve.features.sharing.settings import Shared
 from aserve.features.uwsgi_api.hosts import join
-from aserve.settings.caches import parse_cache
-from aserve.settings.shared import Shared
+from aserve.features.uwsgi_api.settings import parse_cache
 
 
 def test_joined(store_server):

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from aserve.features.sharing.settings import Shared
 from aserve.features.uwsgi_api import memory as module
 from aserve.features.uwsgi_api.memory import Memory, share, shared
-from aserve.settings.shared import Shared
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store
 from aserve.features.uwsgi_api import shared_caches as module
 from aserve.features.uwsgi_api.caches import octets_of
+from aserve.features.uwsgi_api.settings import parse_cache
 from aserve.features.uwsgi_api.shared_caches import SharedCache
-from aserve.settings.caches import parse_cache
-from aserve.settings.shared import Shared
 
 
 @pytest.fixture

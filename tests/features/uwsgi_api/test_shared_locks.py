@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from aserve.features.sharing.leases import Leases
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store
 from aserve.features.uwsgi_api import shared_locks as module
 from aserve.features.uwsgi_api.shared_locks import SharedLocks
-from aserve.settings.shared import Shared
 
 
 @pytest.fixture

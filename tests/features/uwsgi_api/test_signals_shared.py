@@ -8,11 +8,11 @@ import time
 import pytest
 from harness.sharing_uwsgi import wait_for_runs
 
+from aserve.features.sharing.settings import Shared
 from aserve.features.uwsgi_api import signals as module
 from aserve.features.uwsgi_api.hosts import join
 from aserve.features.uwsgi_api.schedules import Cron, Every, Ticks
 from aserve.features.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, Signals
-from aserve.settings.shared import Shared
 
 START = 1_000_000 * 60.0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aserve.features.sharing.leases import Leases
+from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store, StoreError
 from aserve.features.uwsgi_api.schedules import Cron, Ticks
 from aserve.features.uwsgi_api.turns import AHEAD_SECONDS, Turns
-from aserve.settings.shared import Shared
 
 NOW = 1_000_000 * 60.0
 EACH_MINUTE = Cron(-1, -1, -1, -1, -1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from harness.refusals import defaults_of
 
 from aserve.features import SETTINGS, Config
+from aserve.features.sharing.settings import Shared, SharingSettings, shared_of
 from aserve.settings import ConfigError
-from aserve.settings.shared import Shared
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,16 @@ def test_shown():
     assert row.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
     assert row.show("redis://host/0") == "redis://host/0" and row.show(None) == "none"
     assert repr(Shared("redis://shop:secret@host/0", "a")) == "Shared('redis://...@host/0', 'a')"
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(SharingSettings) == {"shared": None, "shared_prefix": None}
+
+
+def test_shared():
+    """The app's name is the prefix, unless one is given."""
+    url = "redis://host"
+    assert shared_of(Config(), "a:app") is None
+    assert shared_of(Config(shared=url), "a:app") == (url, "a:app")
+    assert shared_of(Config(shared=url, shared_prefix="shop"), "a:app") == (url, "shop")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from harness.refusals import defaults_of
 
 from aserve.features import Config
+from aserve.features.uwsgi_api.settings import CacheSpec, UwsgiSettings, parse_cache
 from aserve.settings import ConfigError
-from aserve.settings.caches import CacheSpec, parse_cache
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,8 @@ def test_without_the_module():
     """An app that cannot import uwsgi has no use for it."""
     with pytest.raises(ConfigError, match="which uwsgi-module off prevents"):
         Config(uwsgi_cache=["items=1"], uwsgi_module="off")
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(UwsgiSettings) == {"uwsgi_cache": ()}

@@ -1,16 +1,19 @@
 """The kind of value of `--uwsgi-cache`, and its grammar, which is that of uWSGI's option cache2.
 
-Owns:     CacheSpec; 'name=sessions,items=1000,...'.
+Owns:     UwsgiSettings; CacheSpec; 'name=sessions,items=1000,...'.
 Thread:   any; pure.
-Not here: the cache itself (features/uwsgi_api/caches.py).
+Not here: the cache itself (caches.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
+from ...settings import ConfigError, EngineSettings, row
+from ...settings.kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
 
 DEFAULT_NAME = "default"  # uWSGI's, of the cache that is meant where none is named
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -78,3 +81,22 @@ CACHES = Kind(
     _parse_caches,
     show_texts,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class UwsgiSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    uwsgi_cache: Sequence[str] = row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
+        fixed=True,
+    )
+    # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")

@@ -1,21 +1,23 @@
 """The kinds of value of `--shared` and `--shared-prefix`: which Redis or Valkey hosts share, and under which names.
 
-Owns:     Shared; the grammar of the URL.
+Owns:     SharingSettings; Shared; the grammar of the URL.
 Thread:   any; pure.
-Not here: who connects there (features/sharing/store.py).
+Not here: who connects there (store.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import re
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from .kinds import Kind, show_text
-from .secrecy import HIDDEN, show_url
+from ...settings import ConfigError, EngineSettings, Needs, row
+from ...settings.kinds import Kind, show_text
+from ...settings.paths import QUEUE, QUEUE_NAME
+from ...settings.secrecy import HIDDEN, show_url
 
-QUEUE = "shared:"  # what stands before the name of a queue of jobs in --spooler
-QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 _DB = re.compile(r"/?(?:[0-9]{1,6})?\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
 
@@ -79,3 +81,42 @@ SHARED = Kind(
     show_text,
 )
 SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_prefix, show_text)
+
+
+@dataclasses.dataclass(frozen=True)
+class SharingSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    shared: str | None = row(
+        None, "Serving", "--shared", SHARED,
+        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
+        "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
+        secret=show_url,
+        fixed=True,
+    )
+    shared_prefix: str | None = row(
+        None, "Serving", "--shared-prefix", SHARED_PREFIX,
+        "what the keys in --shared begin with; hosts with the same share",
+        "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
+        needs=Needs(("shared",), "is for what hosts share; give shared, which says where"),
+        fixed=True,
+    )
+    # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        for folder in self.spooler:
+            if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
+                raise ConfigError(
+                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
+                )
+        if self.shared and not importlib.util.find_spec("redis"):
+            raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
+        if self.shared and self.uwsgi_module == "off":
+            raise ConfigError("shared is for apps that import uwsgi, which uwsgi-module off prevents")
+
+
+def shared_of(config: SharingSettings, spec: str | None) -> Shared | None:
+    """Return where hosts share, and under which names: those of the app, if no others are given; None: nothing is shared."""
+    return Shared(config.shared, config.shared_prefix or spec or "") if config.shared is not None else None
