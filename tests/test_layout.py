@@ -31,17 +31,14 @@ ROOMS = (
     "connections",
     "lifecycle",  # of one process
     "extension",
-    "compat contrib features metrics",
+    "features metrics",
     "server",  # one process serves
     "processes",  # and several
-    "alone command demo __main__ aserve",
+    "alone command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
 )
 # Imports that lead up. Each is to go.
 UPWARD = {
     ("core.budgets", "settings"),
-    ("compat.paste", "server.running"),
-    ("compat.uwsgi", "processes.child"),
-    ("compat.uwsgi", "processes.slots"),
 }
 # Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
 RESERVED = {
