@@ -75,6 +75,7 @@ FLOORS = {
     "aserve/connections/sendfile.py": 100,
     "aserve/connections/streams.py": 100,
     "aserve/connections/sending.py": 98,
+    "aserve/connections/server_budgets.py": 100,
     "aserve/connections/service.py": 100,
     "aserve/connections/shared_memory.py": 100,
     "aserve/connections/states.py": 100,

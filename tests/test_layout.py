@@ -36,10 +36,6 @@ ROOMS = (
     "processes",  # and several
     "alone command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
 )
-# Imports that lead up. Each is to go.
-UPWARD = {
-    ("core.budgets", "settings"),
-}
 # Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
 RESERVED = {
     "asyncio": (
@@ -180,8 +176,7 @@ def test_imports_point_down():
         for name, found in all_imports()
         if found.is_ours and row_of(found.name) > row_of(name)
     }
-    assert up.keys() - UPWARD == set(), f"{up}"
-    assert UPWARD - up.keys() == set(), "an exception that nothing needs"
+    assert up == {}
     wires = {"http1", "httptools1", "scgi", "uwsgi"}
     for name, found in all_imports():
         assert not {name, found.name} <= {f"protocols.{wire}" for wire in wires}, f"{MODULES[name]}:{found.line}"

@@ -19,9 +19,9 @@ import os
 import resource
 from typing import Protocol
 
-from ..core.budgets import default_spool_files
 from ..core.episode import Episode
 from .load_board import LoadBoard
+from .server_budgets import default_spool_files
 
 logger = logging.getLogger("aserve")
 

@@ -19,13 +19,14 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from .._cparsers import ffi, lib
-from ..core.budgets import SENT_FILE_COUNT, Budgets
+from ..core.budgets import SENT_FILE_COUNT
 from ..core.exchange import Exchange
 from ..core.forks import end_if_forked, forked
 from ..wsgi import FileResponse
 from ..wsgi.gateway import SYSTEM_FILES
 from .listeners import UNSENT_BYTES
 from .sendfile import close_file
+from .server_budgets import Budgets
 
 if TYPE_CHECKING:
     from ..workers.executor import Executor

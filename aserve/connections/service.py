@@ -10,7 +10,6 @@ import asyncio
 import time
 from typing import Any, Callable, NamedTuple
 
-from ..core.budgets import Budgets
 from ..core.ends import RequestLog
 from ..core.exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
@@ -26,6 +25,7 @@ from ..wsgi.response import CommonFields
 from . import wire_log
 from .health import HealthPaths
 from .in_flight import InFlight
+from .server_budgets import Budgets
 
 
 class ServiceContext(NamedTuple):

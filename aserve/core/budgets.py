@@ -2,12 +2,11 @@
 
 Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment, and which counts an object
           once; SpoolSpace, what temporary files of one kind may take; SpoolFile, one of them, which is counted as long as it
-          is open; Budgets, those of one server; the log lines when a budget is
-          used up, and when it has room again.
+          is open; the log lines when a budget is used up, and when it has room again.
 Thread:   any; each Budget has a lock, which is held for a sum and no longer. A patient `reserve_body`: never the event
           loop. A SpoolFile is used by one thread at a time.
 Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
-          the values (settings/table.py).
+          which budgets a server has (connections/server_budgets.py).
 """
 
 from __future__ import annotations
@@ -16,25 +15,17 @@ import collections
 import errno
 import logging
 import math
-import os
-import resource
 import tempfile
 import threading
 import time
 from typing import Any, BinaryIO, cast
 
-from ..settings import EngineSettings, show_bytes
 from .episode import Episode
 from .errors import RequestRefused, over_limit
 
 logger = logging.getLogger("aserve")
 
 UNLIMITED = 1 << 62
-# Part of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
-SPOOL_FILES_SHARE = 4
-# Parts (1/2, 1/4) of what is free in the folder of temporary files. A body that finds no room is refused, a response
-# waits for its client: so bodies get twice as much, and a quarter is left for the app and for others. Guess.
-BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
 # Errors of a full disk or a full table of descriptors: these pass, and the client may try again.
 SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
@@ -297,92 +288,6 @@ class ResponseSpace(SpoolSpace):
         )
 
 
-class Budgets:
-    """The budgets of one server."""
-
-    def __init__(self, config: EngineSettings) -> None:
-        self.memory = MemoryBudget(config.response_memory_bytes)
-        count = config.spool_files or default_spool_files()
-        self.files = Budget(
-            count,
-            f"{count} temporary files and files being sent, the limit (--spool-files): request bodies that need one "
-            "are answered 503, and responses wait for their clients, until there is room",
-            f"fewer than {count} temporary files again (--spool-files)",
-        )
-        # Bodies in memory that are sent by a descriptor each; others are sent by the transport's. Guess.
-        self.watched = Budget(max(count // 4, 1))
-        free_bytes = _free_disk_bytes()
-        limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
-        self.bodies = BodySpace(
-            Budget(
-                limit,
-                f"request bodies fill their {show_bytes(limit)} of temporary files (--body-spool-total): those that "
-                "need more are answered 503 until there is room",
-                "there is room for the temporary files of request bodies again (--body-spool-total)",
-            ),
-            self.files,
-            "aserve-body-",
-        )
-        limit = config.response_spool_total_bytes or free_bytes // RESPONSE_DISK_SHARE
-        self.responses = ResponseSpace(
-            Budget(
-                limit,
-                f"responses fill their {show_bytes(limit)} of temporary files (--response-spool-total): the app waits "
-                "for its clients until there is room",
-                "there is room for the temporary files of responses again (--response-spool-total)",
-            ),
-            self.files,
-            "aserve-response-",
-        )
-
-    def on_second(self) -> None:
-        """Log which budgets have room again; called once a second."""
-        self.files.on_second()
-        self.bodies.on_second()
-        self.responses.on_second()
-
-    # For statistics
-
-    @property
-    def response_memory_bytes(self) -> int:
-        """Octets of large response bodies that wait in memory."""
-        return self.memory.count
-
-    @property
-    def body_spool_bytes(self) -> int:
-        """Octets of request bodies in temporary files."""
-        return self.bodies.octets.count
-
-    @property
-    def response_spool_bytes(self) -> int:
-        """Octets that the temporary files of responses take."""
-        return self.responses.octets.count
-
-    @property
-    def spool_file_count(self) -> int:
-        """Descriptors of temporary files, and of files being sent."""
-        return self.files.count
-
-    @property
-    def refused_count(self) -> int:
-        """How often a temporary file found no room, since the start."""
-        return self.files.refused_count + self.bodies.octets.refused_count + self.responses.octets.refused_count
-
-
 def unlimited_bodies() -> BodySpace:
     """Return space for request bodies without a limit."""
     return BodySpace(Budget(UNLIMITED), Budget(UNLIMITED), "aserve-body-")
-
-
-def default_spool_files() -> int:
-    """Return how many descriptors temporary files may have by default."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return UNLIMITED if soft == resource.RLIM_INFINITY else max(soft // SPOOL_FILES_SHARE, 1)
-
-
-def _free_disk_bytes() -> int:
-    try:
-        status = os.statvfs(tempfile.gettempdir())
-    except OSError:
-        return UNLIMITED  # no such folder: making the first file will fail, and say so
-    return (status.f_bavail * status.f_frsize) >> 22 << 22  # a multiple of 4 MiB, so that its parts are shown in MiB

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
-from ..core.budgets import default_spool_files
+from ..connections.server_budgets import default_spool_files
 from ..settings import EngineSettings, show_bytes
 from ..workers.queue_wait import LONG_STALL_SECONDS
 

@@ -22,13 +22,13 @@ from ..connections.limit import ConnectionLimit
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Address, Listener, bind_listeners
 from ..connections.load_board import LoadBoard
+from ..connections.server_budgets import Budgets
 from ..connections.service import Service, ServiceContext
 from ..connections.stacks import ORDER, describe_stacks
 from ..connections.stalls import StallWatch
 from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from ..connections.websockets import WebSockets
 from ..core import error_log, forks
-from ..core.budgets import Budgets
 from ..core.ends import Ends
 from ..core.errors import Fault
 from ..extension import ServerContext

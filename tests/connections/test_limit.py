@@ -11,7 +11,7 @@ from harness.limits import Counted, CountedLane, lines
 import aserve.connections.limit
 from aserve.connections.limit import ConnectionLimit, default_limit, descriptor_limit
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
-from aserve.core.budgets import default_spool_files
+from aserve.connections.server_budgets import default_spool_files
 
 # The limit
 

@@ -14,7 +14,7 @@ import pytest
 from aserve._cparsers import lib
 from aserve.connections import pump as pump_module
 from aserve.connections.pump import MOST_COUNT, Pump
-from aserve.core.budgets import Budgets
+from aserve.connections.server_budgets import Budgets
 from aserve.features import Config
 from aserve.wsgi import FileResponse
 

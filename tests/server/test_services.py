@@ -9,9 +9,9 @@ import pytest
 
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
+from aserve.connections.server_budgets import Budgets
 from aserve.connections.service import ServiceContext
 from aserve.connections.websockets import WebSockets
-from aserve.core.budgets import Budgets
 from aserve.features import Config, extensions_of, tracing
 from aserve.features.access_log.log import AccessLog
 from aserve.features.queue_wait import QueueWaitField
