@@ -168,7 +168,7 @@ class Sending:
         return exchange.spool.begin()
 
     def _complete_response(self, exchange: Exchange, octets: bytes) -> bool:
-        """Hand over the rest of the response, or, as the last one out, write it; True: the exchange has ended."""
+        """Hand over the rest of the response, or write it past the transport while the executor is quiet; True: the exchange has ended."""
         rest: Any = octets
         if self._executor.is_quiet and exchange.keep_alive:
             rest = self._outbox.write_past(exchange, octets, is_last=True)

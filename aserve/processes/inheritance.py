@@ -37,7 +37,7 @@ State = dict[str, Any]
 
 
 class Strangers:
-    """Workers of before, of whose words this version knows one message."""
+    """Workers of another version, whose messages this one cannot read; it can send them one: to finish and end."""
 
     def __init__(self, fds: Iterable[int] = (), farewell: Any = None) -> None:
         self._channels = [_open_socket(fd) for fd in fds]  # open until this process ends, which they take for its death

@@ -15,7 +15,7 @@ from harness.slow_clients import small_socket_buffer
 from aserve.connections import outbox as outbox_module
 from aserve.core.errors import WrittenOff
 
-# The last one out writes for itself
+# A worker writes the end of a response past the transport
 
 
 def test_the_last_one_out_writes_for_itself(new):
