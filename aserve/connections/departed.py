@@ -3,7 +3,7 @@
 Owns:     Departed: looks once a second at the clients of those that have waited for a second, and drops whose client is gone.
 Thread:   event loop; a worker may begin any of them meanwhile, and is then the one that ends it.
 Spec:     poll(2); RFC 9112 section 9.6: an end of what a client sends may be the half of a close.
-Not here: what waits, and for how long (workers/queue_wait.py), how an exchange is dropped (wire_fast.py, ending.py).
+Not here: what waits, and for how long (workers/queue_wait.py), how an exchange is dropped (wire_fast.py, wire_loop.py).
 
 After a stall that lets a site recover: clients have given up, or have asked again, and to serve those that have left would keep the others
 waiting. What is served within a second pays nothing for it.
@@ -21,6 +21,7 @@ import sys
 from ..core.exchange import Exchange
 from ..workers.executor import Executor, Job
 from ..workers.inline import InlineExecutor
+from .states import State
 from .wire_fast import FastWire
 from .wire_loop import LoopWire
 
@@ -70,7 +71,7 @@ class Departed:
             if exchange is None:
                 continue
             wire = exchange.connection.wire
-            if isinstance(wire, LoopWire) and wire.is_lost:
+            if isinstance(wire, LoopWire) and wire.state == State.CLOSED:
                 found.append((job, exchange))
             elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
                 by_fd[wire.fd] = job, exchange

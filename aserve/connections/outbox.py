@@ -215,17 +215,18 @@ class Outbox:
             self.transport.set_write_buffer_limits()
             limit_unsent(self.transport.get_extra_info("socket"), UNSENT_BYTES)
 
-    def cancel_sender(self) -> None:
-        """Stop sending past the transport: the connection is gone."""
+    def stop(self) -> None:
+        """Stop sending: the transport is gone. Its worker ends an exchange that is left."""
         if self._sender is not None:
             self._sender.cancel()
+        exchange = self._connection.exchange
+        if exchange is not None:
+            self.note_end(exchange, CUT)
+            self.service.lost.add(exchange)
+            self.close_spool(exchange.spool)
 
     def reset(self) -> None:
-        """
-        Close with a reset, so that nobody takes what was sent for the whole response.
-
-        It also frees at once what the transport and the kernel hold for a client that does not read.
-        """
+        """Close with a reset, so that what was sent does not pass for the whole; what transport and kernel hold is free at once."""
         try:
             linger = struct.pack("ii", 1, 0)
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

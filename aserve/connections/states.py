@@ -1,7 +1,7 @@
 """The states of a connection, and every transition between them.
 
 Owns:     State, Event, TRANSITIONS. Which event leads where is in this
-          file; who brings it is in wire_loop.py, timeouts.py, ending.py and outbox.py.
+          file; what brings it is in wire_loop.py, inbox.py and outbox.py.
 Spec:     RFC 9112 section 9.
 """
 

@@ -3,7 +3,7 @@
 Owns:     WebSocket, from the request that asks for one to the end of its connection.
 Thread:   two, under banners.
 Spec:     RFC 9110 section 7.8; RFC 6455 sections 1.3 and 7.1.
-Not here: which requests ask for one (cparsers/http1.c), how HTTP lets go of its transport (upgrading.py), how many there may be
+Not here: which requests ask for one (cparsers/http1.c), how HTTP lets go of its transport (wire_loop.py), how many there may be
           (websockets.py); frames, which are the app's.
 
 The app has one end of a pair of sockets (environ["werkzeug.socket"]), the event loop the other, and between that and the

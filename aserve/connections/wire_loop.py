@@ -1,11 +1,16 @@
 """The event loop's wire: one transport's life.
 
-Owns:     receiving, the queue of exchanges, the end of an exchange, and what the loss of the transport frees.
-Thread:   event loop only.
+Owns:     LoopWire: the state, and whatever changes it; the end of an exchange; closing, lingering, leaving; what the loss of the transport
+          frees.
+Thread:   event loop, except what workers call, under a banner.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: time-outs (timeouts.py), closing (ending.py), sending (sending.py, outbox.py), parsing (protocols/), calling the app (wsgi/gateway.py),
-          threads (workers/executor.py).
+Not here: what comes in (inbox.py), what goes out (outbox.py; for workers: sending.py), the clocks (progress.py, timeouts.py), parsing (protocols/),
+          calling the app (wsgi/gateway.py), threads (workers/executor.py).
+
+Each of its parts changes its own attributes only. An inbox is given the wire with each call; an outbox knows it until `leave`.
+
+Longer than other files: what is left here are the calls of asyncio, of a server and of other rooms, and the changes of the one state.
 """
 
 from __future__ import annotations
@@ -14,33 +19,46 @@ import asyncio
 import functools
 import logging
 import os
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..core.body import BufferedBody, LiveBody
 from ..core.errors import RequestRefused
-from ..core.exchange import ANSWERED, CUT, Exchange
+from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..protocols.one_request import OneRequest
+from ..wsgi import FileResponse, Reply
 from ..wsgi.response import error_response
-from .connection import Connection, release_exchange
-from .health import answer
-from .progress import RETURN_SECONDS
+from .connection import LOST, Connection, release_exchange
+from .inbox import Inbox
+from .large_bodies import send_rest
+from .outbox import Outbox
+from .progress import RETURN_SECONDS, Progress
 from .response_memory import release_memory
-from .states import Event, State
-from .upgrading import UpgradingHalf
+from .sending import Sending
+from .states import TRANSITIONS, Event, State
+from .timeouts import end_late
+from .upgrading import end_offer
+from .wire_log import tell
+
+if TYPE_CHECKING:
+    from .pump import Large
 
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RUNNING, State.LOOP_ENDS
-REQUEST, DONE = Event.REQUEST, Event.DONE
-
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+DONE, TAKE_COMPLETION = Event.DONE, Event.TAKE_COMPLETION
 
 
-class LoopWire(UpgradingHalf):
+class LoopWire(asyncio.Protocol):
     """What reads and writes below a connection on the event loop."""
 
-    __slots__ = ("_initial", "_is_new", "_rest", "_waiting")
+    __slots__ = (
+        "_inbox", "_initial", "_is_new", "_lock", "_outbox", "_progress", "_rest", "_sending", "_service", "_transport", "connection", "state",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+    way = "the event loop"
+    in_lane = False
 
     def __init__(
         self, connection: Connection, octets: bytes = b"", is_new: bool = True, can_bypass: bool = True,
@@ -49,13 +67,20 @@ class LoopWire(UpgradingHalf):
         """
         Make the wire of a connection.
 
-        `octets` are those of its requests that were read already. `is_new`: who is connected is not known yet. `rest`: if it
-        has an exchange whose response is whole, all that is still to be sent of it.
+        `octets` are those of its requests that were read already. `is_new`: who is connected is not known yet. `can_bypass`:
+        octets may go to the socket past the transport. `rest`: if it has an exchange whose response is whole, all that is
+        still to be sent of it.
         """
-        super().__init__(connection, can_bypass)
+        self.connection = connection
+        self._service = connection.service
+        self._lock = connection.lock  # guards state where a worker meets the loop
+        self.state = NEW  # where it stands
+        self._progress = Progress(connection.service.config)
+        self._outbox = Outbox(connection, can_bypass)
+        self._inbox = Inbox(connection, self._outbox, self._progress)
+        self._sending = Sending(connection, self._outbox, self._progress)
         self._initial, self._rest = octets, rest
         self._is_new = is_new
-        self._waiting: list[Exchange] = []  # pipelined after the one with the app; few: max_pipelined
 
     @classmethod
     def kept(cls, connection: Connection) -> LoopWire:
@@ -63,6 +88,49 @@ class LoopWire(UpgradingHalf):
         wire = cls(connection, is_new=False)
         wire.transition(Event.KEPT)
         return wire
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
+
+    def reply(self, exchange: Exchange, reply: Reply) -> bool:
+        """See Wire.reply."""
+        return self._sending.reply(exchange, reply)
+
+    def send(self, exchange: Exchange, octets: bytes | memoryview) -> None:
+        """See Wire.send."""
+        self._sending.send(exchange, octets)
+
+    def fail(self, exchange: Exchange, why: str) -> None:
+        """See Wire.fail."""
+        self._sending.fail(exchange, why)
+
+    # --- called from both sides ---
+
+    def transition(self, event: Event) -> None:
+        """Change the state: nothing else does."""
+        self.state = TRANSITIONS[self.state, event]
+        if self._service.tells_wire:
+            tell(self.connection, f"{event.name}: {self.state.name}")
+
+    def take_completion(self) -> bool:
+        """Take the end of the exchange over from its worker; False: the connection is closing already."""
+        with self._lock:
+            if self.state == RUNNING:
+                self.transition(TAKE_COMPLETION)
+            return self.state <= LOOP_ENDS
+
+    def complete(self, exchange: Exchange) -> None:
+        """See Owner.complete."""
+        self.leave_exchange(exchange)
+        self._progress.move()
+        self.transition(DONE)
+
+    def leave_exchange(self, exchange: Exchange) -> None:
+        """Let the connection have this exchange no more; on the loop, or under the lock."""
+        self.connection.exchange = None
+        if self._service.in_flight is not None:
+            self._service.in_flight.end(exchange)
+
+    # --- called on the event loop ---
 
     # asyncio.Protocol
 
@@ -72,9 +140,10 @@ class LoopWire(UpgradingHalf):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox.connect(self, self._transport)
         service.connections.add(self)
-        self._is_closing_soon = service.is_draining  # perhaps since this was made, and everybody else was told
+        if service.is_draining:  # perhaps since this was made, and everybody else was told
+            self._inbox.close_soon()
         if self._is_new and not connection.identify(transport):
-            self._close()
+            self.close()
         initial, rest = self._initial, self._rest
         self._initial, self._rest = b"", ()
         exchange = connection.exchange
@@ -88,10 +157,10 @@ class LoopWire(UpgradingHalf):
 
     def _adopt(self, exchange: Exchange) -> None:
         """Take over an exchange that is with the app."""
-        if self._is_closing_soon:
+        if self._inbox.is_closing_soon:
             exchange.keep_alive = False
-        if isinstance(self._protocol, OneRequest):
-            self._protocol.drop_further()
+        if isinstance(self._inbox.protocol, OneRequest):
+            self._inbox.protocol.drop_further()
         self._progress.stay_on_loop()
         if self._service.in_flight is not None:
             self._service.in_flight.begin(exchange)
@@ -100,45 +169,50 @@ class LoopWire(UpgradingHalf):
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
         if self.state >= RUNNING and not self.take_completion():
-            self._drop_octets(data)
+            self.drop_octets(data)
             return
-        exchanges = self._protocol.receive(data)
+        inbox = self._inbox
+        exchanges = inbox.protocol.receive(data)
         if self.connection.exchange is not None:
-            self._waiting.extend(exchanges)
-            self._progress.stay_on_loop()  # pipelined
-            if not self._outbox.is_behind:  # to send is not to read
-                self._progress.move()
-            self._pause_if_full()
+            inbox.wait(exchanges)
         elif exchanges:
-            self._start_first(exchanges)
-        elif self._protocol.is_mid_message:  # else it was an empty line (RFC 9112 2.2)
-            self._expect_more()
+            inbox.start(self, exchanges)
+        elif inbox.protocol.is_mid_message:  # else it was an empty line (RFC 9112 2.2)
+            inbox.expect_more(self)
 
     def eof_received(self) -> bool:
         """The client will send no more; what it has asked for is still answered."""
-        self._is_at_eof = self._is_closing_soon = True
-        if not self._protocol.has_unparsed:
-            self._protocol.receive_eof()
-        if not self._protocol.unparsed:  # else the app has something to read first
-            self._end_offer()
+        self._inbox.end()
         if not self.take_completion() or self.connection.exchange is None:
-            self._close()
+            self.close()
         return True  # keep the transport open for the response
+
+    def pause_writing(self) -> None:
+        """The transport has as much as it likes to."""
+        self._progress.move()
+        self._outbox.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._progress.move()
+        self._outbox.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
         is_detached, is_done = self.state == State.DETACHED, self.state > LOOP_ENDS
         leave_limit = functools.partial(self._service.connections.discard, self)
+        inbox, outbox = self._inbox, self._outbox
         with self._lock:
             self.transition(Event.LOST)
-            self._outbox.lose()
+            outbox.lose()
         if is_detached:  # the connection goes on without us
             leave_limit()
-            self._outbox.leave()
+            outbox.leave()
             return
         # Each is done whatever becomes of the others; the last two let a worker go on that waits for us.
         for step in (
-            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._outbox.go_on, self._end_offer,
+            leave_limit, functools.partial(inbox.drop_waiting, is_done), inbox.protocol.receive_eof, outbox.stop, outbox.go_on,
+            functools.partial(end_offer, self.connection),
         ):  # fmt: skip
             try:
                 step()
@@ -147,20 +221,7 @@ class LoopWire(UpgradingHalf):
         if self.connection.exchange is None:
             self._leave_connection()
 
-    def _drop_waiting(self, is_done: bool) -> None:
-        """Drop what no worker has begun; with `is_done` the server will not, and the client was told so."""
-        waiting, self._waiting = [*self._waiting, *self._protocol.incomplete], []
-        for exchange in waiting:
-            release_exchange(exchange)
-            if not is_done:
-                self._log_unanswered(exchange)
-
-    def _stop_sending(self) -> None:
-        self._outbox.cancel_sender()
-        if self.connection.exchange is not None:
-            self._outbox.note_end(self.connection.exchange, CUT)
-            self._service.lost.add(self.connection.exchange)
-            self._outbox.close_spool(self.connection.exchange.spool)
+    # What can be seen
 
     @property
     def exchange(self) -> Exchange | None:
@@ -170,21 +231,201 @@ class LoopWire(UpgradingHalf):
     @property
     def incomplete_body(self) -> BufferedBody | LiveBody | None:
         """The request body that is being received."""
-        return self._protocol.body
+        return self._inbox.protocol.body
 
-    # From outside
+    @property
+    def fd(self) -> int:
+        """The descriptor; -1: there is none any more."""
+        return self._outbox.fd
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has waited for another request; 0 when it does not."""
+        return self._progress.quiet_seconds if self.state == IDLE else 0.0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Octets that the transport holds."""
+        return self._transport.get_write_buffer_size()
+
+    # An exchange, and its end
+
+    def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
+        """Send the rest of a body of which the pump has sent the beginning."""
+        send_rest(self._outbox, large, reply)
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """See Wire.take_over."""
+        if exchange is not self.connection.exchange:
+            return
+        if not self.take_completion():
+            # The client has gone, or is about to, and the worker ends nothing any more.
+            self.leave_exchange(exchange)
+            release_memory(self.connection, exchange)
+            self._outbox.close_spool(exchange.spool)
+            self._service.lost.add(exchange)  # see Service.end_lost
+            if self.state == State.CLOSED:
+                self._leave_connection()
+            return
+        if exchange.response.head_is_out:
+            self._outbox.cut(exchange, str(why))
+            return
+        self.leave_exchange(exchange)
+        exchange.keep_alive = False
+        # The body stays open: the app may be inside a read of it.
+        self.answer_error(exchange, why)
+
+    def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
+        """Answer an exchange whose body does not come, or cannot be kept."""
+        self.leave_exchange(exchange)
+        exchange.keep_alive = False
+        release_exchange(exchange)
+        self.answer_error(exchange, why)
+
+    def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
+        """Answer with an error; where the client's next request would begin is not known."""
+        service = self._service
+        # A lack of room is told once for all (core/budgets.py).
+        level = logging.DEBUG if why.status == 503 else logging.INFO
+        logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
+        if service.access_log is not None:
+            service.access_log.write_refused(self.connection, exchange, why)
+        if self.take_completion():  # else the client has gone on the connection's way here
+            self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
+            self._linger()
+
+    def end_exchange(self, exchange: Exchange) -> None:
+        """End an exchange whose response is with the transport, or lost; go on with the connection."""
+        outbox, protocol = self._outbox, self._inbox.protocol
+        if outbox.is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self.state <= LOOP_ENDS:
+            # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
+            outbox.when_writable(functools.partial(self.end_exchange, exchange))
+            return
+        self.leave_exchange(exchange)
+        if self._service.access_log is not None:
+            outbox.note_end(exchange, ANSWERED)
+        if exchange.counted_bytes:
+            release_memory(self.connection, exchange)
+        self.connection.end_exchange(exchange)
+        if self.state > LOOP_ENDS:
+            if self.state == State.CLOSED:
+                self._service.lost.discard(exchange)
+                self._leave_connection()
+            return
+        body = exchange.body
+        if exchange.is_from_front and not protocol.is_mid_message:
+            self.close()  # a front server sends nothing after its request
+            return
+        if not exchange.keep_alive or (body is not None and body is protocol.live_body):
+            self._linger()
+            return
+        self._progress.move()
+        self.transition(DONE)
+        self._inbox.start_next(self)
+        if self.state == IDLE and self._progress.plain_seconds > RETURN_SECONDS:
+            self.return_to_lane()
+
+    def drop(self, exchange: Exchange) -> None:
+        """Close a connection whose client has left before a worker has begun its request."""
+        exchange.end = CLIENT_GONE
+        self._service.lost.discard(exchange)
+        self.leave_exchange(exchange)
+        self.connection.end_exchange(exchange)
+        if self.state == State.CLOSED:
+            self._leave_connection()
+        else:
+            self.transition(Event.CLOSE)
+            self._transport.abort()
+
+    # A WebSocket
+
+    def stay(self) -> None:
+        """See Leaving.stay."""
+        self._inbox.stay()
+
+    def leave_transport(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes, bool, bool] | None:
+        """See Leaving.leave_transport."""
+        if self.state != LOOP_ENDS or self._transport.is_closing():
+            return None
+        self.transition(Event.DETACH)
+        octets, is_at_eof = self._inbox.take_unparsed(), self._inbox.is_at_eof
+        self._outbox.leave()
+        self._transport.set_protocol(protocol)
+        if not is_at_eof:
+            self._transport.resume_reading()
+        return self._transport, octets, self._outbox.is_write_paused, is_at_eof
+
+    # Clients that are late
+
+    def on_second(self) -> None:
+        """Called once a second: end what has been quiet for too long."""
+        end_late(self, self._progress, self._inbox, self._outbox)
+
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader."""
+        # Completion first: from then on no worker ends the exchange between a look and the abort.
+        if self.take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
+            exchange.end = TIMED_OUT
+            self.reset(why)
+
+    # Closing
 
     def drain(self) -> None:
         """Finish the exchange that runs, then close."""
-        self._is_closing_soon = True
-        self._end_offer()
+        self._inbox.close_soon()
         if self._service.is_replaced:
             # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
             self._progress.move()
         elif self.take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
         elif self.state == IDLE:
-            self._close()
+            self.close()
+
+    def close(self) -> None:
+        """Send what is pending, then close."""
+        if self.state <= State.LINGERING:
+            self._progress.move()
+            self.transition(Event.CLOSE)
+            self._transport.close()
+
+    def _linger(self) -> None:
+        """Send what is pending and our FIN, then read on for a while."""
+        if self._inbox.is_at_eof or not self._transport.can_write_eof():
+            self.close()
+            return
+        self._progress.move()
+        self.transition(Event.LINGER)
+        try:
+            self._transport.write_eof()
+        except OSError:
+            pass  # the client has reset the connection: reading on finds that out
+        self._transport.resume_reading()
+
+    def drop_octets(self, data: bytes) -> None:
+        """Read and forget, so that our last response is not lost to a reset; a TLS client may send behind our closure alert."""
+        if self.state < State.LINGERING:
+            return
+        if self.state == State.LINGERING:
+            self._progress.move()
+        # A front server's body, of uwsgi or SCGI, is limited by its time alone.
+        if self._progress.drop(len(data)) and not self._inbox.protocol.is_single:
+            self.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever is unfinished."""
+        exchange = self.connection.exchange  # once: a worker may end it at any time
+        if exchange is not None:
+            self._outbox.note_end(exchange, CUT)
+        self._transport.abort()
+
+    def reset(self, why: str) -> None:
+        """See Owner.reset."""
+        logger.info("%s: connection aborted: %s", self.connection.name, why)
+        with self._lock:
+            self.transition(Event.CLOSE)
+        self._outbox.reset()
+
+    # Leaving
 
     def detach(self) -> int | None:
         """
@@ -197,200 +438,22 @@ class LoopWire(UpgradingHalf):
         if not self._outbox.is_empty or not (self.state == IDLE or (self.state == NEW and self._is_new)):
             return None
         fd = os.dup(self._outbox.fd)
-        self._detach()
+        self.transition(Event.DETACH)
+        self._transport.close()
         self._leave_connection()
         return fd
 
-    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """See Wire.take_over."""
-        if exchange is not self.connection.exchange:
+    def return_to_lane(self) -> None:
+        """Give a connection that idles back to the fast path, if that takes it."""
+        self._progress.stay_on_loop()
+        if not self._inbox.may_return_to_lane or not self._outbox.is_empty:
             return
-        if not self.take_completion():
-            self._forget_lost(exchange)
-            return
-        if exchange.response.head_is_out:
-            self._outbox.cut(exchange, str(why))
-            return
-        self.leave_exchange(exchange)
-        exchange.keep_alive = False
-        # The body stays open: the app may be inside a read of it.
-        self._refuse(exchange, why)
+        if self._service.take_back(self.connection, self._outbox.fd):  # type: ignore[misc]
+            if self._service.tells_wire:
+                tell(self.connection, "goes back to the fast path")
+            self.transition(Event.DETACH)
+            self._transport.close()
 
-    def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer an exchange whose body does not come, or cannot be kept."""
-        self.leave_exchange(exchange)
-        exchange.keep_alive = False
-        release_exchange(exchange)
-        self._refuse(exchange, why)
-
-    # Receiving
-
-    def _start_first(self, exchanges: list[Exchange]) -> None:
-        """Start the first of these; the others wait."""
-        exchange = exchanges[0]
-        if len(exchanges) > 1:
-            self._waiting.extend(exchanges[1:])
-            self._pause_if_full()
-        if exchange.is_for_loop:
-            self._answer_without_app(exchange)
-            return
-        exchange.connection = self.connection
-        self.connection.exchange = exchange
-        self._progress.move()
-        self.transition(REQUEST)
-        protocol = self._protocol
-        if (
-            exchange.body is not None
-            or self._waiting
-            or protocol.unparsed
-            or protocol.is_continue_due
-            or self._is_closing_soon
-            or (self._progress.plain_seconds > RETURN_SECONDS and self._may_return_to_lane)
-        ):
-            self._prepare_exchange(exchange)
-        service = self._service
-        if service.health_paths is not None and (probe := service.health_paths.probe_of(exchange)):
-            exchange.is_probe = True
-            self._progress.stay_on_loop()
-            # Soon, and not now: thousands of them, pipelined, would be as many calls deep.
-            service.loop.call_soon(self._on_probe, exchange, probe)
-            return
-        service.begin(exchange)
-        self._executor.submit(self.connection.run, exchange)
-
-    def _prepare_exchange(self, exchange: Exchange) -> None:
-        """See to the less common needs of an exchange."""
-        self.take_completion()
-        if self._service.is_draining:
-            exchange.keep_alive = False
-        body = exchange.body
-        if self._waiting or self._protocol.unparsed or (body is not None and body.is_chunked):
-            self._progress.stay_on_loop()
-        if isinstance(body, LiveBody):
-            post = self._executor.post
-            body.on_low = lambda: post(self._on_body_low, exchange, None)
-            if self._protocol.is_continue_due and body is self._protocol.live_body:
-                body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)
-
-    def _expect_more(self) -> None:
-        """Wait for the rest of a request that has begun; nothing else is under way."""
-        if not self._protocol.is_mid_body:
-            self._progress.stay_on_loop()
-        if self.state <= IDLE or self._protocol.is_mid_body:
-            self._progress.move()  # a head must be complete in time; a body must only move
-        self.transition(Event.BEGIN)
-        if self._protocol.is_continue_due:
-            # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
-            self._protocol.is_continue_due = False
-            self._progress.stay_on_loop()
-            self._transport.write(CONTINUE)
-
-    def _pause_if_full(self) -> None:
-        """Stop reading while too much waits, or what may not be HTTP; `_start_next` and `_on_body_low` start it again."""
-        body, waiting = self._protocol.live_body, self._waiting
-        is_full = len(waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full)
-        if is_full or (waiting and waiting[-1].asks_websocket) or self.connection.wire is not self:
-            self._transport.pause_reading()
-
-    def _on_body_low(self, exchange: Exchange, _: None) -> None:
-        if (
-            exchange is self.connection.exchange
-            and not self._waiting
-            and self.state <= LOOP_ENDS
-            and not self._is_at_eof
-        ):
-            self._progress.move()
-            self._transport.resume_reading()
-
-    def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
-        # After the response's head an interim response would be part of its body.
-        if self.state > LOOP_ENDS or exchange is not self.connection.exchange:
-            return  # the client has gone meanwhile
-        is_due = self._protocol.is_continue_due and exchange.body is self._protocol.live_body  # and not the next one's
-        if is_due and not exchange.response.head_is_out:
-            self._protocol.is_continue_due = False
-            self._progress.move()
-            self._transport.write(CONTINUE)
-
-    def _on_probe(self, exchange: Exchange, probe: str) -> None:
-        self._outbox.on_complete(
-            exchange, answer(probe, self._service.warning(), exchange, self._service.common_fields)
-        )
-
-    def _answer_without_app(self, exchange: Exchange) -> None:
-        """Answer a ping or a refusal without the app; see whether it may have a WebSocket."""
-        if exchange.asks_websocket:
-            self._offer_websocket(exchange)
-        elif exchange.ping is not None:
-            self._transport.write(exchange.ping(self._service.warning()))
-            self._close()
-        elif exchange.refusal is not None and exchange.is_silent:
-            logger.warning("%s: closed: %s", self._service.name, exchange.refusal)
-            self._close()
-        else:
-            assert exchange.refusal is not None
-            self._refuse(exchange, exchange.refusal)
-
-    def _refuse(self, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Answer with an error; where the client's next request would begin is not known."""
-        service = self._service
-        # A lack of room is told once for all (core/budgets.py).
-        level = logging.DEBUG if why.status == 503 else logging.INFO
-        logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
-        if service.access_log is not None:
-            service.access_log.write_refused(self.connection, exchange, why)
-        if self.take_completion():  # else the client has gone on the connection's way here
-            self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
-            self._linger()
-
-    # Ending
-
-    def end_exchange(self, exchange: Exchange) -> None:
-        """End an exchange whose response is with the transport, or lost; go on with the connection."""
-        if self._outbox.is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self.state <= LOOP_ENDS:
-            # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
-            self._outbox.when_writable(functools.partial(self.end_exchange, exchange))
-            return
-        self.leave_exchange(exchange)
-        if self._service.access_log is not None:
-            self._outbox.note_end(exchange, ANSWERED)
-        if exchange.counted_bytes:
-            release_memory(self.connection, exchange)
-        self.connection.end_exchange(exchange)
-        if self.state > LOOP_ENDS:
-            if self.state == State.CLOSED:
-                self._service.lost.discard(exchange)
-                self._leave_connection()
-            return
-        body = exchange.body
-        if exchange.is_from_front and not self._protocol.is_mid_message:
-            self._close()  # a front server sends nothing after its request
-            return
-        if not exchange.keep_alive or (body is not None and body is self._protocol.live_body):
-            self._linger()
-            return
-        self._progress.move()
-        self.transition(DONE)
-        self._start_next()
-
-    def _start_next(self) -> None:
-        """Go on with what has come while the last exchange ran."""
-        if not self._is_at_eof and not self._transport.is_reading():
-            self._transport.resume_reading()
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._progress.stay_on_loop()
-            self._start_first(waiting)
-            return
-        exchanges = self._protocol.receive(b"") if self._protocol.has_unparsed else []
-        if self._is_at_eof and not self._protocol.has_unparsed:
-            self._protocol.receive_eof()
-        if exchanges:
-            self._progress.stay_on_loop()
-            self._start_first(exchanges)
-        elif self._is_at_eof or (self._is_closing_soon and not self._service.is_replaced):
-            self._close()
-        elif self._protocol.is_mid_message:
-            self._expect_more()
-        elif self._progress.plain_seconds > RETURN_SECONDS:
-            self._return_to_lane()
+    def _leave_connection(self) -> None:
+        self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
+        self._outbox.leave()

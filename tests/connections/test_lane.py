@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 from harness import apps
 
+from aserve.connections import inbox, wire_loop
 from aserve.connections import lane as lane_module
-from aserve.connections import wire_loop
 from aserve.core.forks import local_address
 from aserve.features import turnover
 
@@ -429,7 +429,8 @@ def leave_lane(client, kind):
 @pytest.fixture
 def soon(monkeypatch):
     """Let connections go back as soon as they can."""
-    monkeypatch.setattr(wire_loop, "RETURN_SECONDS", -1.0)
+    for module in (inbox, wire_loop):
+        monkeypatch.setattr(module, "RETURN_SECONDS", -1.0)
 
 
 @pytest.mark.one_way
@@ -507,7 +508,8 @@ def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatc
     for _ in range(9):
         assert client.fetch("/").body == HELLO
     monkeypatch.undo()
-    monkeypatch.setattr(wire_loop, "RETURN_SECONDS", -1.0)
+    for module in (inbox, wire_loop):
+        monkeypatch.setattr(module, "RETURN_SECONDS", -1.0)
     server.server._lane.set.conns_cap = 0  # its table is full
     for _ in range(9):
         assert client.fetch("/").body == HELLO

@@ -73,7 +73,7 @@ def test_octets_behind_the_closure_alert(new_line):
         line.client.session.unwrap()
     line.pump()
     line.transport.data_received(b"\x17\x03\x03\x00\x05xxxxx")
-    assert line.connection._is_at_eof and not line.transport.is_closing()
+    assert line.connection._inbox.is_at_eof and not line.transport.is_closing()
 
 
 def test_client_only_hangs_up(new_line):
@@ -154,7 +154,7 @@ def test_request_before_a_broken_record(new_line):
 def test_closed_before_a_broken_record(new_line, log, monkeypatch):
     """Where what came before it has closed the connection, nothing is left to end."""
     line = new_line().shake_hands()
-    monkeypatch.setattr(LoopWire, "data_received", lambda self, data: self._close())
+    monkeypatch.setattr(LoopWire, "data_received", lambda self, data: self.close())
     line.ask()
     line.transport.data_received(line.client.outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32))
     assert line.raw.calls == ["close"] and not log.text

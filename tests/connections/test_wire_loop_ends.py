@@ -1,4 +1,4 @@
-"""How a connection ends: by the client, by its loss, by going elsewhere; nothing is left of it. (After the last response: test_ending.py.)"""
+"""How a connection ends: by the client, by its loss, by going elsewhere; nothing is left of it. (After the last response: test_wire_loop_closing.py.)"""
 
 from __future__ import annotations
 
@@ -118,19 +118,19 @@ def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     connection.data_received(POST + POST)
     waiter = connection._outbox._waiter = threading.Lock()
     waiter.acquire()
-    waiting = connection._waiting[0].body
+    waiting = connection._inbox._waiting[0].body
     if step == "discard":
         harness.service.connections = type("ConnectionLimit", (set,), {"discard": raise_fault})()
     elif step == "body":
         monkeypatch.setattr(type(waiting), "close", raise_fault)
     elif step == "protocol":
-        monkeypatch.setattr(type(connection._protocol), "receive_eof", raise_fault)
+        monkeypatch.setattr(type(connection._inbox.protocol), "receive_eof", raise_fault)
     elif step == "sending":
         connection.exchange.spool = type("Spool", (), {"close": raise_fault})()
     else:
         connection._outbox._on_writable = raise_fault
     transport.lose()
-    assert connection._waiting == [] and not waiter.locked()
+    assert connection._inbox._waiting == [] and not waiter.locked()
     assert step == "discard" or harness.service.connections == set()
     if step != "body":
         assert spools[1].closed

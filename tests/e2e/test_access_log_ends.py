@@ -140,7 +140,7 @@ def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, 
     client.request("/waits")
     assert log.entered.wait(30)
     client.request("/second")
-    wait_until(lambda: log.server.call(lambda: any(wire._waiting for wire in log.server.server._connections)))
+    wait_until(lambda: log.server.call(lambda: any(wire._inbox._waiting for wire in log.server.server._connections)))
     client.reset()
     log.wait_for(wait_until, "client_gone 0 GET /second HTTP/1.1")
     log.go_on.set()

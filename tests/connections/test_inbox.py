@@ -1,13 +1,16 @@
-"""Live bodies (--body stream): the app reads while the client sends, and what nobody reads is no request."""
+"""What comes in: live bodies (--body stream), which the app reads while the client sends; what nobody has begun. (Pipelining: test_wire_loop.py.)"""
 
 from __future__ import annotations
 
 import threading
 
 import pytest
+from harness.fakes import FakeAccessLog
 from harness.wires import CONTINUE, EXPECT, GET, POST, POST_HEAD, bodies, get, pass_seconds
 
-from aserve.core.errors import ClientDisconnected
+from aserve.connections.inbox import log_unanswered
+from aserve.core.errors import ClientDisconnected, RequestRefused
+from aserve.core.exchange import CLIENT_GONE, Exchange
 
 
 def test_a_live_body_is_read_while_it_comes(new):
@@ -183,3 +186,14 @@ def test_a_fault_within_a_live_body(new):
     harness.executor.run()
     assert len(faults) == 1 and bodies(transport.received()) == [b"bad"]
     assert "write_eof" in transport.calls
+
+
+def test_what_nobody_has_begun(new):
+    """A request whose client has left has a line in the access log; a refusal has one already, and a ping none."""
+    harness, connection, _ = new()
+    log = harness.service.access_log = FakeAccessLog()
+    plain, refused, ping = (Exchange("", 0) for _ in range(3))
+    refused.refusal, ping.ping = RequestRefused(400, "no"), lambda warning: b""
+    for exchange in (plain, refused, ping):
+        log_unanswered(connection.connection, exchange)
+    assert (plain.end, log.codes) == (CLIENT_GONE, [0])

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from harness.fakes import FakeAccessLog
 from harness.wires import BAD, GET, GET_CLOSE, pass_seconds
-
-from aserve.core.errors import RequestRefused
-from aserve.core.exchange import CLIENT_GONE, Exchange
 
 
 def test_lingering_ends(new):
@@ -86,14 +82,3 @@ def test_abort(new):
     transport.lose()
     harness.executor.run()
     assert harness.service.connections == set()
-
-
-def test_what_nobody_has_begun(new):
-    """A request whose client has left has a line in the access log; a refusal has one already, and a ping none."""
-    harness, connection, _ = new()
-    log = harness.service.access_log = FakeAccessLog()
-    plain, refused, ping = (Exchange("", 0) for _ in range(3))
-    refused.refusal, ping.ping = RequestRefused(400, "no"), lambda warning: b""
-    for exchange in (plain, refused, ping):
-        connection._log_unanswered(exchange)
-    assert (plain.end, log.codes) == (CLIENT_GONE, [0])
