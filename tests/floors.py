@@ -217,7 +217,7 @@ FLOORS = {
     "aserve/features/spooler/pages.py": 100,
     "aserve/processes/status.py": 100,
     "aserve/processes/supervisor.py": 98,
-    "aserve/processes/tally.py": 100,
+    "aserve/core/tally.py": 100,
     "aserve/processes/timers.py": 100,
     "aserve/processes/touched.py": 100,
     "aserve/processes/trial.py": 100,

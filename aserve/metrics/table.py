@@ -4,7 +4,7 @@ Owns:     the table; where each number of a worker's stands in its page. The tex
           docs/metrics.md (its test compares them), follow from it.
 Thread:   any; pure.
 Spec:     Prometheus, "Metric and label naming": base units, _total.
-Not here: who counts (counting.py, processes/tally.py), who finds the rest (exporter.py).
+Not here: who counts (counting.py, core/tally.py), who finds the rest (exporter.py).
 
 A change of what a process counts moves words in the page. Workers of before, which an upgrade takes over, have the places of
 before: so raise FORM (processes/inheritance.py) with it; its test knows.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
 from ..connections.statistics import Statistics
+from ..core.tally import ATTACHED_RESTARTS, CELLS, CRON_RUNS, LOST, OOM_KILLS, RELOADS, RESTARTS, START_FAILURES
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 MICROSECOND = 1e-6
@@ -135,31 +136,28 @@ COUNTED = (
     ),
 )
 
-RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
-RELOADS, OOM_KILLS, LOST = "aserve_reloads_total", "aserve_oom_kills_total", "aserve_requests_lost_total"
-ATTACHED_RESTARTS, CRON_RUNS = "aserve_attached_restarts_total", "aserve_cron_runs_total"
 # What a supervisor counts.
 SUPERVISED = (
     Metric(
         RESTARTS, COUNTER, "Workers that served, and were replaced: they crashed, had served their time (recycle), were of the code of "
         "before (reload), had an event loop that hung, or asked for it (asked: SIGTERM, aserve recycle, too many stuck threads).",
-        _labelled("reason", ("crash", "recycle", "reload", "hung", "asked")), by_worker=False,
+        CELLS[RESTARTS], by_worker=False,
     ),
     Metric(START_FAILURES, COUNTER, "Workers that ended before they served.", by_worker=False),
-    Metric(RELOADS, COUNTER, "Reloads, by what became of them.", _labelled("result", ("done", "refused")), by_worker=False),
+    Metric(RELOADS, COUNTER, "Reloads, by what became of them.", CELLS[RELOADS], by_worker=False),
     Metric(OOM_KILLS, COUNTER, "Workers that the kernel has killed as memory ran out.", by_worker=False),
     Metric(
         LOST, COUNTER, "Requests that a worker was at when it died, by why: it crashed, memory ran out (oom), or aserve or a person had "
-        "it killed. They are among aserve_requests_total, too: none, cut.", _labelled("reason", ("crash", "oom", "killed")), by_worker=False,
+        "it killed. They are among aserve_requests_total, too: none, cut.", CELLS[LOST], by_worker=False,
     ),
     Metric(
         ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
         "workers were reloaded, or they had done their jobs (recycle: --spooler-max-jobs).",
-        _labelled("reason", ("ended", "reload", "recycle")), by_worker=False,
+        CELLS[ATTACHED_RESTARTS], by_worker=False,
     ),
     Metric(
         CRON_RUNS, COUNTER, "Runs of commands of --cron: done with status 0, failed with another, skipped as the run before had not ended.",
-        _labelled("result", ("done", "failed", "skipped")), by_worker=False,
+        CELLS[CRON_RUNS], by_worker=False,
     ),
 )
 

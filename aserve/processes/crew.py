@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 
 from ..connections.listeners import Listener
+from ..core.tally import Tally
 from ..settings import MAX_WORKERS, with_reach
 from .absences import Absences
 from .backoff import Backoff
@@ -21,7 +22,6 @@ from .child import Child, State
 from .children import Children
 from .plan import Plan
 from .rollout import Rollout
-from .tally import Tally
 from .timers import Timers
 from .watch import Watch
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Callable
 
-from ..metrics.table import OOM_KILLS
+from ..core.tally import OOM_KILLS
 from .attached import Attached
 from .child import MOLD, TRIAL, Child, State
 from .children import Children

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 
 from ..core.errors import Fault
-from ..metrics.table import START_FAILURES
+from ..core.tally import START_FAILURES, Tally
 from .answers import Answers
 from .child import Child, State
 from .children import Children
@@ -29,7 +29,6 @@ from .plan import Plan
 from .reloads import Reloads
 from .rollout import Rollout
 from .shutdown import Shutdown, StartFailed
-from .tally import Tally
 
 logger = logging.getLogger("aserve")
 

@@ -10,12 +10,11 @@ What a worker was at, its clients have lost. It can say so no more, so this does
 
 from __future__ import annotations
 
+from ..core.tally import LOST, Tally
 from ..features.access_log.log import append_unanswered
-from ..metrics.table import LOST
 from ..metrics.totals import Totals
 from .child import Child, State
 from .status import Status
-from .tally import Tally
 
 
 class Losses:

@@ -18,6 +18,7 @@ from typing import Any
 from ..connections.listeners import Listener
 from ..core import error_log
 from ..core.page import Field, Process
+from ..core.tally import Tally
 from ..metrics.exporter import Exporter, Fleet
 from ..metrics.totals import describe_words
 from ..settings import EngineSettings
@@ -27,7 +28,6 @@ from .child import Child, State
 from .children import Children
 from .slots import Slots
 from .status import Status
-from .tally import Tally
 
 # Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
 MAX_APP_BYTES = 64 << 20

@@ -21,9 +21,9 @@ import logging
 import time
 
 from ..core.errors import AserveError, Fault
+from ..core.tally import RELOADS, Tally
 from ..lifecycle.loading import LoadError, working_folder
 from ..lifecycle.manager import Manager
-from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers
 from .attached import Attached
@@ -36,7 +36,6 @@ from .plan import Plan, Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown
 from .status import Status
-from .tally import Tally
 from .touched import TouchedFiles
 from .upgrade import Upgrade
 

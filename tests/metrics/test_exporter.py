@@ -11,11 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.core.footprint import Footprint, Memory
 from aserve.core.page import Field, Process, new_page
+from aserve.core.tally import RELOADS
 from aserve.features import Config
 from aserve.metrics import exporter as module
 from aserve.metrics.exporter import Exporter, Fleet
 from aserve.metrics.scrapes import open_metrics
-from aserve.metrics.table import RELOADS, WORDS
+from aserve.metrics.table import WORDS
 
 TAKES = Footprint(Memory(7, 5), 30, 1024)
 

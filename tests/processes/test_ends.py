@@ -13,7 +13,7 @@ from harness.supervising import slots_of
 from aserve.connections.in_flight import TABLE_BYTES, InFlight
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file
-from aserve.metrics.table import LOST
+from aserve.core.tally import LOST
 
 TERM = signal.SIGTERM
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from aserve.core.tally import LOST, Tally
 from aserve.features import Config
-from aserve.metrics.table import LOST, place_of_requests
+from aserve.metrics.table import place_of_requests
 from aserve.metrics.totals import Totals
 from aserve.processes.child import State
 from aserve.processes.losses import Losses
 from aserve.processes.plan import Plan
-from aserve.processes.tally import Tally
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.metrics.table import RELOADS, RESTARTS
-from aserve.processes.tally import Tally
+from aserve.core.tally import CELLS, RELOADS, RESTARTS, Tally
+from aserve.metrics.table import SUPERVISED
 
 
 def lines(tally):
@@ -39,3 +39,8 @@ def test_what_is_not_in_the_table():
     """A name that nobody would find is a bug."""
     with pytest.raises(KeyError):
         Tally().count("aserve_unknown_total")
+
+
+def test_each_has_a_metric():
+    """What a supervisor counts is told by metrics, in the same order."""
+    assert [(metric.name, tuple(metric.cells)) for metric in SUPERVISED] == [*CELLS.items()]

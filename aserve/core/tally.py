@@ -1,16 +1,35 @@
 """What the supervisor counts: workers replaced, reloads, ends for want of memory, requests that are lost with them.
 
-Owns:     Tally: those counters, and why a slot's worker is about to be replaced.
+Owns:     the names of these counters, and the labels of each; Tally: their numbers, and why a slot's worker is about to be replaced.
 Thread:   the supervisor's only one; pure.
-Not here: what workers count (metrics/counting.py), and what of that is kept (metrics/totals.py).
+Not here: what each means to people (../metrics/table.py), what workers count (../metrics/counting.py), and what of that is kept (../metrics/totals.py).
+
+They are counted with metrics and without: new code of an upgrade, which may have metrics, goes on with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..metrics.table import RESTARTS, SUPERVISED
+RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
+RELOADS, OOM_KILLS, LOST = "aserve_reloads_total", "aserve_oom_kills_total", "aserve_requests_lost_total"
+ATTACHED_RESTARTS, CRON_RUNS = "aserve_attached_restarts_total", "aserve_cron_runs_total"
 
+
+def _labelled(label: str, *values: str) -> tuple[str, ...]:
+    return tuple(f'{label}="{value}"' for value in values)
+
+
+# By name: the labels of each of its cells, as Prometheus writes them.
+CELLS: dict[str, tuple[str, ...]] = {
+    RESTARTS: _labelled("reason", "crash", "recycle", "reload", "hung", "asked"),
+    START_FAILURES: ("",),
+    RELOADS: _labelled("result", "done", "refused"),
+    OOM_KILLS: ("",),
+    LOST: _labelled("reason", "crash", "oom", "killed"),
+    ATTACHED_RESTARTS: _labelled("reason", "ended", "reload", "recycle"),
+    CRON_RUNS: _labelled("result", "done", "failed", "skipped"),
+}
 RELOAD = "reload"  # why a worker is replaced, unless there is another reason
 
 
@@ -18,11 +37,11 @@ class Tally:
     """Counters by name and label."""
 
     def __init__(self) -> None:
-        self._counts = {(metric.name, cell): 0 for metric in SUPERVISED for cell in metric.cells}
+        self._counts = {(name, cell): 0 for name, cells in CELLS.items() for cell in cells}
         self._reasons: dict[int, str] = {}  # by slot
 
     def count(self, name: str, cell: str = "", by: int = 1) -> None:
-        """Count one, or so many; `cell` is its label, as in the table."""
+        """Count one, or so many; `cell` is its label, as in CELLS."""
         self._counts[name, cell] += by
 
     def expect_restart(self, slot: int, reason: str) -> None:
