@@ -144,6 +144,7 @@ def test_someone_looks(observed, tmp_path):
     observed.found = [process(1, busy=4.0), process(2, busy=4.0)]
     exporter.on_second()
     with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
         client.connect(f"{tmp_path}/a")
         exporter.scrapes.on_ready()  # accepts
         exporter.scrapes.on_ready()  # answers
