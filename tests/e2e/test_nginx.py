@@ -420,7 +420,7 @@ def test_a_restart_loses_nothing(start_process, raw_client, fronts, wait_until, 
     changes = {f"unix:/run/app/{os.path.basename(path)}": f"unix:{path}" for path in sockets}
     if protocol == "scgi":
         changes["uwsgi_pass"] = "scgi_pass"
-    block = PAGE.block("Two instances, and a restart that nobody notices", "nginx")
+    block = PAGE.block("Two instances, and a restart without a lost request", "nginx")
     nginx = fronts.nginx(block.replace("uwsgi_params", f"{protocol}_params"), changes)
     with Load(nginx, 8) as load:
         wait_until(lambda: len(load.statuses) > 100, 20)
