@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from .connections.listeners import Listener
@@ -84,6 +86,30 @@ class ServerContext(NamedTuple):
     )
     bound: list[bytes]  # where it listens, for core/forks.py: an extension adds its own addresses
     ask: Callable[[str], Any]  # Extensions.ask
+
+
+class Life(enum.Enum):
+    """What happens to a process of the command, on its main thread; see Extension.on_life."""
+
+    STARTS = enum.auto()  # it is about to serve or to supervise; nothing is bound
+    WORKERS_BEGIN = enum.auto()  # a supervisor will start its first worker; what workers share is made now
+    RELOADS = enum.auto()  # a supervisor has read its settings anew, and will start workers by them
+    IMPORTS = enum.auto()  # it is about to import the app
+    IMPORTED = enum.auto()  # it has imported the app
+    FORKED = enum.auto()  # it becomes a worker; the mold that it was forked from has imported the app
+    ENDS = enum.auto()  # a worker has served, and ends
+    EXITS = enum.auto()  # a supervisor ends: it has no worker any more
+
+
+class LifeContext(NamedTuple):
+    """The process that it happens to."""
+
+    plan: Any  # processes.plan.Plan
+    role: Any = None  # processes.worker.Role; None: it is no child of a supervisor, or does jobs
+    is_spooler: bool = False  # it does jobs
+    kept: Mapping[str, int] = MappingProxyType(
+        {}
+    )  # memory files of the process before an upgrade in place, by their names
 
 
 class Extension(Generic[S]):
@@ -177,6 +203,15 @@ class Extension(Generic[S]):
 
     def stop(self) -> None:
         """End what `start` has begun: the server has stopped, or another extension could not start."""
+        raise NotImplementedError
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """
+        Do what it takes at this event in the life of a process of the command; no server is there yet, or any more.
+
+        Raises:
+            ConfigError, LoadError: the process cannot go on; from IMPORTS on, a worker cannot start.
+        """
         raise NotImplementedError
 
 

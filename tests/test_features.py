@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import types
 
 from harness.modules import MODULES
 
-from aserve.extension import Extension
-from aserve.features import FEATURES, SETTINGS, Config, extensions_of
+from aserve import features
+from aserve.extension import Extension, Life, LifeContext
+from aserve.features import FEATURES, SETTINGS, Config, extensions_of, on_life
+from aserve.features.moving.gunicorn_hooks import GunicornHooks
 from aserve.features.wire_log import WireLog
+from aserve.processes.plan import Plan
 from aserve.settings import EngineSettings
 
 
@@ -28,7 +32,8 @@ def classes_of_features():
 def test_all_are_listed():
     """A feature that is there can be turned on."""
     found = classes_of_features()
-    assert {one for one in found if issubclass(one, Extension)} <= set(FEATURES)
+    of_an_origin = {GunicornHooks}  # which other servers' settings bring
+    assert {one for one in found if issubclass(one, Extension)} <= {*FEATURES} | of_an_origin
     assert {one for one in found if issubclass(one, EngineSettings)} == set(Config.__bases__)
     assert len(set(FEATURES)) == len(FEATURES)
 
@@ -46,3 +51,30 @@ def test_none_by_default():
     extensions = extensions_of(Config())
     assert not extensions.wants_times and not extensions.sees_responses
     assert [feature for feature in FEATURES if feature.is_on(Config())] == [WireLog]
+
+
+def test_the_life_of_a_process(monkeypatch):
+    """Those that are on are told of an event, and after them those of another server's settings; others are not made."""
+    told = []
+
+    class Noting(Extension):
+        """One that notes its name, and the event."""
+
+        def on_life(self, event, context):
+            told.append((type(self).__name__, event))
+
+    class On(Noting):
+        """It is on."""
+
+        is_on = staticmethod(lambda config: True)
+
+    class Off(Noting):
+        """It is not."""
+
+        is_on = staticmethod(lambda config: False)
+
+    monkeypatch.setattr(features, "FEATURES", (*FEATURES, On, Off))
+    origin = types.SimpleNamespace(extensions=(Noting(None),))
+    on_life(Life.STARTS, LifeContext(Plan(Config(), None, origin)))
+    on_life(Life.EXITS, LifeContext(Plan(Config(), None)))
+    assert told == [("On", Life.STARTS), ("Noting", Life.STARTS), ("On", Life.EXITS)]

@@ -96,14 +96,15 @@ DOORS = {
     ("command.banner", "importlib.metadata"),
     ("command.completion", "shtab"),
     ("command.cli", "command.top_screen"),  # which knows textual
-    ("command.cli", "compat.uwsgi"),  # and all of uwsgi_api
-    ("command.cli", "features.uwsgi_api.memory"),
-    ("command.cli", "features.spooler.board"),
-    ("command.cli", "features.spooler.functions"),
-    ("command.cli", "features.spooler.runner"),
-    ("command.with_workers", "features.spooler.pages"),
+    ("features.uwsgi_api", "features.uwsgi_api.module"),
+    ("features.uwsgi_api", "features.uwsgi_api.memory"),
+    ("command.cli", "features.uwsgi_api.module"),
+    ("command.cli", "features.uwsgi_api.spooler.board"),
+    ("command.cli", "features.uwsgi_api.spooler.functions"),
+    ("command.cli", "features.uwsgi_api.spooler.runner"),
+    ("command.with_workers", "features.uwsgi_api.spooler.pages"),
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
-    ("compat.uwsgi", "features.spooler.queues"),
+    ("features.uwsgi_api.module", "features.uwsgi_api.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
     ("command.cli", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.

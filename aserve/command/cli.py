@@ -22,10 +22,10 @@ from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..core.memory_file import map_memory_file
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..demo import app as demo_app
-from ..features import Config, extensions_of
+from ..extension import Life, LifeContext
+from ..features import Config, extensions_of, on_life
 from ..features.mounts import load_mounts, nothing_here, parse_mount
-from ..features.moving import hooks_of, read_origin, take_flags
-from ..features.sharing.settings import Shared, shared_of
+from ..features.moving import read_origin, take_flags
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.hooks import call_post_fork
@@ -38,7 +38,6 @@ from ..lifecycle.standard_streams import fill_standard_streams
 from ..lifecycle.surroundings import set_surroundings, with_whole_paths
 from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.ask import is_command, run_command
-from ..processes.child import MOLD, TRIAL
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from ..processes.plan import Plan
 from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
@@ -139,13 +138,12 @@ def _run(argv: Sequence[str]) -> int:
     if inherited is None:
         show_banner(_config_of(plan), plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
-    hooks_of(plan.origin).in_supervisor("on_starting")
+    on_life(Life.STARTS, LifeContext(plan))
     if plan.config.workers is not None:
         # 1 MB: a process that serves by itself does without. Now: the user of --user may not be able to read it.
         from .with_workers import run_workers
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            _share_uwsgi(plan, inherited.kept if inherited else {})
             read, load = functools.partial(_read_again, args, folder, own), functools.partial(_load_worker, folder, own)
             return run_workers(plan, read, listeners, inherited, os.environ, load, _enter)
         return run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
@@ -224,19 +222,18 @@ def _read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[
     plan = _read_plan(args)
     if gone is not None and _depends_on_folder(plan):
         raise gone
-    hooks_of(plan.origin).in_supervisor("on_reload")
+    on_life(Life.RELOADS, LifeContext(plan))
     return plan
 
 
 def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
-    config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
-    set_surroundings(config, os.environ)
-    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD, is_spooler=is_spooler)
-    hooks.begin_worker(role.slot if role is not None else 1)
+    context = LifeContext(plan, role, is_spooler)
+    set_surroundings(plan.config, os.environ)
+    on_life(Life.IMPORTS, context)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(plan) else demo_app
     app = load_mounts(_config_of(plan).mount, app)
-    hooks.app_is_loaded()
+    on_life(Life.IMPORTED, context)
     check_unpatched()
     return app
 
@@ -253,43 +250,7 @@ def _load_worker(folder: StartFolder, own: frozenset[str], plan: Plan, role: Rol
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
-    _offer_uwsgi(role.plan, role, is_preloaded=True)
-    hooks_of(role.plan.origin).enter_worker(role.slot)
-
-
-def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: bool = False) -> None:
-    """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
-    if not _has_uwsgi(_config_of(plan)):
-        return
-    from ..compat import uwsgi  # and what is below it, which others do without
-
-    process = uwsgi.Process(
-        options=plan.origin.options if plan.origin is not None else {}, caches=_config_of(plan).uwsgi_cache,
-        spoolers=plan.config.spooler, shared=_shared_of(plan),
-    )  # fmt: skip
-    if is_spooler:
-        process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
-    if role is not None:
-        is_worker = TRIAL < role.slot < MOLD
-        process = process._replace(
-            worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
-            is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
-        )  # fmt: skip
-    if role is None or role.slot == TRIAL:
-        _share_uwsgi(plan)
-    uwsgi.install(process)
-
-
-def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
-    """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
-    if not _has_uwsgi(_config_of(plan)):
-        return
-    from ..features.uwsgi_api import memory
-
-    try:
-        memory.share(_config_of(plan).uwsgi_cache, kept.get(memory.NAME), _shared_of(plan))
-    except OSError as fault:
-        raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
+    on_life(Life.FORKED, LifeContext(role.plan, role))
 
 
 def _watch(path: str) -> int:
@@ -305,10 +266,10 @@ def _watch(path: str) -> int:
 
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
-    from ..compat.uwsgi import spooler_function  # which only such a process needs
-    from ..features.spooler.board import PAGE_VARIABLE, Page
-    from ..features.spooler.functions import queue_of
-    from ..features.spooler.runner import run_spooler
+    from ..features.uwsgi_api.module import spooler_function  # which only such a process needs
+    from ..features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+    from ..features.uwsgi_api.spooler.functions import queue_of
+    from ..features.uwsgi_api.spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
     # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
@@ -359,10 +320,6 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
-    if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
-        logger.info(
-            "the cache, locks, timers, cron and jobs of `import uwsgi` are this host's alone; --shared has all hosts share them"
-        )
     if not plan.spec and not _needs_no_app(plan):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
 
@@ -371,16 +328,6 @@ def _config_of(plan: Plan) -> Config:
     """Return its settings: the command's plans have those of all features."""
     assert isinstance(plan.config, Config)
     return plan.config
-
-
-def _shared_of(plan: Plan) -> Shared | None:
-    return shared_of(_config_of(plan), plan.spec)
-
-
-def _has_uwsgi(config: Config) -> bool:
-    """Whether `import uwsgi` is to work."""
-    is_meant = bool(config.uwsgi_cache or config.spooler or config.shared) or _speaks_uwsgi(config)
-    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 
 def _needs_no_app(plan: Plan) -> bool:
@@ -393,10 +340,6 @@ def _depends_on_folder(plan: Plan) -> bool:
     """Whether an app is imported from the folder of the start, or from below it."""
     specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in _config_of(plan).mount)]
     return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
-
-
-def _speaks_uwsgi(config: Config) -> bool:
-    return bool(config.route) or any(bind.startswith("uwsgi://") for bind in config.bind)
 
 
 def _checked_spec(spec: object, toml_name: str) -> str:

@@ -18,15 +18,15 @@ from typing import Callable
 
 from ..connections.listeners import Listener, bind_listeners
 from ..core.errors import FAILED, AserveError, BindError
-from ..features import Config
-from ..features.moving import hooks_of
+from ..core.page import MOLD
+from ..extension import Life, LifeContext
+from ..features import Config, on_life
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
 from ..metrics.app import name_files
 from ..metrics.scrapes import open_metrics
 from ..processes.channel import Channel
-from ..processes.child import MOLD
 from ..processes.command import Command
 from ..processes.inheritance import Inheritance
 from ..processes.mold import run_mold
@@ -63,8 +63,8 @@ def run_workers(
     metrics: Sequence[Listener] = inherited.metrics if inherited else ()
     try:
         metrics = metrics or open_metrics(plan.config)
-        hooks_of(plan.origin).in_supervisor("when_ready")
-    except (BindError, LoadError):
+        on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=inherited.kept if inherited else {}))
+    except (BindError, ConfigError, LoadError):
         for listener in (*listeners, *metrics):
             listener.close()
         raise
@@ -79,13 +79,13 @@ def run_workers(
         return _work_to_the_end(role, environ, load, enter)
     begin_ending(plan.config.drain_seconds)
     hold_signals()
-    hooks_of(plan.origin).in_supervisor("on_exit")
+    on_life(Life.EXITS, LifeContext(plan))
     return role
 
 
 def open_jobs(kept: Mapping[str, int]) -> Jobs:
     """Return what the supervisor knows of jobs (--spooler); the files that code of before has kept are continued."""
-    from ..features.spooler.pages import Spoolers  # most have none
+    from ..features.uwsgi_api.spooler.pages import Spoolers  # most have none
 
     return Spoolers(kept)
 
@@ -136,7 +136,7 @@ def _work(role: Role, environ: MutableMapping[str, str], load: Load, enter: Ente
         status = run_mold(role, lambda: load(role.plan, role), lambda worker: (begin(worker), enter(worker)))
     else:
         status = run_worker(role, lambda: load(role.plan, role))
-    hooks_of(role.plan.origin).end_worker()
+    on_life(Life.ENDS, LifeContext(role.plan, role))
     return status
 
 

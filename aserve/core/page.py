@@ -1,6 +1,6 @@
 """The page of a process: what it is doing, in memory that others may read.
 
-Owns:     Field, the words of a page; new_page, for a process without a supervisor; Process, what is known of a process without asking it.
+Owns:     Field, the words of a page; State, of one of them; the slots of processes that are no workers; new_page, for a process without a supervisor; Process, what is known of a process without asking it.
 Thread:   any; each word is written by one process, and read by any.
 Not here: which pages there are, and whose (processes/slots.py), what a process writes (../connections/statistics.py), what is counted behind these words
           (metrics/table.py), what is concluded from a page (metrics/, processes/watch.py).
@@ -18,6 +18,20 @@ from typing import Callable, NamedTuple
 PAGE_BYTES = 4096
 WORD_BYTES = 8
 
+# Slots of processes that are no workers.
+TRIAL = 0  # the slot of new code that shows whether it can serve (processes/upgrade.py); those of workers begin with 1
+MOLD = 1 << 16  # that of a process from which workers are forked (processes/molds.py)
+
+
+class State(enum.IntEnum):
+    """Where a child stands."""
+
+    STARTING = 1  # it imports the app, or serves and has not been heard yet
+    READY = 2  # it serves
+    DRAINING = 3  # it was told to finish what runs, and end
+    KILLED = 4  # it was told to end at once
+    ENDED = 5
+
 
 class Field(enum.IntEnum):
     """Where a word is in its page; behind them stands what its process counts (metrics/table.py)."""
@@ -26,7 +40,7 @@ class Field(enum.IntEnum):
     PID = 0  # 0: nobody has the page
     SLOT = 1
     GENERATION = 2
-    STATE = 3  # processes.child.State
+    STATE = 3  # State
     # Written by the process itself, once a second.
     TICK = 4  # how often it has written the following
     TICKED_AT = 5  # when: nanoseconds of the monotonic clock

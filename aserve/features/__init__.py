@@ -1,6 +1,6 @@
 """Every option that the engine does not know: one module or folder each, found by its name.
 
-Owns:     FEATURES, in the order in which a request meets them; `extensions_of`; Config, the settings of the engine and of all features.
+Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `on_life`; Config, the settings of the engine and of all features.
 Thread:   any.
 Not here: what a feature can be (extension.py), the engine's settings (settings/table.py).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..extension import Extension, Extensions
+from ..extension import Extension, Extensions, Life, LifeContext
 from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .added_fields import AddedFields, AddedFieldSettings
@@ -28,6 +28,7 @@ from .slow_requests import Slow
 from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
+from .uwsgi_api import UwsgiModule
 from .uwsgi_api.settings import UwsgiSettings
 from .wire_log import WireLog
 
@@ -51,6 +52,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Slow,
     ProcessTitles,
     AddedFields,
+    UwsgiModule,
 )
 
 
@@ -79,6 +81,19 @@ class Config(
 
 
 SETTINGS = Config.rows()
+
+
+def on_life(event: Life, context: LifeContext) -> None:
+    """
+    Tell the extensions of a plan, and those of the settings of another server that it is from, what happens to this process.
+
+    Raises:
+        ConfigError, LoadError: see Extension.on_life.
+    """
+    config, origin = context.plan.config, context.plan.origin
+    found = [one(config) for one in FEATURES if one.on_life is not Extension.on_life and one.is_on(config)]
+    for one in [*found, *(origin.extensions if origin is not None else ())]:
+        one.on_life(event, context)
 
 
 def extensions_of(config: EngineSettings) -> Extensions:

@@ -2,7 +2,7 @@
 
 Owns:     the functions that it has named by `post_fork`, and whether this process has called them; those of ours for the end.
 Thread:   the main thread, which imports the app; later any of the app's.
-Not here: when a process begins to serve (server/running.py, processes/worker.py); uWSGI's names for it (compat/uwsgi.py).
+Not here: when a process begins to serve (server/running.py, processes/worker.py); uWSGI's names for it (features/uwsgi_api/module.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one.
 States:   below.
-Not here: forking (programs.py), what a spooler does (features/spooler/), how a command and its times are spelled (settings/commands.py, crontab.py),
+Not here: forking (programs.py), what a spooler does (features/uwsgi_api/spooler/), how a command and its times are spelled (settings/commands.py, crontab.py),
           when a reload ends (supervisor.py), when all of it does (shutdown.py).
 
 ```

@@ -23,26 +23,16 @@ import time
 from typing import Any
 
 from ..core.exchange import without_query
+from ..core.page import MOLD as MOLD
+from ..core.page import TRIAL as TRIAL
+from ..core.page import State as State
 from .channel import Channel, Message
 from .plan import Plan
 from .timers import Timer
 
-TRIAL = 0  # the slot of new code that shows whether it can serve (upgrade.py); those of workers begin with 1
-MOLD = 1 << 16  # that of a process from which workers are forked (molds.py)
-
 # Sent to a worker, it has all stacks written to standard error. Where nobody handles it, it does nothing; and Python's own
 # signals of a person's are all taken.
 STACKS_SIGNAL = signal.SIGURG
-
-
-class State(enum.IntEnum):
-    """Where a child stands."""
-
-    STARTING = 1  # it imports the app, or serves and has not been heard yet
-    READY = 2  # it serves
-    DRAINING = 3  # it was told to finish what runs, and end
-    KILLED = 4  # it was told to end at once
-    ENDED = 5
 
 
 class Event(enum.Enum):

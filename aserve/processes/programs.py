@@ -41,7 +41,7 @@ NOT_INHERITED = (
 
 
 class Jobs(Protocol):
-    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see features/spooler/pages.py."""
+    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see features/uwsgi_api/spooler/pages.py."""
 
     fd: int
 

@@ -30,6 +30,7 @@ from ..connections.stacks import describe_stacks
 from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError, Fault
 from ..core.memory_file import open_memory_file
+from ..core.page import MOLD, TRIAL
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.lacking import describe_lack
@@ -83,6 +84,21 @@ class Role(NamedTuple):
     app_files: tuple[str, str] | None = None
     fault: Fault | None = None  # why the app cannot start: to be shown in its place
     is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
+
+    @property
+    def is_mold(self) -> bool:
+        """Whether it imports the app for workers that are forked from it."""
+        return self.slot == MOLD
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it shows a supervisor whether new code can serve."""
+        return self.slot == TRIAL
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it serves in a slot of its own."""
+        return TRIAL < self.slot < MOLD
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 Thread:   any; functions run in a worker.
 Spec:     uwsgi-docs RPC.rst; where that is silent, what uWSGI 2.0.30 does.
-Not here: calls by routes (features/routes.py), `import uwsgi` (compat/uwsgi.py).
+Not here: calls by routes (features/routes.py), `import uwsgi` (features/uwsgi_api/module.py).
 
 Nothing can be called until a function is registered, and then only that.
 """

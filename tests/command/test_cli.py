@@ -19,9 +19,9 @@ from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.features import SETTINGS, Config
 from aserve.features.mounts import nothing_here
-from aserve.features.spooler import runner
-from aserve.features.spooler.board import PAGE_VARIABLE
 from aserve.features.uwsgi_api import memory
+from aserve.features.uwsgi_api.spooler import runner
+from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE
 from aserve.processes.programs import SPOOLER_VARIABLE
 
 pytestmark = pytest.mark.long_on_pypy

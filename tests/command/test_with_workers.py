@@ -13,17 +13,17 @@ import types
 import pytest
 
 from aserve.command import cli, with_workers
-from aserve.compat import uwsgi
-from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
+from aserve.core.page import MOLD
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
-from aserve.features.spooler import runner
 from aserve.features.uwsgi_api import memory
+from aserve.features.uwsgi_api import module as uwsgi
+from aserve.features.uwsgi_api.module import install
+from aserve.features.uwsgi_api.spooler import runner
 from aserve.lifecycle import hooks
 from aserve.processes.channel import Channel
-from aserve.processes.child import MOLD, TRIAL
 from aserve.processes.inheritance import FORM
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
@@ -184,23 +184,13 @@ def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
     def fail(*what):
         raise OSError(12, "Cannot allocate memory")
 
+    closed = []
+    listener = types.SimpleNamespace(close=lambda: closed.append(listener))
+    monkeypatch.setattr(with_workers, "bind_listeners", lambda config: (listener,))
     monkeypatch.setattr(memory, "share", fail)
     assert cli.main(["hello:app", "--workers", "1", "--uwsgi-module", "on"]) == 2
     assert "uwsgi-cache: there is no memory for it: Cannot allocate memory" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("slot", "worker_id", "makes"), [(3, 3, 0), (MOLD, 0, 0), (TRIAL, 0, 1)])
-def test_who_it_is_for_uwsgi(supervised, monkeypatch, slot, worker_id, makes):
-    """A mold and a trial are nobody's worker; a trial, which is another program, has memory of its own."""
-    installed, made = [], []
-    monkeypatch.setattr(uwsgi, "install", installed.append)
-    plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
-    role = Role(slot, 1, plan, CHANNEL, (), "the page", supervisor_pid=4242)
-    monkeypatch.setattr(memory, "share", lambda *what: made.append(what))
-    cli._offer_uwsgi(plan, role, is_preloaded=True)
-    (process,) = installed
-    assert (process.worker_id, process.masterpid, process.numproc, process.is_preloaded) == (worker_id, 4242, 4, True)
-    assert process.page == ("the page" if worker_id else None) and len(made) == makes
+    assert closed == [listener]
 
 
 def test_metrics(supervised, served, monkeypatch, capsys):

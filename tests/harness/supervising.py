@@ -9,8 +9,9 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from aserve.core.page import MOLD, State
 from aserve.features import Config
-from aserve.features.spooler.pages import Spoolers
+from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
@@ -19,7 +20,7 @@ from aserve.processes import reloads as reloads_module
 from aserve.processes import shutdown as shutdown_module
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.channel import Channel, Message
-from aserve.processes.child import MOLD, Child, State
+from aserve.processes.child import Child
 from aserve.processes.command import Command
 from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan

@@ -11,8 +11,8 @@ import pytest
 
 from aserve.core.memory_file import map_memory_file
 from aserve.features import Config
-from aserve.features.spooler import pages as spoolers
-from aserve.features.spooler.board import PAGE_VARIABLE, Page
+from aserve.features.uwsgi_api.spooler import pages as spoolers
+from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
 from aserve.processes import attached as module
 from aserve.processes.attached import Attached
 from aserve.processes.command import Command

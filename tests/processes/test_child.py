@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from aserve.core.page import State
 from aserve.features import Config
-from aserve.processes.child import TRANSITIONS, Child, Event, State, describe_end, describe_requests
+from aserve.processes.child import TRANSITIONS, Child, Event, describe_end, describe_requests
 from aserve.processes.plan import Plan
 
 # Pairs that cannot come about, and why.

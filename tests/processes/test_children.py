@@ -12,10 +12,9 @@ import pytest
 from harness.descriptors import none_stays_open
 
 from aserve.connections.in_flight import TABLE_BYTES
-from aserve.core.page import Field
+from aserve.core.page import Field, State
 from aserve.features import Config
 from aserve.processes import children as children_module
-from aserve.processes.child import State
 from aserve.processes.children import ENDING_SECONDS, SILENT_NS, STACK_SECONDS, Children
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots

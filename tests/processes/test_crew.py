@@ -6,7 +6,7 @@ import signal
 
 from harness.supervising import LEAVE, slots_of, told
 
-from aserve.processes.child import State
+from aserve.core.page import State
 
 TERM = signal.SIGTERM
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 from harness.supervising import slots_of, told
 
-from aserve.processes.child import State
+from aserve.core.page import State
 
 TERM = signal.SIGTERM
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from aserve.core.page import State
 from aserve.core.tally import LOST, Tally
 from aserve.features import Config
 from aserve.metrics.table import place_of_requests
 from aserve.metrics.totals import Totals
-from aserve.processes.child import State
 from aserve.processes.losses import Losses
 from aserve.processes.plan import Plan
 

@@ -15,12 +15,11 @@ from harness.leading import Leading, lead_by
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import forks
 from aserve.core.memory_file import open_memory_file
-from aserve.core.page import Field
+from aserve.core.page import MOLD, Field
 from aserve.lifecycle.loading import LoadError
 from aserve.processes import mold as mold_module
 from aserve.processes import worker as worker_module
 from aserve.processes.channel import Channel
-from aserve.processes.child import MOLD
 from aserve.processes.mold import run_mold
 from aserve.processes.opened import Opened
 from aserve.processes.slots import Slots

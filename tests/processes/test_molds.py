@@ -11,8 +11,7 @@ from harness.descriptors import none_stays_open
 from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.listeners import open_listeners
-from aserve.core.page import Field
-from aserve.processes.child import MOLD, State
+from aserve.core.page import MOLD, Field, State
 from aserve.processes.children import ENDING_SECONDS, FORK_SECONDS, STACK_SECONDS
 from aserve.settings import parse_bind
 

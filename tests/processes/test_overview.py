@@ -21,7 +21,7 @@ from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import error_log, footprint
 from aserve.core.footprint import Memory
 from aserve.core.memory_file import open_memory_file
-from aserve.core.page import Field
+from aserve.core.page import TRIAL, Field
 from aserve.features import Config
 from aserve.metrics.balance import Balance
 from aserve.metrics.exporter import Exporter
@@ -29,7 +29,6 @@ from aserve.metrics.lone import Lone
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
 from aserve.processes import overview as module
-from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.settings import ConfigError
 

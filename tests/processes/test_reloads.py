@@ -15,7 +15,7 @@ from aserve.connections.in_flight import InFlight
 from aserve.core.errors import AserveError
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file
-from aserve.processes.child import State
+from aserve.core.page import State
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

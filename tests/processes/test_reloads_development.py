@@ -5,8 +5,8 @@ from __future__ import annotations
 from harness.supervising import LEAVE, told
 
 from aserve.core.errors import Fault
+from aserve.core.page import State
 from aserve.processes import supervisor as supervisor_module
-from aserve.processes.child import State
 
 CHANGED = {"say": "changed", "why": "a.py has changed"}
 FAILED = {"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}

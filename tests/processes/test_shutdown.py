@@ -9,7 +9,7 @@ import pytest
 from harness.supervising import told
 
 from aserve.connections.listeners import open_listeners
-from aserve.processes.child import State
+from aserve.core.page import State
 from aserve.processes.children import ENDING_SECONDS
 from aserve.settings import parse_bind
 

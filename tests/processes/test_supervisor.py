@@ -12,11 +12,10 @@ from harness.supervising import COMMAND, slots_of, told
 from harness.waiting import wait_until
 
 from aserve.connections.listeners import bind_listeners
-from aserve.core.page import Field
+from aserve.core.page import MOLD, Field, State
 from aserve.features import Config
-from aserve.features.spooler.pages import Spoolers
+from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import molds
-from aserve.processes.child import MOLD, State
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.supervisor import Supervisor

@@ -8,10 +8,10 @@ import tempfile
 
 import pytest
 
+from aserve.core.page import TRIAL
 from aserve.features import Config
 from aserve.processes import app_files
 from aserve.processes.channel import Channel
-from aserve.processes.child import TRIAL
 from aserve.processes.plan import Plan
 from aserve.processes.trial import trial_role, with_own_files
 from aserve.settings import ConfigError

@@ -12,11 +12,12 @@ from harness.manager import Manager
 
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core.memory_file import open_memory_file
+from aserve.core.page import TRIAL, State
 from aserve.features import Config
-from aserve.features.spooler import pages as spoolers
+from aserve.features.uwsgi_api.spooler import pages as spoolers
 from aserve.processes import upgrade
 from aserve.processes.channel import Channel
-from aserve.processes.child import TRIAL, Child, State
+from aserve.processes.child import Child
 from aserve.processes.children import Children
 from aserve.processes.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.inheritance import Inheritance, Strangers

@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from aserve.core.footprint import Activity, Memory
-from aserve.core.page import Field
+from aserve.core.page import Field, State
 from aserve.processes import plan as plan_module
 from aserve.processes import watch as watch_module
-from aserve.processes.child import STACKS_SIGNAL, State
+from aserve.processes.child import STACKS_SIGNAL
 from aserve.processes.resources import MIB, Limits
 from aserve.processes.watch import Watch
 

@@ -1,9 +1,9 @@
 """gunicorn's hooks: functions of its configuration that a server calls.
 
-Owns:     Hooks: which are called, and where; the small objects that they are given.
+Owns:     Hooks: which are called, and where; the small objects that they are given; GunicornHooks, the extension.
 Thread:   the main thread, in the supervisor and in workers.
 Spec:     gunicorn's documentation, "Server Hooks".
-Not here: where the command calls these (command/cli.py), those that are not called (gunicorn_table.py).
+Not here: those that are not called (gunicorn_table.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
+from ...extension import Extension, Life, LifeContext
 from ...lifecycle.loading import LoadError
 from ...lifecycle.signals import kept_handlers
+from ...settings import EngineSettings
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")
@@ -27,6 +29,9 @@ DEFAULTS = {
     "workers": 1, "threads": 1, "timeout": 30, "graceful_timeout": 30, "keepalive": 2, "worker_class": "sync", "preload_app": False,
     "bind": ["127.0.0.1:8000"], "worker_connections": 1000, "max_requests": 0, "max_requests_jitter": 0, "proc_name": None,
     "loglevel": "info", "accesslog": None, "errorlog": "-", "pidfile": None, "user": None, "group": None, "chdir": None,
+}  # fmt: skip
+_OF_SUPERVISOR = {
+    Life.STARTS: "on_starting", Life.WORKERS_BEGIN: "when_ready", Life.RELOADS: "on_reload", Life.EXITS: "on_exit",
 }  # fmt: skip
 _EMPTY = (lambda server, worker: None).__code__
 
@@ -73,16 +78,6 @@ class Hooks:
         """
         self._call("post_worker_init", self._worker)
 
-    def enter_worker(self, age: int) -> None:
-        """
-        Say that this process is a worker, and has the app from the process that it was forked from.
-
-        Raises:
-            LoadError: a hook has raised.
-        """
-        self.begin_worker(age)
-        self.app_is_loaded()
-
     def end_worker(self) -> None:
         """Say that this worker ends, if this process is one; what the hook raises is logged."""
         if self._worker is not None:
@@ -104,6 +99,28 @@ class Hooks:
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
         return SimpleNamespace(pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0)
+
+
+class GunicornHooks(Extension[EngineSettings]):
+    """Calls the hooks of a configuration when their time comes."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        """`hooks` also keeps which worker this process is."""
+        self._hooks = hooks
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """See Extension; a mold is no worker of gunicorn's."""
+        hooks, role = self._hooks, context.role
+        if event in _OF_SUPERVISOR:
+            hooks.in_supervisor(_OF_SUPERVISOR[event])
+        elif role is not None and role.is_mold and event is not Life.ENDS:
+            return
+        elif event in (Life.IMPORTS, Life.FORKED):
+            hooks.begin_worker(role.slot if role is not None else 1)
+        if event in (Life.IMPORTED, Life.FORKED):
+            hooks.app_is_loaded()
+        elif event is Life.ENDS:
+            hooks.end_worker()
 
 
 @contextlib.contextmanager

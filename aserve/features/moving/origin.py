@@ -12,11 +12,12 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
+from ...extension import Extension
 from ...lifecycle.loading import PASTE
 from ...lifecycle.privileges import is_root
 from ...settings import ConfigError
 from .draft import Draft
-from .gunicorn_hooks import Hooks
+from .gunicorn_hooks import GunicornHooks, Hooks
 from .uwsgi_files import FORMS, has_section, split_section
 
 logger = logging.getLogger("aserve")
@@ -43,15 +44,15 @@ class Origin(NamedTuple):
         options: Mapping[str, Any] = self.draft.facts.get("options", {})
         return options
 
+    @property
+    def extensions(self) -> tuple[Extension[Any], ...]:
+        """What it adds to the engine."""
+        return (GunicornHooks(self.hooks),) if self.hooks is not NO_HOOKS else ()
+
     def log_notes(self) -> None:
         """Say what has no effect here, or another one."""
         for note in self.draft.notes:
             logger.warning("%s", note)
-
-
-def hooks_of(origin: Origin | None) -> Hooks:
-    """Return the hooks of a plan's origin; none where it has none."""
-    return origin.hooks if origin is not None else NO_HOOKS
 
 
 def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:

@@ -240,7 +240,7 @@ def _told_to_apps(options: list[Given]) -> dict[str, Any]:
     """
     Return what the file has for `uwsgi.opt`: bytes, True for an option without a value, a list for one that is there more than once.
 
-    What agents look at is told as it is here, whatever the file says (compat/uwsgi.py).
+    What agents look at is told as it is here, whatever the file says (uwsgi_api/module.py).
     """
     told: dict[str, Any] = {}
     for option in options:

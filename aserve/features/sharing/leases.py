@@ -3,7 +3,7 @@
 Owns:     Lease; Leases: those of this process, the thread that renews them, and what is said when one is lost.
 Thread:   any takes and lets go; a thread of its own renews.
 Spec:     https://redis.io/docs/latest/develop/use/patterns/distributed-locks/, for one server: a token of its own, and an end.
-Not here: what a lease is for (uwsgi_api/shared_locks.py, uwsgi_api/turns.py, features/spooler/queues.py).
+Not here: what a lease is for (uwsgi_api/shared_locks.py, uwsgi_api/turns.py, uwsgi_api/spooler/queues.py).
 
 A host that dies cannot let go, so what it had ends by itself. The other side of that: who has a lease can lose it, when the process
 stands still for long, or the server does, or forgets. Nothing can prevent that; it is told, in the log and to who lets go.

@@ -3,7 +3,7 @@
 Owns:     Cache: a hash table in shared memory.
 Thread:   any, of any process; each call holds the one lock of the memory.
 Spec:     uWSGI 2.0.30, "The uWSGI caching framework": who sets a key that is there changes nothing, and a full cache takes no more.
-Not here: the memory (memory.py), the lock (locks.py), the functions of the module (compat/uwsgi.py).
+Not here: the memory (memory.py), the lock (locks.py), the functions of the module (module.py).
 
 ```
  head | buckets: the first item of each chain | items: next, hash, lengths, is whole, expires, used at | key | value

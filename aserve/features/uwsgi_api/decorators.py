@@ -3,7 +3,7 @@
 Owns:     DECORATORS, by their names.
 Thread:   any.
 Spec:     uWSGI 2.0.30, uwsgidecorators.py.
-Not here: postfork, and the module itself (compat/uwsgi.py), the functions that they call (functions.py).
+Not here: postfork, and the module itself (module.py), the functions that they call (functions.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     FUNCTIONS, by their names; how arguments are checked, and results told, as uWSGI does.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: the module, and its other functions (compat/uwsgi.py), decorators (decorators.py), what is below (locks.py, caches.py, signals.py).
+Not here: the module, and its other functions (module.py), decorators (decorators.py), what is below (locks.py, caches.py, signals.py).
 """
 
 from __future__ import annotations

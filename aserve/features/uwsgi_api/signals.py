@@ -3,7 +3,7 @@
 Owns:     Signals: what a process has registered, the thread that looks what is due, and those in which functions run.
 Thread:   any registers and raises; the clock's thread looks; each run has a thread of its own, beyond --threads.
 Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
-Not here: what is run (handlers.py), when a schedule is due (schedules.py), which host runs it (turns.py), the memory (memory.py), the functions of the module (compat/uwsgi.py).
+Not here: what is run (handlers.py), when a schedule is due (schedules.py), which host runs it (turns.py), the memory (memory.py), the functions of the module (module.py).
 
 There is no one who hands them out. Each worker has the functions, and looks: what is due, or raised, is in memory that all see, and
 whoever finds it first takes it, under the lock.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import types
 
 import pytest
 
-from aserve.features.moving.gunicorn_hooks import Hooks, does_nothing
+from aserve.extension import Life, LifeContext
+from aserve.features.moving.gunicorn_hooks import GunicornHooks, Hooks, does_nothing
 from aserve.lifecycle.loading import LoadError
 
 
@@ -37,12 +39,49 @@ def test_in_a_worker(calls):
     """Before the app, with it, and at the end; a process that is no worker has no end of one."""
     hooks = hooks_of(calls, "post_fork", "post_worker_init", "worker_exit")
     hooks.end_worker()
-    hooks.enter_worker(2)
+    hooks.begin_worker(2)
+    hooks.app_is_loaded()
     hooks.end_worker()
     assert [name for name, _ in calls] == ["post_fork", "post_worker_init", "worker_exit"]
     (server, worker), (same,), (_, last) = [given for _, given in calls]
     assert worker is same is last and (worker.pid, worker.age, worker.alive) == (os.getpid(), 2, False)
     assert server.pid == os.getppid()
+
+
+NAMES = ("on_starting", "when_ready", "on_reload", "on_exit", "post_fork", "post_worker_init", "worker_exit")
+WORKER = types.SimpleNamespace(slot=3, is_mold=False)
+MOLD = types.SimpleNamespace(slot=0, is_mold=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "role", "called"),
+    [
+        (Life.STARTS, None, ["on_starting"]),
+        (Life.WORKERS_BEGIN, None, ["when_ready"]),
+        (Life.RELOADS, None, ["on_reload"]),
+        (Life.EXITS, None, ["on_exit"]),
+        (Life.IMPORTS, WORKER, ["post_fork"]),
+        (Life.IMPORTS, None, ["post_fork"]),
+        (Life.IMPORTED, WORKER, ["post_worker_init"]),
+        (Life.IMPORTS, MOLD, []),
+        (Life.IMPORTED, MOLD, []),
+        (Life.FORKED, WORKER, ["post_fork", "post_worker_init"]),
+        (Life.ENDS, WORKER, []),
+    ],
+)
+def test_events(calls, event, role, called):
+    """Each hook has its time; a mold is no worker, and only a worker that has begun can end."""
+    GunicornHooks(hooks_of(calls, *NAMES)).on_life(event, LifeContext(None, role))
+    assert [name for name, _ in calls] == called
+    assert event not in (Life.IMPORTS, Life.FORKED) or role is MOLD or calls[0][1][1].age == (role.slot if role else 1)
+
+
+def test_the_end_of_a_worker(calls):
+    """It ends in the process that was a mold, too."""
+    extension = GunicornHooks(hooks_of(calls, *NAMES))
+    extension.on_life(Life.FORKED, LifeContext(None, WORKER))
+    extension.on_life(Life.ENDS, LifeContext(None, MOLD))
+    assert [name for name, _ in calls][-1] == "worker_exit"
 
 
 def test_one_that_has_ended(calls):

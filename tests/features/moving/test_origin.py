@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from aserve.features.moving.origin import hooks_of, is_uwsgi_file, read_origin, take_flags
+from aserve.features.moving.gunicorn_hooks import GunicornHooks
+from aserve.features.moving.origin import is_uwsgi_file, read_origin, take_flags
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -59,11 +60,11 @@ def test_flags(folder):
 
 def test_reading(folder, monkeypatch, caplog):
     """Each source says what it has; only root becomes another."""
-    assert read_origin({}, {}) is None and hooks_of(None).in_supervisor("on_exit") is None
+    assert read_origin({}, {}) is None
     monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: False)
     origin = read_origin({"uwsgi_ini": "app.ini"}, {})
     assert origin.draft.app == "a:b" and origin.settings["threads"] == 2 and "user" not in origin.settings
-    assert origin.options["module"] == b"a:b"
+    assert origin.options["module"] == b"a:b" and origin.extensions == ()
     with caplog.at_level(logging.WARNING, "aserve"):
         origin.log_notes()
     assert caplog.messages == [
@@ -73,4 +74,5 @@ def test_reading(folder, monkeypatch, caplog):
     monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: True)
     assert read_origin({"uwsgi_ini": "app.ini"}, {}).settings["user"] == "nobody"
     origin = read_origin({"gunicorn_conf": "conf.py"}, {})
-    assert origin.settings["workers"] == 2 and origin.options == {} and hooks_of(origin) is origin.hooks
+    assert origin.settings["workers"] == 2 and origin.options == {}
+    assert [type(one) for one in origin.extensions] == [GunicornHooks]

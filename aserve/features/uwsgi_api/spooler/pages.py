@@ -13,8 +13,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core.memory_file import KEPT, map_memory_file, open_memory_file
-from ...settings.paths import QUEUE
+from ....core.memory_file import KEPT, map_memory_file, open_memory_file
+from ....settings.paths import QUEUE
 from .board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
 from .folder import count_jobs
 

@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-from ..sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
-from ..sharing.store import Store, StoreError
+from ...sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
+from ...sharing.store import Store, StoreError
 from .folder import LAST, Due, growing_seconds, job_of, name_of, parse_job
 
 logger = logging.getLogger("aserve")

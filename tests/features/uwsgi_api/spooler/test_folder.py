@@ -10,8 +10,16 @@ import sys
 
 import pytest
 
-from aserve.features.spooler import folder as module
-from aserve.features.spooler.folder import count_jobs, list_jobs, open_wake, read_job, take_job, wake, write_job
+from aserve.features.uwsgi_api.spooler import folder as module
+from aserve.features.uwsgi_api.spooler.folder import (
+    count_jobs,
+    list_jobs,
+    open_wake,
+    read_job,
+    take_job,
+    wake,
+    write_job,
+)
 
 LATER = 1e11  # nobody's clock is there
 
@@ -244,7 +252,7 @@ def test_waking_where_two_replace(folder, monkeypatch):
 
 DIES = """\
 import os, sys, time
-from aserve.features.spooler.folder import take_job
+from aserve.features.uwsgi_api.spooler.folder import take_job
 job = take_job(sys.argv[1], time.time())
 print(job is not None, flush=True)
 os.kill(os.getpid(), 9)

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from aserve.core.memory_file import map_memory_file
-from aserve.features.spooler import pages as module
-from aserve.features.spooler.board import PAGE_VARIABLE, Page
-from aserve.features.spooler.folder import write_job
-from aserve.features.spooler.pages import Spoolers
+from aserve.features.uwsgi_api.spooler import pages as module
+from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+from aserve.features.uwsgi_api.spooler.folder import write_job
+from aserve.features.uwsgi_api.spooler.pages import Spoolers
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import types
 import pytest
 from harness.waiting import wait_until
 
-from aserve.compat import uwsgi as module
-from aserve.compat.uwsgi import Process, install
 from aserve.features.sharing import store as store_module
 from aserve.features.sharing.settings import Shared
-from aserve.features.spooler import functions as spooler
+from aserve.features.uwsgi_api import module
 from aserve.features.uwsgi_api.hosts import join
+from aserve.features.uwsgi_api.module import Process, install
+from aserve.features.uwsgi_api.spooler import functions as spooler
 from aserve.lifecycle import hooks
 
 

@@ -17,11 +17,18 @@ import pytest
 from aserve.features.sharing.leases import Leases
 from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store
-from aserve.features.spooler import runner as module
-from aserve.features.spooler.board import PAGE_BYTES, Page
-from aserve.features.spooler.folder import Folder, list_jobs, write_job
-from aserve.features.spooler.queues import Queue
-from aserve.features.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
+from aserve.features.uwsgi_api.spooler import runner as module
+from aserve.features.uwsgi_api.spooler.board import PAGE_BYTES, Page
+from aserve.features.uwsgi_api.spooler.folder import Folder, list_jobs, write_job
+from aserve.features.uwsgi_api.spooler.queues import Queue
+from aserve.features.uwsgi_api.spooler.runner import (
+    SPOOL_IGNORE,
+    SPOOL_OK,
+    SPOOL_RETRY,
+    Spooler,
+    run_spooler,
+    values_of,
+)
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
 
@@ -198,8 +205,8 @@ def test_few_faults_are_kept(run, caplog, monkeypatch):
 
 FORKS = """\
 import os, signal, sys
-from aserve.features.spooler.folder import Folder, list_jobs, write_job
-from aserve.features.spooler.runner import SPOOL_OK, run_spooler
+from aserve.features.uwsgi_api.spooler.folder import Folder, list_jobs, write_job
+from aserve.features.uwsgi_api.spooler.runner import SPOOL_OK, run_spooler
 
 folder, how = sys.argv[1:]
 spooler = os.getpid()

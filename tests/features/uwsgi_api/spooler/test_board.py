@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aserve.core.memory_file import map_memory_file, open_memory_file
-from aserve.features.spooler.board import PAGE_BYTES, Page
+from aserve.features.uwsgi_api.spooler.board import PAGE_BYTES, Page
 
 
 def test_a_job():

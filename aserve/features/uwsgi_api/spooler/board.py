@@ -2,7 +2,7 @@
 
 Owns:     Page, the form of its memory; its variable.
 Thread:   the main thread of a spooler, and the supervisor's only one: each word has one writer at a time.
-Not here: the memory of all pages, and what is done about it (features/spooler/pages.py), jobs (runner.py).
+Not here: the memory of all pages, and what is done about it (pages.py), jobs (runner.py).
 """
 
 from __future__ import annotations

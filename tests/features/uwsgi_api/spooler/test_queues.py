@@ -12,9 +12,9 @@ from harness.stores import SERVERS
 from aserve.features.sharing.leases import LEASE_SECONDS, Leases
 from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store, StoreError
-from aserve.features.spooler import queues as module
-from aserve.features.spooler.queues import Queue
-from aserve.features.spooler.runner import SPOOL_OK, Spooler
+from aserve.features.uwsgi_api.spooler import queues as module
+from aserve.features.uwsgi_api.spooler.queues import Queue
+from aserve.features.uwsgi_api.spooler.runner import SPOOL_OK, Spooler
 
 pytestmark = pytest.mark.long_on_pypy
 

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from aserve.features.spooler import functions as module
-from aserve.features.spooler.folder import list_jobs, read_job
-from aserve.features.spooler.functions import (
+from aserve.features.uwsgi_api.spooler import functions as module
+from aserve.features.uwsgi_api.spooler.folder import list_jobs, read_job
+from aserve.features.uwsgi_api.spooler.functions import (
     DECORATORS,
     FUNCTIONS,
     do_decorated,
@@ -18,7 +18,7 @@ from aserve.features.spooler.functions import (
     spooler_jobs,
     use_folders,
 )
-from aserve.features.spooler.runner import SPOOL_OK, SPOOL_RETRY, values_of
+from aserve.features.uwsgi_api.spooler.runner import SPOOL_OK, SPOOL_RETRY, values_of
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 Owns:     FUNCTIONS and DECORATORS, by their names; which folders there are in this process, and the functions of decorators.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI Spooler"; uwsgidecorators.py.
-Not here: the modules (compat/uwsgi.py), files (folder.py), queues (queues.py), doing jobs (runner.py).
+Not here: the modules (../module.py), files (folder.py), queues (queues.py), doing jobs (runner.py).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...core.forks import disown_handlers, end_if_forked, forked, own_handlers
-from ...lifecycle.signals import kept_handlers
+from ....core.forks import disown_handlers, end_if_forked, forked, own_handlers
+from ....lifecycle.signals import kept_handlers
 from .board import Page
 from .folder import Folder, Job
 
