@@ -139,9 +139,9 @@ class Connection:
 
     def end_exchange(self, exchange: Exchange, may_wait: bool = False) -> None:
         """Log an exchange whose response is out, or lost, and let go of it; `may_wait`: see RequestLog.write."""
-        access_log = self.service.access_log
-        if access_log is not None and not exchange.is_probe:
-            access_log.write(exchange, may_wait)
+        ends = self.service.ends
+        if ends is not None and not exchange.is_probe:
+            ends.write(exchange, may_wait)
         release_exchange(exchange)
 
 

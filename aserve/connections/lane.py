@@ -98,7 +98,7 @@ class Lane:
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
         self._health_paths = self.services[0].health_paths  # the same for all, as is the next
-        self.times_requests = self.services[0].times_requests or self.services[0].access_log is not None  # see Ends
+        self.times_requests = self.services[0].times_requests or self.services[0].ends is not None  # see Ends
         self.forms = [form_of(listener, service) for listener, service in pairs]
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.

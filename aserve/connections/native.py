@@ -89,7 +89,7 @@ class Native:
         self._plains = plains
         self.common_fields = lane.services[0].common_fields  # the same for all
         self._deadlines: Deadlines | None = lane.services[0].deadlines
-        health, log = lane.services[0].health_paths, lane.services[0].access_log  # the same, too
+        health, log = lane.services[0].health_paths, lane.services[0].ends  # the same, too
         self.engine: Any = _native.Engine(
             set=int(ffi.cast("uintptr_t", lane.set)),
             size=ffi.sizeof("lane"),

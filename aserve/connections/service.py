@@ -58,7 +58,7 @@ class Service:
         new_protocol: Callable[[], WireProtocol],
         gateway: Gateway,
         base_environ: Environ,
-        access_log: RequestLog | None = None,
+        ends: RequestLog | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Service:
         self.new_protocol = new_protocol
         self.gateway = gateway
         self.base_environ = base_environ
-        self.access_log = access_log  # ServiceContext.ends, or what stands before it
+        self.ends = ends  # ServiceContext.ends, or what stands before it
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
@@ -107,8 +107,8 @@ class Service:
             return
         if self.in_flight is not None:
             self.in_flight.end(exchange)
-        if self.access_log is not None and not exchange.is_probe:
-            self.access_log.write(exchange)
+        if self.ends is not None and not exchange.is_probe:
+            self.ends.write(exchange)
 
     def log_cut(self) -> None:
         """Log what has not ended by now, though the server does: workers are left behind with it."""

@@ -288,8 +288,8 @@ class LoopWire(asyncio.Protocol):
         # A lack of room is told once for all (core/budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
-        if service.access_log is not None:
-            service.access_log.write_refused(self.connection, exchange, why)
+        if service.ends is not None:
+            service.ends.write_refused(self.connection, exchange, why)
         if self.take_completion():  # else the client has gone on the connection's way here
             self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
             self._linger()
@@ -302,7 +302,7 @@ class LoopWire(asyncio.Protocol):
             outbox.when_writable(functools.partial(self.end_exchange, exchange))
             return
         self.leave_exchange(exchange)
-        if self._service.access_log is not None:
+        if self._service.ends is not None:
             outbox.note_end(exchange, ANSWERED)
         if exchange.counted_bytes:
             release_memory(self.connection, exchange)

@@ -72,7 +72,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
             multiprocess=shared.multiprocess,
             file_wrapper=FileWrapper,
         ),
-        access_log=TrustingLog(log, trust) if trust and log else log,
+        ends=TrustingLog(log, trust) if trust and log else log,
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
     )

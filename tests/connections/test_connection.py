@@ -61,7 +61,7 @@ def new():
         gateway = SimpleNamespace(respond=respond)
         connection = Connection(
             SimpleNamespace(
-                gateway=gateway, access_log=FakeAccessLog(), base_environ={}, lost=set(), end_lost=lambda exchange: None
+                gateway=gateway, ends=FakeAccessLog(), base_environ={}, lost=set(), end_lost=lambda exchange: None
             )
         )
         connection.wire = FakeWire()
@@ -78,7 +78,7 @@ def test_an_exchange_ends(new):
     body = exchange.body
     connection.run(exchange)
     assert connection.wire.calls == [("reply", b"reply")]
-    assert connection.service.access_log.codes == [200] and body.is_closed and exchange.response is None
+    assert connection.service.ends.codes == [200] and body.is_closed and exchange.response is None
 
 
 def test_a_wire_that_ends_it_later(new):
@@ -86,7 +86,7 @@ def test_a_wire_that_ends_it_later(new):
     connection, exchange = new()
     connection.wire.ends_at_once = False
     connection.run(exchange)
-    assert connection.service.access_log.codes == [] and not exchange.body.is_closed and exchange.response is not None
+    assert connection.service.ends.codes == [] and not exchange.body.is_closed and exchange.response is not None
     assert exchange.left_at == 0.0  # no clock is read if times are not taken
 
 
@@ -156,7 +156,7 @@ def test_a_whole_reply_is_discarded(reply, new):
     discard_reply(exchange, reply)
     assert exchange.body.is_closed and exchange.response is None
     discard_reply(exchange, reply)
-    assert exchange.end == "client_gone" and connection.service.access_log.codes == [200]
+    assert exchange.end == "client_gone" and connection.service.ends.codes == [200]
 
 
 def test_an_iterable_is_discarded(new):
@@ -196,5 +196,5 @@ def test_a_connection_that_is_lost(new):
     connection.abort_slow_reader(exchange, "late")
     connection.service.gateway.respond = lambda exchange: reply
     connection.run(exchange)
-    assert reply.calls[-1] == "close" and exchange.body.is_closed and connection.service.access_log.codes == [200]
+    assert reply.calls[-1] == "close" and exchange.body.is_closed and connection.service.ends.codes == [200]
     assert exchange.end == "timed_out"

@@ -112,7 +112,7 @@ GET = b"GET /of-the-app HTTP/1.1\r\nHost: a\r\n\r\n"
 def asked(new):
     """Return harness, connection and transport of a server with health checks."""
     harness, connection, transport = new(healthcheck_path=PATH)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     return harness, connection, transport
 
 

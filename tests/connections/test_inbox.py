@@ -191,7 +191,7 @@ def test_a_fault_within_a_live_body(new):
 def test_what_nobody_has_begun(new):
     """A request whose client has left has a line in the access log; a refusal has one already, and a ping none."""
     harness, connection, _ = new()
-    log = harness.service.access_log = FakeAccessLog()
+    log = harness.service.ends = FakeAccessLog()
     plain, refused, ping = (Exchange("", 0) for _ in range(3))
     refused.refusal, ping.ping = RequestRefused(400, "no"), lambda warning: b""
     for exchange in (plain, refused, ping):

@@ -142,7 +142,7 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
         yield b"end"
 
     harness, connection, transport = new(returning(body()))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.is_stuck = True
     connection.data_received(GET)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)

@@ -94,7 +94,7 @@ def test_requests_behind_a_file(new, file):
 def test_a_client_that_leaves_a_file(new, file, is_stuck):
     """A file whose client leaves is closed, whether it was being sent or waited for its turn."""
     harness, connection, transport = new(returning(FileWrapper(file)))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.is_stuck = is_stuck
     connection.data_received(GET)
     harness.executor.run()

@@ -36,7 +36,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
     """RFC 9112 8: one cut short must be seen to be: by its length or its chunks; a reset where there is nothing else."""
     closing = Chunks(b"ab", "text")
     harness, connection, transport = new(returning(closing, headers))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(raw)
     harness.executor.run()
     assert expected(transport) and closing.closed == 1 and harness.log.codes == [200] and harness.log.cuts == [True]
@@ -91,11 +91,11 @@ def test_a_failure_behind_the_end_costs_nothing(new, caplog):
             raise IndexError("on purpose")
 
     harness, connection, transport = new(returning([b"x"]))
-    harness.service.access_log = BrokenLog()
+    harness.service.ends = BrokenLog()
     connection.data_received(GET)
     harness.executor.run_job()  # it writes its response itself
     assert "report this as a bug" in caplog.text
-    harness.service.access_log = None
+    harness.service.ends = None
     connection.data_received(GET)
     harness.executor.flush()
     harness.executor.run()
@@ -120,7 +120,7 @@ def test_a_close_that_fails_when_the_client_has_left(new, count, caplog):
     """An iterable that fails in close(), too, ends its exchange."""
     closing = Chunks(*[b"x"] * 3, close_error=KeyError("late"))
     harness, connection, transport = new(returning(closing))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(POST)
     transport.lose()
     harness.executor.run()

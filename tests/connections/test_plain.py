@@ -40,7 +40,7 @@ TRUSTING = TrustedProxies(FIELDS, TRUST, "here")
 
 def service_of(gateway, **changes):
     settings = {
-        "access_log": None, "common_fields": FIELDS, "deadlines": None, "tells_wire": False, "sees_responses": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
+        "ends": None, "common_fields": FIELDS, "deadlines": None, "tells_wire": False, "sees_responses": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
         "base_environ": build_base_environ("server", "80", server_software="s", multithread=True, file_wrapper=object),
     }  # fmt: skip
     return SimpleNamespace(**{**settings, **changes, "gateway": gateway})

@@ -160,7 +160,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
 def test_the_access_log_of_a_direct_write(new):
     """A response that the loop has not seen is logged all the same."""
     harness, connection, _ = new(returning([b"hello"]))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(GET)
     harness.executor.run()
     assert harness.log.codes == [200] and harness.log.cuts == [False]

@@ -38,7 +38,7 @@ def test_a_large_body_waits_in_pieces(new):
 def test_a_client_that_leaves_a_large_body(new):
     """The rest of a large body is let go of when the client has gone."""
     harness, connection, transport = new(returning([bytes(3_000_000)]))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
@@ -58,7 +58,7 @@ def test_a_client_that_has_left_already(new, reply, tmp_path):
     closing = Chunks(b"a", b"b")
     value = closing if reply == "pieces" else FileWrapper(file) if reply == "file" else reply
     harness, connection, transport = new(returning(value))
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(POST)
     transport.lose()
     harness.executor.run()

@@ -13,7 +13,7 @@ def test_what_connections_share():
     harness = Harness(lambda environ, start_response: [])
     service = harness.service
     assert service.config is harness.config and service.loop is harness.loop
-    assert service.executor is harness.executor and service.access_log is None
+    assert service.executor is harness.executor and service.ends is None
     assert service.connections == set() and service.is_draining is False
     assert service.new_protocol() is not service.new_protocol()
     assert service.base_environ["SERVER_NAME"] == "a" and service.common_fields and service.gateway
@@ -54,7 +54,7 @@ def test_who_is_told_to_be_unready():
 def test_what_has_not_ended_at_the_end(is_logged):
     """It is logged as cut, if nothing else is known; a health check is not."""
     service = Harness(lambda environ, start_response: []).service
-    log = service.access_log = FakeAccessLog() if is_logged else None
+    log = service.ends = FakeAccessLog() if is_logged else None
     plain, late, probe = (Exchange("", 0) for _ in range(3))
     late.end, probe.is_probe = TIMED_OUT, True
     for exchange in (plain, late, probe):
@@ -69,7 +69,7 @@ def test_what_has_not_ended_at_the_end(is_logged):
 def test_who_ends_a_lost_one_first():
     """Its worker and the one that gives it up may both say so: it has one line, and one that is not lost has none here."""
     service = Harness(lambda environ, start_response: []).service
-    log = service.access_log = FakeAccessLog()
+    log = service.ends = FakeAccessLog()
     lost, other = Exchange("", 0), Exchange("", 0)
     lost.connection = other.connection = FakeConnection()
     service.lost.add(lost)

@@ -323,7 +323,7 @@ def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
             chunks.close()
 
     harness, connection, transport = new(returning(body()), write_buffer_bytes=2048)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.high, transport.is_stuck = 500, True
     connection.data_received(POST)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)

@@ -79,7 +79,7 @@ def test_inline_pieces_of_a_client_that_leaves(new, is_stuck):
     """The iterable is closed when the client has gone, whatever it waited for."""
     chunks = Chunks(*[b"x" * 1000] * 200)
     harness, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.high, transport.is_stuck = 2500, is_stuck
     connection.data_received(GET)
     assert chunks.closed == 0

@@ -73,7 +73,7 @@ def test_a_worker_ends_the_exchange_meanwhile(new, step):
 def test_a_head_must_be_complete_in_time(new):
     """--head-timeout counts from the first octet, however the rest drips; 408 (RFC 9110 15.5.9)."""
     harness, connection, transport = new(head_seconds=5)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     for position in range(6):
         connection.data_received(GET[position : position + 1])
         pass_seconds(connection, 1)

@@ -78,7 +78,7 @@ class Fake:
         self.service = types.SimpleNamespace(
             config=config, loop=self.loop, executor=self.executor, websockets=WebSockets(config, self.loop),
             connections=set(), in_flight=self.in_flight, tells_wire=True, is_draining=False, lost=set(),
-            access_log=self.log, base_environ={},
+            ends=self.log, base_environ={},
         )  # fmt: skip
         self.left = None if is_gone else (self.transport, octets, is_write_paused, is_at_eof)
         self.service.websockets.is_ending = is_ending

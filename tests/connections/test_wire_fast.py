@@ -57,9 +57,7 @@ def wired(monkeypatch):
 
     def make(handovers, sent=2):
         monkeypatch.setattr(wire_fast, "_reply", lambda *_: sent)
-        connection = Connection(
-            SimpleNamespace(access_log=None, base_environ={}, lost=set(), end_lost=lambda exchange: None)
-        )
+        connection = Connection(SimpleNamespace(ends=None, base_environ={}, lost=set(), end_lost=lambda exchange: None))
         connection.wire = FastWire(handovers, 99)
         exchange = connection.exchange = Exchange("", 0)
         exchange.connection = connection

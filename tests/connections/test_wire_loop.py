@@ -192,7 +192,7 @@ def test_nothing_behind_the_last_request_is_answered(new):
 def test_a_refusal_comes_in_its_turn(new, before, is_apart):
     """A fault is answered behind the good requests before it; then the connection closes."""
     harness, connection, transport = new()
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     if is_apart and before:
         connection.data_received(before)
         connection.data_received(BAD + GET)
@@ -312,7 +312,7 @@ def test_a_request_from_a_front_server(new):
 def test_the_access_log(new):
     """Each exchange is logged once, by whichever way it ends."""
     harness, connection, transport = new()
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(GET)  # past the loop
     harness.executor.run()
     connection.data_received(POST + POST)  # by the loop
@@ -355,7 +355,7 @@ def test_an_exchange_is_taken_over(new, is_out):
 
     why = RequestRefused(504, "too long")
     harness, connection, transport = new(app)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(GET)
     harness.executor.run_job()
     octets = transport.received()

@@ -149,7 +149,7 @@ def test_lost_while_the_app_reads_a_live_body(new):
         return [environ["wsgi.input"].read()]
 
     harness, connection, transport = new(app, body="stream")
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     connection.data_received(POST_HEAD + b"he")
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
@@ -227,7 +227,7 @@ def test_a_body_is_refused_after_its_client_has_gone(new, is_logged):
     """Who refuses it may hear of that later than the event loop: the log has its line, and nothing else is done."""
     harness, wire, transport = new()
     if is_logged:
-        harness.service.access_log = harness.log
+        harness.service.ends = harness.log
     wire.data_received(POST_HEAD + b"hello")
     exchange = wire.exchange
     transport.lose()

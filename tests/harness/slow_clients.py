@@ -27,7 +27,7 @@ def start_stuck(new, app, raw=POST, is_inside=False, **settings):
     """Let a worker answer a client that does not read; return when the worker is done, or waits for good."""
     settings.setdefault("write_buffer_bytes", 2048)
     harness, connection, transport = new(app, **settings)
-    harness.service.access_log = harness.log
+    harness.service.ends = harness.log
     transport.high, transport.is_stuck = 500, True
     connection.data_received(raw)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)

@@ -66,7 +66,7 @@ def service(tmp_path):
 def test_http(service):
     """Plain HTTP: the app's gateway and the log as they are, and an environ of this listener."""
     found = service(threads=1)
-    assert type(found.gateway) is Gateway and type(found.access_log) is AccessLog
+    assert type(found.gateway) is Gateway and type(found.ends) is AccessLog
     assert isinstance(found.new_protocol(), HTTP1) and found.wrap is None and found.identify is None
     environ = found.base_environ
     assert (environ["SERVER_NAME"], environ["wsgi.url_scheme"]) == ("127.0.0.1", "http")
@@ -90,7 +90,7 @@ def test_tls(service, localhost):
 def test_trusted_proxies(service):
     """Who is believed stands before the app and the log."""
     found = service(trusted_proxies="127.0.0.1")
-    assert before(found) == [TrustedProxies] and isinstance(found.access_log, TrustingLog)
+    assert before(found) == [TrustedProxies] and isinstance(found.ends, TrustingLog)
 
 
 @pytest.mark.parametrize(
