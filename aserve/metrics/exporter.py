@@ -20,6 +20,7 @@ from ..connections.listeners import Listener
 from ..core.page import Field, Process
 from ..settings import EngineSettings
 from .balance import Balance, Host, Reading
+from .counting import read_words
 from .pages import Pages
 from .picture import Picture, WordsBySlot
 from .scrapes import Scrapes
@@ -42,6 +43,7 @@ from .table import (
     WORKERS,
 )
 from .text import Samples, label, worker
+from .totals import Totals, describe_words
 
 LONE = 1  # a process without a supervisor, as if it were the only worker of one: the same queries do for both
 # By what is said of workers: the states of their processes.
@@ -93,8 +95,8 @@ class Observed(Protocol):
     def processes(self) -> list[Process]:
         """Return those that serve clients, are to, or finish."""
 
-    def words(self) -> WordsBySlot:
-        """Return what they have counted, by slot, with what those have counted that are gone."""
+    def pages(self) -> list[tuple[int, Any]]:
+        """Return the slot and the page of each of them: it counts behind the words of Field."""
 
     def silent_seconds(self, process: Process) -> float:
         """Return for how long the event loop of a process has been seen not to turn."""
@@ -108,7 +110,8 @@ class Exporter:
         self.started_at = time.time()  # that of code of before, if it goes on from there
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         self._observed = observed
-        self._picture = Picture(lambda: observed.config, observed.statuses.describe, observed.words)
+        self.totals = Totals()  # what those have counted that are gone
+        self._picture = Picture(lambda: observed.config, observed.statuses.describe, self.words)
         self.balance = Balance(self._look)
         self.counted = self._picture.counted
         pages = Pages(
@@ -116,6 +119,14 @@ class Exporter:
         )
         self.scrapes = Scrapes(listeners, pages, ask_app) if listeners else None
         self._statsd = Statsd.of(observed.config)
+
+    def words(self) -> WordsBySlot:
+        """Return what is counted, by slot."""
+        return self.totals.with_present((slot, read_words(page)) for slot, page in self._observed.pages())
+
+    def add_gone(self, slot: int, page: Any) -> None:
+        """Keep what a process has counted that has ended."""
+        self.totals.add_gone(slot, read_words(page))
 
     def on_second(self) -> None:
         """Called once a second."""
@@ -125,17 +136,12 @@ class Exporter:
             self.balance.on_second()
             self.scrapes.on_second()
         if self._statsd is not None:
-            self._statsd.send(self._observed.words(), self._observed.ready_count)
+            self._statsd.send(self.words(), self._observed.ready_count)
 
     def on_app_metrics(self, text: bytes, fault: str) -> None:
         """See Scrapes.on_app_metrics."""
         if self.scrapes is not None:
             self.scrapes.on_app_metrics(text, fault)
-
-    def go_on(self) -> None:
-        """Go on from where other code was, which has told statsd what is counted by now."""
-        if self._statsd is not None:
-            self._statsd.begin_at(self._observed.words())
 
     def close(self, is_end: bool) -> None:
         """Answer nobody any more; without `is_end`, others go on to."""
@@ -143,7 +149,7 @@ class Exporter:
             self.scrapes.close(is_end)
         if self._statsd is not None:
             if is_end:
-                self._statsd.send(self._observed.words(), 0)
+                self._statsd.send(self.words(), 0)
             self._statsd.close()
 
     def _look(self) -> Host:
@@ -161,6 +167,21 @@ class Exporter:
         limits = observed.process_count, config.threads, config.healthcheck_max_wait_seconds
         return Host(readings, *limits, observed.is_draining, observed.why_unready)
 
+    # Over an exec, to code that may have other words
+
+    def describe_counted(self) -> dict[str, Any]:
+        """Return what is counted, by names: for `restore_counted`."""
+        present = [(str(slot), describe_words(read_words(page))) for slot, page in self._observed.pages()]
+        return {"gone": self.totals.describe(), "present": present}
+
+    def restore_counted(self, state: Mapping[str, Any], has_processes: bool) -> None:
+        """Go on from there, where statsd was told all of it; without its processes, what they had counted is all that is known of them."""
+        self.totals.restore(state["gone"])
+        for slot, counts in state["present"] if not has_processes else ():
+            self.totals.restore({slot: counts})
+        if self._statsd is not None:
+            self._statsd.begin_at(self.words())
+
     # The text
 
     def render(self) -> bytes:
@@ -171,7 +192,7 @@ class Exporter:
         if fleet is not None:
             self._add_fleet(samples, fleet, processes)
         samples.add_listening(observed.listening)
-        samples.add_workers({slot or LONE: words for slot, words in observed.words().items()})
+        samples.add_workers({slot or LONE: words for slot, words in self.words().items()})
         if fleet is not None:
             samples.add(ERROR_LINES_LOST, fleet.lost_messages, worker(0))
         present = sorted((each for each in processes if each.pid), key=lambda each: each.slot)

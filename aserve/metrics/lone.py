@@ -14,7 +14,6 @@ from typing import Any
 from ..core.page import Process, new_page
 from ..extension import Serving
 from ..settings import EngineSettings
-from .counting import read_words
 from .status import MAX_REQUESTS, Statuses, Whole
 
 
@@ -51,9 +50,9 @@ class Lone:
         """How many clients wait in the kernel; see describe_listening."""
         return self._server.listening()
 
-    def words(self) -> dict[int, list[int]]:
-        """Return what is counted, behind the words of Field."""
-        return {0: read_words(self.page)}
+    def pages(self) -> list[tuple[int, Any]]:
+        """Return its page, with slot 0."""
+        return [(0, self.page)]
 
     def silent_seconds(self, process: Process) -> float:
         """Return for how long its event loop has not turned: it turns, or nothing would be asked."""

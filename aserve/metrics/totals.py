@@ -2,7 +2,7 @@
 
 Owns:     Totals: by slot, what workers have counted that are gone; adding to it what those have counted that are there.
 Thread:   the supervisor's only one; pure.
-Not here: the memory of those that are there (processes/slots.py).
+Not here: the memory of those that are there (exporter.py).
 
 A worker's successor begins at 0. A number that is read from outside never falls all the same: it is the sum of a slot's workers,
 of all that there have been.

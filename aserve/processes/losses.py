@@ -10,9 +10,10 @@ What a worker was at, its clients have lost. It can say so no more, so this does
 
 from __future__ import annotations
 
+from typing import Callable
+
 from ..core.tally import LOST, Tally
 from ..features.access_log.log import append_unanswered
-from ..metrics.totals import Totals
 from .child import Child, State
 from .status import Status
 
@@ -20,8 +21,9 @@ from .status import Status
 class Losses:
     """Those of one supervisor's workers."""
 
-    def __init__(self, totals: Totals, tally: Tally, status: Status) -> None:
-        self._totals, self._tally, self._status = totals, tally, status
+    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, status: Status) -> None:
+        """`add_lost` counts so many requests among those of a slot."""
+        self._add_lost, self._tally, self._status = add_lost, tally, status
 
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
         """A worker has ended; if it has told of its requests itself, before something kept it until it was killed, they are not told again."""
@@ -29,6 +31,6 @@ class Losses:
         if not child.was_at or child.has_told:
             return
         append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
-        self._totals.add_lost(child.slot, len(child.was_at))
+        self._add_lost(child.slot, len(child.was_at))
         reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
         self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))

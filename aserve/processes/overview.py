@@ -20,7 +20,6 @@ from ..core import error_log
 from ..core.page import Field, Process
 from ..core.tally import Tally
 from ..metrics.exporter import Exporter, Fleet
-from ..metrics.totals import describe_words
 from ..settings import EngineSettings
 from .app_files import AppFiles, name_of
 from .channel import Message
@@ -48,7 +47,6 @@ class Overview:
         """`app_folder`: for what the app counts, "": one is to be made, None: that is nobody's concern."""
         self.listeners = listeners  # of --metrics
         self.tally = Tally()
-        self._slots = slots
         self._children = children
         self._status = status
         self._lost_messages = 0  # of the supervisor's own
@@ -60,6 +58,7 @@ class Overview:
         self._app_files: AppFiles | None = None
         self._asked: Child | None = None  # to read them
         self.exporter = Exporter(self, listeners, self._ask_app)
+        slots.on_given_back = self.exporter.add_gone
         if listeners:
             self.statuses.counted = self.exporter.counted
 
@@ -113,11 +112,9 @@ class Overview:
         """Return the workers that there are."""
         return [self._status.process_of(child) for child in self._children.having(*PRESENT)]
 
-    def words(self) -> dict[int, list[int]]:
-        """Return what is counted, by slot."""
-        return self._slots.totals.with_present(
-            (child.slot, self._slots.counters(child.page)) for child in self._children.having(*PRESENT)
-        )
+    def pages(self) -> list[tuple[int, memoryview]]:
+        """Return the slots and the pages of the workers that there are."""
+        return [(child.slot, self._children.page(child)) for child in self._children.having(*PRESENT)]
 
     def silent_seconds(self, process: Process) -> float:
         """Return for how many seconds the event loop of a worker has not turned."""
@@ -181,13 +178,8 @@ class Overview:
 
     def describe(self) -> dict[str, Any]:
         """Return what is counted, by names: for `restore`."""
-        present = [
-            (str(child.slot), describe_words(self._slots.counters(child.page)))
-            for child in self._children.having(*PRESENT)
-        ]
         return {
-            "started_at": self.exporter.started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
-            "present": present,
+            "started_at": self.exporter.started_at, "tally": self.tally.describe(), **self.exporter.describe_counted(),
             "app_files": self._app_files.describe() if self._app_files is not None else None,
             "why_unready": self.why_unready, "scrapes": self._scrapes_under_way(),
         }  # fmt: skip
@@ -206,12 +198,8 @@ class Overview:
         self.exporter.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
         self._status.began_before(max(time.time() - self.exporter.started_at, 0.0))
         self.tally.restore(state["tally"])
-        self._slots.totals.restore(state["gone"])
+        self.exporter.restore_counted(state, has_children)
         if has_children and state["app_files"] is not None:
             self._app_files = AppFiles.inherit(state["app_files"])
         if has_children and self.exporter.scrapes is not None:
             self.exporter.scrapes.restore(state.get("scrapes", ()))
-        if not has_children:
-            for slot, counts in state["present"]:
-                self._slots.totals.restore({slot: counts})
-        self.exporter.go_on()

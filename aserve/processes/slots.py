@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Callable
 
 from ..connections.load_board import NOBODY, LoadBoard
 from ..core.memory_file import map_memory_file, open_memory_file
 from ..core.page import PAGE_BYTES, WORD_BYTES, Field
-from ..metrics.counting import read_words
-from ..metrics.totals import Totals
 
 
 class Slots:
@@ -32,7 +31,8 @@ class Slots:
         Who looks at those that are taken looks at the first `expected` in any case.
         """
         self.fd = fd if fd is not None else _new_file(count)
-        self.totals = Totals()  # what those have counted that have given their pages back
+        # Called with the slot and the page of a worker that has ended, before it is cleared.
+        self.on_given_back: Callable[[int, memoryview], None] = lambda slot, page: None
         self._memory = memoryview(map_memory_file(self.fd))
         self._count = len(self._memory) // PAGE_BYTES - 1
         self._free = set(range(1, self._count + 1))
@@ -50,10 +50,6 @@ class Slots:
     def page(self, number: int) -> memoryview:
         """Return a page, as words by Field."""
         return self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES].cast("Q")
-
-    def counters(self, number: int) -> list[int]:
-        """Return what the worker of a page has counted."""
-        return read_words(self.page(number))
 
     def take(self) -> int:
         """
@@ -75,10 +71,10 @@ class Slots:
         self._free.discard(number)
 
     def give_back(self, number: int) -> None:
-        """Clear a page whose worker has ended; keep what it has counted."""
-        slot = self.page(number)[Field.SLOT]
-        if slot:
-            self.totals.add_gone(slot, self.counters(number))
+        """Clear a page whose worker has ended; see `on_given_back`."""
+        page = self.page(number)
+        if page[Field.SLOT]:
+            self.on_given_back(page[Field.SLOT], page)
         cleared = memoryview(bytearray(PAGE_BYTES)).cast("Q")
         cleared[Field.LOAD] = NOBODY
         self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES] = cleared.cast("B")

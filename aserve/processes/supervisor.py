@@ -194,7 +194,7 @@ class Supervisor:
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally, self._answers)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
-            attached=attached, losses=Losses(slots.totals, tally, status),
+            attached=attached, losses=Losses(self._overview.exporter.totals.add_lost, tally, status),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
         asking = watch_with(self._selector), self._answers.by_question, self._timers.after

@@ -16,7 +16,7 @@ from aserve.features import Config
 from aserve.metrics import exporter as module
 from aserve.metrics.exporter import Exporter, Fleet
 from aserve.metrics.scrapes import open_metrics
-from aserve.metrics.table import WORDS
+from aserve.metrics.table import FIRST_WORD, PLACES
 
 TAKES = Footprint(Memory(7, 5), 30, 1024)
 
@@ -26,7 +26,7 @@ def observed():
     """Processes of a server, observed.found; each takes TAKES."""
     observed = SimpleNamespace(
         config=Config(threads=4), process_count=2, ready_count=1, is_draining=False, why_unready="", listening=[], fleet=None,
-        found=[], words=lambda: {slot: [slot] * WORDS for slot in {each.slot for each in observed.found}},
+        found=[], pages=lambda: [(each.slot, each.page) for each in observed.found],
         statuses=SimpleNamespace(footprint_of=lambda pid: TAKES, describe=dict), processes=lambda: observed.found,
         silent_seconds=lambda process: 9.0 if process.slot == 9 else 0.0,
     )  # fmt: skip
@@ -119,19 +119,19 @@ def test_each_second(observed, monkeypatch, is_end):
     monkeypatch.setattr(module.Statsd, "of", lambda config: statsd)
     observed.found = [process(1)]
     exporter = Exporter(observed, (), lambda: False)
-    exporter.go_on()
+    exporter.restore_counted({"gone": {}, "present": []}, has_processes=True)
     exporter.on_second()
     exporter.on_app_metrics(b"", "")
-    assert exporter.counted()[1] == {1: 2}
+    assert exporter.counted()[1] == {1: 0}
     exporter.close(is_end)
-    assert sent == [observed.words(), 1, *([0] if is_end else []), "closed"]
+    assert sent == [exporter.words(), 1, *([0] if is_end else []), "closed"]
 
 
 def test_nobody_looks(observed):
     """Then nothing is done each second, nor at the end."""
-    observed.words = None
+    observed.pages = None
     exporter = Exporter(observed, (), lambda: False)
-    exporter.go_on()
+    exporter.restore_counted({"gone": {}, "present": []}, has_processes=True)
     exporter.on_second()
     exporter.close(is_end=True)
 
@@ -151,3 +151,19 @@ def test_someone_looks(observed, tmp_path):
         assert client.recv(100) == b"up ready 10%\n"
     exporter.close(is_end=True)
     assert not (tmp_path / "a").exists()
+
+
+def test_numbers_never_fall(observed):
+    """What one has counted that is gone is kept, over an exec, too; without the processes, what they had counted as well."""
+    place = PLACES["aserve_app_exceptions_total"]
+    observed.found = [process(1), process(2)]
+    one, two = (each.page for each in observed.found)
+    one[FIRST_WORD + place], two[FIRST_WORD + place] = 5, 7
+    exporter = Exporter(observed, (), lambda: False)
+    exporter.add_gone(1, one)
+    assert {slot: words[place] for slot, words in exporter.words().items()} == {1: 10, 2: 7}
+    state = exporter.describe_counted()
+    for has_processes, gone in ((True, {1: 5}), (False, {1: 10, 2: 7})):
+        other = Exporter(observed, (), lambda: False)
+        other.restore_counted(state, has_processes)
+        assert {slot: words[place] for slot, words in other.totals.with_present([]).items()} == gone

@@ -13,7 +13,7 @@ from aserve.core import footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field
 from aserve.features import Config
-from aserve.metrics.counting import Counters
+from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.lone import Lone
 from aserve.metrics.table import PLACES
 
@@ -69,7 +69,9 @@ def test_what_it_counts(server):
     """It is in the same page; on the status page its slot is 0."""
     lone = Lone(server)
     Counters(lone.page, 5)
-    assert lone.words()[0][PLACES["aserve_threads_limit"]] == 5 and lone.config is server.config
+    assert [(slot, read_words(page)[PLACES["aserve_threads_limit"]]) for slot, page in lone.pages()] == [
+        (0, 5)
+    ] and lone.config is server.config
 
 
 def test_its_page(server):

@@ -9,7 +9,7 @@ import pytest
 from aserve.connections.load_board import NOBODY, Load
 from aserve.core.errors import RequestRefused
 from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field
-from aserve.metrics.counting import Counters
+from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.table import PLACES
 from aserve.processes.slots import Slots
 
@@ -54,16 +54,18 @@ def test_the_same_pages_again():
 
 
 def test_what_is_counted():
-    """It is in the page itself, where others see it, and is kept when the page is given back."""
+    """It is in the page itself, where others see it, and is told when the page is given back."""
     slots = Slots(2)
     others, number = Slots(0, os.dup(slots.fd)), slots.take()
     slots.page(number)[Field.SLOT] = 7
     Counters(slots.page(number), threads=5).write_refused(None, None, RequestRefused(400, "why"))
     place = PLACES["aserve_requests_refused_total"]
-    assert slots.counters(number)[place] == others.counters(number)[place] == 1
-    assert others.counters(number)[PLACES["aserve_threads_limit"]] == 5
+    told = []
+    slots.on_given_back = lambda slot, page: told.append((slot, read_words(page)[place]))
+    assert read_words(slots.page(number))[place] == read_words(others.page(number))[place] == 1
+    assert read_words(others.page(number))[PLACES["aserve_threads_limit"]] == 5
     slots.give_back(number)
-    assert others.counters(number)[place] == 0 and slots.totals.with_present([])[7][place] == 1
+    assert read_words(others.page(number))[place] == 0 and told == [(7, 1)]
 
 
 def test_other_processes_see_them():
