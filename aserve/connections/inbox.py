@@ -112,12 +112,14 @@ class Inbox:
 
     def start_next(self, wire: Receiving) -> None:
         """Go on with what has come while the last exchange ran."""
-        protocol = self.protocol
-        if not self.is_at_eof and not self._outbox.transport.is_reading():
-            self._outbox.transport.resume_reading()
-        exchanges, self._waiting = self._waiting, []
-        if not exchanges:
-            exchanges = protocol.receive(b"") if protocol.has_unparsed else []
+        protocol, transport, exchanges = self.protocol, self._outbox.transport, self._waiting
+        if not self.is_at_eof and not transport.is_reading():
+            transport.resume_reading()
+        if exchanges:
+            self._waiting = []
+        else:
+            if protocol.has_unparsed:
+                exchanges = protocol.receive(b"")
             if self.is_at_eof and not protocol.has_unparsed:
                 protocol.receive_eof()
         if exchanges:

@@ -19,7 +19,7 @@ import asyncio
 import functools
 import logging
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Callable, cast
 
 from ..core.body import BufferedBody, LiveBody
 from ..core.errors import RequestRefused
@@ -53,7 +53,7 @@ class LoopWire(asyncio.Protocol):
     """What reads and writes below a connection on the event loop."""
 
     __slots__ = (
-        "_inbox", "_initial", "_is_new", "_lock", "_outbox", "_progress", "_rest", "_sending", "_service", "_transport", "connection", "state",
+        "_inbox", "_initial", "_is_new", "_lock", "_outbox", "_progress", "_rest", "_sending", "_service", "_transport", "connection", "reply", "state",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -79,6 +79,7 @@ class LoopWire(asyncio.Protocol):
         self._outbox = Outbox(connection, can_bypass)
         self._inbox = Inbox(connection, self._outbox, self._progress)
         self._sending = Sending(connection, self._outbox, self._progress)
+        self.reply: Callable[[Exchange, Reply], bool] = self._sending.reply  # see Wire.reply; each request saves a call
         self._initial, self._rest = octets, rest
         self._is_new = is_new
 
@@ -90,10 +91,6 @@ class LoopWire(asyncio.Protocol):
         return wire
 
     # --- called from a worker (with --threads 0: on the event loop) ---
-
-    def reply(self, exchange: Exchange, reply: Reply) -> bool:
-        """See Wire.reply."""
-        return self._sending.reply(exchange, reply)
 
     def send(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         """See Wire.send."""
@@ -322,7 +319,7 @@ class LoopWire(asyncio.Protocol):
         self._progress.move()
         self.transition(DONE)
         self._inbox.start_next(self)
-        if self.state == IDLE and self._progress.plain_seconds > RETURN_SECONDS:
+        if self._progress.plain_seconds > RETURN_SECONDS and self.state == IDLE:
             self.return_to_lane()
 
     def drop(self, exchange: Exchange) -> None:
