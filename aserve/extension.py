@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
@@ -140,6 +140,10 @@ class Extension(Generic[S]):
         """Whether the settings turn it on."""
         raise NotImplementedError
 
+    def prepare(self) -> contextlib.AbstractContextManager[object]:
+        """Return what is entered before anything is bound, by the command and by `run`, and left when the process ends. It may wait."""
+        raise NotImplementedError
+
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """Return an app that calls `app`, for all listeners. It runs within the time limit of a request, and may not see its Response."""
         raise NotImplementedError
@@ -229,6 +233,15 @@ class Extensions:
         )
         self._answers: dict[str, Callable[[], Any]] = {}
         self._started = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def prepare(self) -> Iterator[None]:
+        """Enter what each wants entered before anything is bound."""
+        with contextlib.ExitStack() as entered:
+            for one in self._all:
+                if _overrides(one, "prepare"):
+                    entered.enter_context(one.prepare())
+            yield
 
     @property
     def wants_times(self) -> bool:

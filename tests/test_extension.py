@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import types
 
@@ -244,3 +245,24 @@ def test_what_c_counts():
     """One that says where is counted for."""
     ends = Extensions([Native()]).new_ends(InlineExecutor())
     assert ends.parts[6] == (1,) and ends.thread_seconds == 3.0
+
+
+def test_what_is_prepared():
+    """It is entered before anything is bound, in their order, and left in reverse."""
+    log = []
+
+    class Preparing(Extension):
+        """One that prepares something."""
+
+        def __init__(self, name):
+            self.name = name
+
+        @contextlib.contextmanager
+        def prepare(self):
+            log.append(f"{self.name} in")
+            yield
+            log.append(f"{self.name} out")
+
+    with Extensions([Preparing("a"), Nothing(CONFIG), Preparing("b")]).prepare():
+        log.append("bound")
+    assert log == ["a in", "b in", "bound", "b out", "a out"]

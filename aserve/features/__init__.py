@@ -13,6 +13,7 @@ from typing import Any
 from ..extension import Extension, Extensions, Life, LifeContext
 from ..settings import EngineSettings
 from .access_log import AccessLogging
+from .access_log.settings import AccessLogSettings
 from .added_fields import AddedFields, AddedFieldSettings
 from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
@@ -65,6 +66,7 @@ class Config(
     TracingSettings,
     MaintenanceSettings,
     FileSettings,
+    AccessLogSettings,
     FaultPageSettings,
     MountSettings,
     UwsgiSettings,

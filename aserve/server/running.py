@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, Callable, cast
 
 from ..connections.listeners import Listener
 from ..core.errors import WorkersStuck
-from ..core.log_pipe import awaited_reader
 from ..core.systemd import Notifier, watchdog_seconds
-from ..features import Config
+from ..features import Config, extensions_of
 from ..lifecycle.exits import begin_ending
 from ..lifecycle.fd_store import FdStore
 from ..lifecycle.hooks import call_at_end, call_post_fork
@@ -153,8 +152,7 @@ def prepared(
     Make of this process what the settings of the group Process say; yield what was bound for that, or None.
 
     Files that the app makes while it is imported are then of the right user and mode. Whoever connects meanwhile waits.
-    With `inherited`, which another program of this process has bound, it is all that already. Before anything is bound, wait for
-    the reader of an access log that is a named pipe: workers, and those that replace them, wait for none.
+    With `inherited`, which another program of this process has bound, it is all that already. What extensions prepare comes before anything is bound.
 
     Raises:
         BindError: see Server.
@@ -164,7 +162,7 @@ def prepared(
         with kept_pid_file(config.pid_file):
             yield inherited
         return
-    with awaited_reader(config.access_log or ""), _prepared(config) as listeners:
+    with extensions_of(config).prepare(), _prepared(config) as listeners:
         yield listeners
 
 

@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 from ..core.near_names import near_names
 from .bind import OPTION_SAFE, parse_bind
-from .log_line import JSON, NAMED, parse_line_format, parse_skip
 from .peer import ACCOUNT_NAME, parse_peer
 from .secrecy import show_place, show_variable
 
@@ -297,7 +296,7 @@ def _parse_ciphers(value: object) -> str:
 def _parse_paths(value: object) -> tuple[str, ...]:
     paths = tuple(texts_of(value, str.splitlines))
     for path in paths:
-        _parse_log_path(path)
+        parse_path(path)
     return paths
 
 
@@ -321,7 +320,8 @@ def _parse_places(value: object) -> tuple[str, ...]:
     return places
 
 
-def _parse_log_path(value: object) -> str | None:
+def parse_path(value: object) -> str | None:
+    """Return a path as it is; None: none is given."""
     if value is None or value == "":
         return None
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
@@ -330,25 +330,10 @@ def _parse_log_path(value: object) -> str | None:
     return path
 
 
-def _parse_log_format(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError(f"{value!r} is not a line of text")
-    if value not in NAMED and value != JSON:
-        parse_line_format(value)
-    return value
-
-
-def _parse_skips(value: object) -> tuple[str, ...]:
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        parse_skip(text)
-    return texts
-
-
 def _parse_file(value: object) -> str | None:
     if isinstance(value, str) and ("\n" in value or "-----BEGIN" in value):
         raise ValueError("it is what a file has in it, and not its path")  # of a key, maybe: it is not shown
-    return _parse_log_path(value)
+    return parse_path(value)
 
 
 def _parse_health_path(value: object) -> str | None:
@@ -436,23 +421,6 @@ PLACES = Kind(
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
 MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
-LOG_PATH = Kind(
-    "PATH",
-    "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",
-    _parse_log_path,
-    show_text,
-)
-LOG_FORMAT = Kind(
-    "FORMAT",
-    "combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
-    _parse_log_format,
-)
-SKIPS = Kind(
-    "'PATH [STATUS]'",
-    "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
-    _parse_skips,
-    show_texts,
-)
 # RFC 3986 2.3: unreserved characters, which nobody needs to escape; and no segment of dots alone, which clients resolve (6.2.2.3).
 HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(

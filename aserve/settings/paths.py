@@ -34,11 +34,6 @@ def whole_by_name(text: str, base: Base) -> str:
     return base.folder.whole(text)
 
 
-def whole_log(text: str, base: Base) -> str:
-    """Return the target of an access log: a file, standard output or syslog."""
-    return text if text == "-" or text.startswith("syslog:") else whole(text, base)
-
-
 def whole_spool(text: str, base: Base) -> str:
     """Return the folder of a spooler, or the queue that hosts share."""
     return text if text.startswith(QUEUE) else whole(text, base)

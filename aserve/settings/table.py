@@ -27,8 +27,6 @@ from .kinds import (
     FILE,
     GIB,
     KIB,
-    LOG_FORMAT,
-    LOG_PATH,
     METRICS_BIND,
     MIB,
     MODE,
@@ -40,7 +38,6 @@ from .kinds import (
     PROGRESS,
     PROXY_NAME,
     SERVER_NAME,
-    SKIPS,
     SNI,
     STATSD,
     STATSD_NAME,
@@ -55,7 +52,7 @@ from .kinds import (
     show_bytes,
     size,
 )
-from .paths import Base, whole, whole_by_name, whole_certificates, whole_log, whole_spool
+from .paths import Base, whole, whole_by_name, whole_certificates, whole_spool
 from .secrecy import show_place, show_program, show_timed, show_variable
 from .setting import ConfigError, Needs, row
 from .sources import Settings
@@ -83,7 +80,6 @@ def _whole_bind(text: str, base: Base) -> str:
 _REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
 _WORKERS, _SPOOLER = Needs(("workers",)), Needs(("spooler",))
 _HTTPS, _UNIX, _METRICS = Needs(("https://",)), Needs(("unix:",)), Needs(("metrics",))
-_LOG = Needs(("access_log",))
 _JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
 _LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give max-lifetime, too")
 _CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
@@ -664,24 +660,6 @@ class EngineSettings(Settings):
         "Nothing is written where nobody has asked for it.",
         fixed=True,
         path=whole,
-    )
-    access_log: str | None = row(
-        None, "Logs", "--access-log", LOG_PATH,
-        "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
-        "Most servers stand behind a proxy that writes one already.",
-        path=whole_log,
-    )
-    access_log_format: str = row(
-        "combined", "Logs", "--access-log-format", LOG_FORMAT,
-        "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
-        "What Apache and nginx write by default, and everybody's tools read.",
-        needs=_LOG,
-    )
-    access_log_skip: Sequence[str] = row(
-        (), "Logs", "--access-log-skip", SKIPS,
-        "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
-        "A line that was left out is missed when it is needed.",
-        needs=_LOG,
     )
     request_id_header: str | None = row(
         None, "Logs", "--request-id-header", FIELD_NAME,

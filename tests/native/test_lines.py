@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aserve.core.exchange import ANSWERED, CLIENT_GONE
 from aserve.features.access_log.line_program import new_program
 from aserve.features.access_log.log_format import LineFormat
-from aserve.settings.log_line import ATOMS
+from aserve.features.access_log.log_line import ATOMS
 
 native = pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from aserve.core.start_folder import StartFolder
-from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_log, whole_spool
+from aserve.features.access_log.settings import whole_log
+from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_spool
 
 
 @pytest.mark.parametrize(

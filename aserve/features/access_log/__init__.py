@@ -7,28 +7,34 @@ Not here: the log (log.py), which takes 0.5 MB of a process with what it needs.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.ends import Ended, Lines
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
+from ...core.log_pipe import awaited_reader
 from ...extension import Extension, ServerContext
-from ...settings import EngineSettings
+from .settings import AccessLogSettings
 
 if TYPE_CHECKING:
     from .log import AccessLog
 
 
-class AccessLogging(Extension[EngineSettings]):
+class AccessLogging(Extension[AccessLogSettings]):
     """--access-log."""
 
     log: AccessLog  # from `start` on
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: AccessLogSettings) -> bool:
         """See Extension."""
         return config.access_log is not None
+
+    def prepare(self) -> contextlib.AbstractContextManager[object]:
+        """See Extension: a named pipe gets its reader first; workers, and those that replace them, wait for none."""
+        return awaited_reader(self._config.access_log or "")
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

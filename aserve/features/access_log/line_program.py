@@ -12,8 +12,8 @@ import socket
 from collections.abc import Iterator
 from typing import Callable, Optional, Union
 
-from ...settings.log_line import JSON, NAMED, Atom, parse_line_format
 from .log_format import escape_of, is_json, show_json, show_text
+from .log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import END_GETTERS, JSON_END, JSON_FIELDS, JSON_REQUEST, Process, Record, Times, Value, name_of
 
 # In the order of native/line_values.h.

@@ -24,10 +24,11 @@ from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
 from ...core.log_target import Target, open_target
 from ...settings import EngineSettings
-from ...settings.log_line import parse_skip
 from .line_program import new_program
 from .log_format import LineFormat
+from .log_line import parse_skip
 from .log_values import died, path_of, record_of
+from .settings import AccessLogSettings
 
 logger = logging.getLogger("aserve")
 
@@ -73,7 +74,7 @@ class AccessLog:
         self.lost_count = 0  # lines, since the start
 
     @classmethod
-    def of(cls, config: EngineSettings, worker: int | None) -> AccessLog:
+    def of(cls, config: AccessLogSettings, worker: int | None) -> AccessLog:
         """Open the one of these settings; see __init__."""
         return cls(config.access_log or "", config.access_log_format, config.access_log_skip, worker)
 
@@ -181,6 +182,7 @@ def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, st
 
     This does not wait for the reader of a named pipe.
     """
+    assert isinstance(config, AccessLogSettings)
     name = config.access_log
     if name is None:
         return

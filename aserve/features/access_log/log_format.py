@@ -3,7 +3,7 @@
 Owns:     LineFormat: a format compiled into a text with gaps, and the columns that fill them; escaping.
 Thread:   who flushes the log, one at a time (log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
-Not here: the values (log_values.py), how they are spelled (settings/log_line.py); when lines are made, and where they go (log.py).
+Not here: the values (log_values.py), how they are spelled (log_line.py); when lines are made, and where they go (log.py).
 
 Many clients ask the same again and again, so two things are remembered: the lines of this second, and what field sections show.
 """
@@ -19,7 +19,7 @@ from typing import Any, Callable, NamedTuple, Union
 
 from ...core.ends import Ended
 from ...core.exchange import escape
-from ...settings.log_line import JSON, NAMED, Atom, parse_line_format
+from .log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import (
     JSON_END,
     JSON_FIELDS,

@@ -3,7 +3,7 @@
 Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
 Thread:   who flushes the log, one at a time (log.py).
 Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
-Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_format.py, and native/lines.h for plain requests).
+Not here: how values are spelled (log_line.py), escaped and put into a line (log_format.py, and native/lines.h for plain requests).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from urllib.parse import unquote
 from ...core.ends import Ended
 from ...core.exchange import WORKER_DIED
 from ...core.local_time import local_time, show_offset
-from ...settings.log_line import Atom
 from ...wsgi.request_id import MAX_REQUEST_ID
+from .log_line import Atom
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
 _REQUEST_PARTS = 10

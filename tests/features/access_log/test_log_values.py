@@ -12,8 +12,8 @@ import pytest
 from harness.log_records import AT, NEVER, PAIRS, lines, record
 
 from aserve.features.access_log.log_format import LineFormat
+from aserve.features.access_log.log_line import ATOMS
 from aserve.features.access_log.log_values import Process, Times, died, path_of, record_of
-from aserve.settings.log_line import ATOMS
 from aserve.wsgi.request_id import MAX_REQUEST_ID
 
 pytestmark = pytest.mark.long_on_pypy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.settings.log_line import ATOMS, GUNICORN, NAMED, Atom, parse_line_format, parse_skip
+from aserve.features.access_log.log_line import ATOMS, GUNICORN, NAMED, Atom, parse_line_format, parse_skip
 
 pytestmark = pytest.mark.long_on_pypy
 

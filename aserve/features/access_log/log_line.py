@@ -2,7 +2,7 @@
 
 Owns:     the names of the values (`ATOMS`), gunicorn's and uWSGI's spellings of a format, `Skip`.
 Thread:   any; pure.
-Not here: where the values come from, and how they are escaped (features/access_log/log_format.py); the lines (features/access_log/log.py).
+Not here: where the values come from, and how they are escaped (log_format.py); the lines (log.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import fnmatch
 import re
 from typing import NamedTuple
 
-from ..core.near_names import near_names
+from ...core.near_names import near_names
 
-# The formats that have a name. A JSON line is no text with gaps: features/access_log/log_format.py makes it.
+# The formats that have a name. A JSON line is no text with gaps: log_format.py makes it.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
 NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"'}
 JSON = "json"

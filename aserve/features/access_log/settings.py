@@ -1,0 +1,83 @@
+"""The settings of the access log.
+
+Owns:     AccessLogSettings.
+Thread:   any; pure.
+Not here: how a format and a skip are spelled (log_line.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ...settings import EngineSettings, Needs, row
+from ...settings.kinds import Kind, parse_path, show_text, show_texts, texts_of
+from ...settings.paths import Base, whole
+from .log_line import JSON, NAMED, parse_line_format, parse_skip
+
+_LOG = Needs(("access_log",))
+
+
+def _parse_log_format(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"{value!r} is not a line of text")
+    if value not in NAMED and value != JSON:
+        parse_line_format(value)
+    return value
+
+
+def _parse_skips(value: object) -> tuple[str, ...]:
+    texts = tuple(texts_of(value, str.splitlines))
+    for text in texts:
+        parse_skip(text)
+    return texts
+
+
+def whole_log(text: str, base: Base) -> str:
+    """Return the target of an access log: a file, standard output or syslog."""
+    return text if text == "-" or text.startswith("syslog:") else whole(text, base)
+
+
+LOG_PATH = Kind(
+    "PATH",
+    "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",
+    parse_path,
+    show_text,
+)
+LOG_FORMAT = Kind(
+    "FORMAT",
+    "combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+    _parse_log_format,
+)
+SKIPS = Kind(
+    "'PATH [STATUS]'",
+    "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
+    _parse_skips,
+    show_texts,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AccessLogSettings(EngineSettings):
+    """Its settings."""
+
+    # fmt: off
+    access_log: str | None = row(
+        None, "Logs", "--access-log", LOG_PATH,
+        "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
+        "Most servers stand behind a proxy that writes one already.",
+        path=whole_log,
+    )
+    access_log_format: str = row(
+        "combined", "Logs", "--access-log-format", LOG_FORMAT,
+        "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+        "What Apache and nginx write by default, and everybody's tools read.",
+        needs=_LOG,
+    )
+    access_log_skip: Sequence[str] = row(
+        (), "Logs", "--access-log-skip", SKIPS,
+        "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
+        "A line that was left out is missed when it is needed.",
+        needs=_LOG,
+    )
+    # fmt: on

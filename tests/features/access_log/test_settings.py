@@ -1,0 +1,14 @@
+"""The settings of the access log."""
+
+from __future__ import annotations
+
+from harness.refusals import defaults_of
+
+from aserve.features.access_log.settings import AccessLogSettings
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    assert defaults_of(AccessLogSettings) == {
+        "access_log": None, "access_log_format": "combined", "access_log_skip": (),
+    }  # fmt: skip
