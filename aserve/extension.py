@@ -98,7 +98,16 @@ class Life(enum.Enum):
     IMPORTED = enum.auto()  # it has imported the app
     FORKED = enum.auto()  # it becomes a worker; the mold that it was forked from has imported the app
     ENDS = enum.auto()  # a worker has served, and ends
+    DIED = enum.auto()  # a worker has died in the middle of requests: LifeContext.lost; told in its supervisor
     EXITS = enum.auto()  # a supervisor ends: it has no worker any more
+
+
+class Lost(NamedTuple):
+    """Requests that a worker process was at when it died."""
+
+    slot: int
+    pid: int
+    requests: Sequence[tuple[float, str]]  # for how many seconds, and "METHOD target", escaped
 
 
 class LifeContext(NamedTuple):
@@ -110,6 +119,7 @@ class LifeContext(NamedTuple):
     kept: Mapping[str, int] = MappingProxyType(
         {}
     )  # memory files of the process before an upgrade in place, by their names
+    lost: Lost | None = None  # with DIED
 
 
 class Extension(Generic[S]):

@@ -70,7 +70,9 @@ def run_workers(
         raise
     _share_memory(plan)
     try:
-        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), open_jobs, metrics).run(inherited)
+        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), open_jobs, metrics, on_life).run(
+            inherited
+        )
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")

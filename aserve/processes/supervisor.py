@@ -59,7 +59,7 @@ from .crew import Crew, workers
 from .ends import Ends
 from .failed_starts import FailedStarts
 from .inheritance import Inheritance
-from .losses import Losses
+from .losses import Losses, OnLife
 from .molds import Molds
 from .overview import Overview
 from .plan import Plan, Read
@@ -93,9 +93,10 @@ class Supervisor:
         command: Command,
         open_jobs: OpenJobs,
         metrics: Sequence[Listener] = (),
+        on_life: OnLife = lambda event, context: None,
     ) -> None:
         self._read = read
-        self._open_jobs = open_jobs  # see Attached
+        self._open_jobs, self._on_life = open_jobs, on_life  # see Attached, Losses
         self._metrics_listeners = metrics  # closed in the end, too
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
@@ -194,7 +195,7 @@ class Supervisor:
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally, self._answers)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
-            attached=attached, losses=Losses(self._overview.exporter.totals.add_lost, tally, status),
+            attached=attached, losses=Losses(self._overview.exporter.totals.add_lost, tally, status, self._on_life),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
         asking = watch_with(self._selector), self._answers.by_question, self._timers.after

@@ -39,7 +39,7 @@ def supervised(served, monkeypatch):
     calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[], shared=[])
 
     class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command, open_jobs, metrics):
+        def __init__(self, plan, read, listeners, command, open_jobs, metrics, on_life):
             calls.made.append((plan, read, listeners, command))
             calls.metrics.append(metrics)
 

@@ -9,7 +9,7 @@ from harness.extensions import new_context
 
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import Extensions
+from aserve.extension import Extensions, Life, LifeContext, Lost
 from aserve.features import Config
 from aserve.features.access_log import AccessLogging
 from aserve.workers.inline import InlineExecutor
@@ -84,3 +84,11 @@ def test_a_file_that_cannot_be(tmp_path):
     log = AccessLogging(Config(access_log=str(tmp_path / "no" / "log")))
     with pytest.raises(BindError, match="no/log"):
         log.start(new_context())
+
+
+def test_a_worker_that_died(tmp_path):
+    """Its supervisor writes the lines of what it was at, by what it has imported at its own beginning."""
+    log = AccessLogging(Config(access_log=str(tmp_path / "log"), access_log_format="%(path) %(worker) %(end)"))
+    for event in Life:
+        log.on_life(event, LifeContext(None, lost=Lost(7, 4711, [(2.0, "GET /a")]) if event is Life.DIED else None))
+    assert (tmp_path / "log").read_text() == "/a 7 worker_died\n"

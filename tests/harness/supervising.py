@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aserve.core.page import MOLD, State
-from aserve.features import Config
+from aserve.features import Config, on_life
 from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
@@ -121,7 +121,7 @@ class Supervised:
         self.read_error: Exception | None = None
         plan = (inherited.plan if inherited else None) or self._read()
         self.supervisor = Supervisor(
-            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, metrics_listeners
+            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, metrics_listeners, on_life
         )
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)

@@ -9,7 +9,7 @@ import pytest
 
 from aserve.core.page import State
 from aserve.core.tally import LOST, Tally
-from aserve.features import Config
+from aserve.features import Config, on_life
 from aserve.metrics.table import place_of_requests
 from aserve.metrics.totals import Totals
 from aserve.processes.losses import Losses
@@ -20,7 +20,7 @@ from aserve.processes.plan import Plan
 def losses(tmp_path):
     """losses(was_at, before, ...) -> lines of the access log; the worker is in slot 3, as process 4711."""
     totals, tally, ended = Totals(), Tally(), []
-    made = Losses(totals.add_lost, tally, SimpleNamespace(on_end=ended.append))
+    made = Losses(totals.add_lost, tally, SimpleNamespace(on_end=ended.append), on_life)
     config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
 
     def losses(was_at, before=State.READY, has_told=False, is_oom=False):

@@ -15,7 +15,7 @@ from ...core.ends import Ended, Lines
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...core.log_pipe import awaited_reader
-from ...extension import Extension, ServerContext
+from ...extension import Extension, Life, LifeContext, ServerContext
 from .settings import AccessLogSettings
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ class AccessLogging(Extension[AccessLogSettings]):
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """See Extension: a named pipe gets its reader first; workers, and those that replace them, wait for none."""
         return awaited_reader(self._config.access_log or "")
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Write the lines of requests that are lost with a worker."""
+        if event not in (Life.WORKERS_BEGIN, Life.RELOADS, Life.DIED):
+            return
+        # When the supervisor begins: at a worker's death the files may be those of another version.
+        from .log import append_unanswered
+
+        if context.lost is not None:
+            append_unanswered(self._config, context.lost.requests, context.lost.slot, context.lost.pid)
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""
