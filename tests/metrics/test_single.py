@@ -129,3 +129,17 @@ async def test_memory_that_grows(tmp_path, monkeypatch):
         single.on_second()
     assert len(seen) == 2 and seen[0].rss_bytes > 1 << 20
     single.close()
+
+
+async def test_statsd_without_an_address(tmp_path):
+    """Nobody can ask; statsd is told all the same, and warnings have what is counted."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "s"))
+        heard.setblocking(False)
+        single = Single(serving(statsd=f"unix:{tmp_path}/s", statsd_prefix="a"), asyncio.get_running_loop())
+        Counters(single.memory, 5)
+        single.on_second()
+        assert "a.workers:1|g" in heard.recv(65536).decode().split("\n")
+        assert single.listeners == [] and single.counted()[0]["now"]["threads_limit"] == 5
+        single.close()
+        assert "a.workers:0|g" in heard.recv(65536).decode().split("\n")
