@@ -3,8 +3,8 @@
 Owns:     the order of start-up, logging to standard error, and the one place where
           our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (lifecycle/loading.py),
-          binding before the app is imported, serving and signals (server/running.py), processes beside one another (with_workers.py, processes/).
+Not here: the flags (flags.py), what is to be served (plans.py), importing the app (apps.py), doing jobs (jobs.py), binding before the app
+          is imported, serving and signals (server/running.py), processes beside one another (with_workers.py, processes/).
 """
 
 from __future__ import annotations
@@ -14,48 +14,45 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
-from ..core.memory_file import map_memory_file
-from ..core.start_folder import FolderGoneError, StartFolder, real_folder
-from ..demo import app as demo_app
+from ..core.start_folder import StartFolder, real_folder
 from ..extension import Life, LifeContext
-from ..features import Config, extensions_of, on_life
-from ..features.mounts import load_mounts, nothing_here, parse_mount
-from ..features.moving import read_origin, take_flags
+from ..features import on_life
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
-from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.lacking import describe_lack
-from ..lifecycle.loading import LoadError, check_unpatched, load_app, load_module
+from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account, is_root
 from ..lifecycle.signals import unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
-from ..lifecycle.surroundings import set_surroundings, with_whole_paths
 from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.ask import is_command, run_command
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
-from ..processes.plan import Plan
-from ..processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
+from ..processes.plan import Plan, Read
+from ..processes.programs import SPOOLER_VARIABLE
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
-from ..settings import ConfigError, platform_settings, read_toml
-from ..settings.secrecy import show_app
+from ..settings import ConfigError, platform_settings
 from ..tls.certificates import load_certificates
-from ..wsgi import WSGIApp
+from .apps import enter, load, load_worker
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
 from .flags import build_parser, parse_args
+from .jobs import run_jobs
+from .plans import config_of, needs_no_app, read_again, read_file, read_plan
 
 if TYPE_CHECKING:
+    from ..processes.inheritance import Inheritance
     from ..processes.worker import Role
     from ..server.server import Server
+    from ..wsgi import WSGIApp
 
 logger = logging.getLogger("aserve")
 
@@ -105,7 +102,7 @@ def _run(argv: Sequence[str]) -> int:
     args = parse_args(argv)
     spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
     if spooler_folder is not None:
-        return _run_spooler(args, spooler_folder)
+        return run_jobs(args, spooler_folder)
     if "print_completion" in args:
         sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
         return 0
@@ -119,34 +116,45 @@ def _run(argv: Sequence[str]) -> int:
         inherited = read_inheritance(inheritance_fd)
     else:
         inherited = None
-    plan = (inherited.plan if inherited else None) or _read_plan(args)
-    if not plan.spec and not _needs_no_app(plan) and inherited is None:
+    plan = (inherited.plan if inherited else None) or read_plan(args)
+    if not plan.spec and not needs_no_app(plan) and inherited is None:
         found = describe_found(real_folder() or os.curdir, command())
         if found:
             sys.stderr.write(found)
             return USAGE_ERROR
     if is_check:
-        set_up_logging(plan.config)
-        find_account(plan.config.user, plan.config.group)
-        app = _load(plan)
-        load_certificates(plan.config).log_warnings()
-        sys.stdout.write(describe(_config_of(plan), app, plan.spec))
-        return 0
+        return _check(plan)
+    read = functools.partial(read_again, args, folder, own)
+    return _serve(plan, inherited, read, functools.partial(load_worker, folder, own))
+
+
+def _check(plan: Plan) -> int:
+    """Import the app and say what would be served."""
     set_up_logging(plan.config)
+    find_account(plan.config.user, plan.config.group)
+    app = load(plan)
+    load_certificates(plan.config).log_warnings()
+    sys.stdout.write(describe(config_of(plan), app, plan.spec))
+    return 0
+
+
+def _serve(plan: Plan, inherited: Inheritance | None, read: Read, load_for: Callable[[Plan, Role], WSGIApp]) -> int:
+    """Serve, or supervise workers; return the exit status. `inherited`: by the code before, in an upgrade in place."""
+    config = plan.config
+    set_up_logging(config)
     share_one_arena(os.environ)
     shorten_switch_interval()
     if inherited is None:
-        show_banner(_config_of(plan), plan.spec, sys.stderr, os.environ)
+        show_banner(config_of(plan), plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
     on_life(Life.STARTS, LifeContext(plan))
-    if plan.config.workers is not None:
+    if config.workers is not None:
         # 1 MB: a process that serves by itself does without. Now: the user of --user may not be able to read it.
         from .with_workers import run_workers
-    with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
-        if plan.config.workers is not None:
-            read, load = functools.partial(_read_again, args, folder, own), functools.partial(_load_worker, folder, own)
-            return run_workers(plan, read, listeners, inherited, os.environ, load, _enter)
-        return run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
+    with prepared(config, inherited.listeners if inherited else None) as listeners:
+        if config.workers is not None:
+            return run_workers(plan, read, listeners, inherited, os.environ, load_for, enter)
+        return run_server(load(plan), config, listeners, _beside(config.control))
 
 
 def _beside(control: str | None) -> Beside:
@@ -175,82 +183,8 @@ def _ending() -> Iterator[None]:
 def _explain(argv: Sequence[str]) -> str:
     name, rest = split_name(argv)
     args = parse_args(rest)
-    toml, toml_name = _read_file(args.get("config", os.environ.get("ASERVE_CONFIG")))
+    toml, toml_name = read_file(args.get("config", os.environ.get("ASERVE_CONFIG")))
     return explain(name, args, os.environ, toml, toml_name, sys.stdout.isatty())
-
-
-def _read_plan(args: Mapping[str, object]) -> Plan:
-    """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
-    plan = _read_settings(args)
-    extensions_of(plan.config)  # to see whether they can be made
-    check_programs(plan.config, os.environ)
-    load_certificates(plan.config)  # to see whether they can be; the server loads its own
-    return plan
-
-
-def _read_settings(args: Mapping[str, object]) -> Plan:
-    """Return what all sources say, without a look at the files and programs that it names."""
-    given = dict(args)
-    origin = read_origin(take_flags(given), os.environ)
-    toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
-    spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
-    if origin is not None:
-        spec = spec or origin.draft.app
-        toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
-    config = Config.from_sources(given, os.environ, toml, toml_name, sys.stdout.isatty())
-    config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
-    if spec and any(parse_mount(text).prefix == "" for text in config.mount):
-        raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
-    if config.shared is not None and not (spec or config.shared_prefix):
-        raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
-    return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
-
-
-def _read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[str]) -> Plan:
-    """
-    Return what is to be served from now on; `own`: the names of modules that are aserve's.
-
-    Raises:
-        ConfigError: a source has a mistake.
-        FolderGoneError: the app would be that of before, as the folder from which it is imported has moved.
-    """
-    gone = None
-    try:
-        folder.enter(own, is_anew=True)
-    except FolderGoneError as fault:
-        gone = fault
-    plan = _read_plan(args)
-    if gone is not None and _depends_on_folder(plan):
-        raise gone
-    on_life(Life.RELOADS, LifeContext(plan))
-    return plan
-
-
-def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
-    """Import the app, with all that it may need at that time; in a worker process with its role."""
-    context = LifeContext(plan, role, is_spooler)
-    set_surroundings(plan.config, os.environ)
-    on_life(Life.IMPORTS, context)
-    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(plan) else demo_app
-    app = load_mounts(_config_of(plan).mount, app)
-    on_life(Life.IMPORTED, context)
-    check_unpatched()
-    return app
-
-
-def _load_worker(folder: StartFolder, own: frozenset[str], plan: Plan, role: Role) -> WSGIApp:
-    """Import the app for a worker or a mold, from where the name of the folder leads now."""
-    try:
-        folder.enter(own)
-    except FolderGoneError as fault:  # what the other workers serve is better than nothing
-        if _depends_on_folder(plan):
-            logger.warning("%s; until then workers have the code of before", fault)
-    return _load(plan, role)
-
-
-def _enter(role: Role) -> None:
-    """Make of this process, which has imported the app as a mold, this worker."""
-    on_life(Life.FORKED, LifeContext(role.plan, role))
 
 
 def _watch(path: str) -> int:
@@ -264,34 +198,11 @@ def _watch(path: str) -> int:
     return 0
 
 
-def _run_spooler(args: Mapping[str, object], folder: str) -> int:
-    """Do the jobs of a folder, as the process beside the workers that is for that."""
-    from ..features.uwsgi_api.module import spooler_function  # which only such a process needs
-    from ..features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
-    from ..features.uwsgi_api.spooler.functions import queue_of
-    from ..features.uwsgi_api.spooler.runner import run_spooler
-
-    page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
-    # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
-    plan = _read_settings(args)
-    set_up_logging(plan.config, SPOOLER)
-    _load(plan, is_spooler=True)
-    for name in plan.config.spooler_import:
-        load_module(name)
-    call_post_fork()
-    try:
-        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
-    except OSError as fault:
-        raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
-    finally:
-        exits.begin_ending(plan.config.drain_seconds)
-
-
 def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     from .with_workers import run_trial
 
-    return run_trial(channel_fd, lambda: _read_plan(parse_args(argv)), os.environ, _load, _enter)
+    return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), os.environ, load, enter)
 
 
 def _take_fd(variable: str) -> int | None:
@@ -309,7 +220,7 @@ def _take_fd(variable: str) -> int | None:
 
 def _log_surroundings(plan: Plan) -> None:
     """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
-    config, said = _config_of(plan), platform_settings(os.environ)
+    config, said = config_of(plan), platform_settings(os.environ)
     if plan.origin is not None:
         plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
@@ -320,38 +231,5 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
-    if not plan.spec and not _needs_no_app(plan):
+    if not plan.spec and not needs_no_app(plan):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
-
-
-def _config_of(plan: Plan) -> Config:
-    """Return its settings: the command's plans have those of all features."""
-    assert isinstance(plan.config, Config)
-    return plan.config
-
-
-def _needs_no_app(plan: Plan) -> bool:
-    """Whether there is something to serve without an APP, and so no need of the demo."""
-    config = _config_of(plan)
-    return bool(config.static or config.mount)
-
-
-def _depends_on_folder(plan: Plan) -> bool:
-    """Whether an app is imported from the folder of the start, or from below it."""
-    specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in _config_of(plan).mount)]
-    return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
-
-
-def _checked_spec(spec: object, toml_name: str) -> str:
-    if not isinstance(spec, str):
-        raise ConfigError(f"app in {toml_name}: {show_app(repr(spec))} is not text; accepted: module:name")
-    return spec
-
-
-def _read_file(path: object) -> tuple[Mapping[str, object], str]:
-    """Return the settings of the TOML file, and its name for messages."""
-    if path:
-        return read_toml(str(path)), str(path)
-    if os.path.isfile("pyproject.toml"):
-        return read_toml("pyproject.toml"), "[tool.aserve] of pyproject.toml"
-    return {}, "the TOML file"

@@ -2,7 +2,7 @@
 
 Owns:     Plan; which settings a running supervisor cannot change; how many workers there are to be.
 Thread:   any; pure.
-Not here: reading settings (command/cli.py), the rows (settings/table.py).
+Not here: reading settings (command/plans.py), the rows (settings/table.py).
 """
 
 from __future__ import annotations

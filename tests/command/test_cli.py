@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import logging
 import os
 import pathlib
@@ -18,11 +17,6 @@ from aserve.command import banner, cli
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.features import SETTINGS, Config
-from aserve.features.mounts import nothing_here
-from aserve.features.uwsgi_api import memory
-from aserve.features.uwsgi_api.spooler import runner
-from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE
-from aserve.processes.programs import SPOOLER_VARIABLE
 
 pytestmark = pytest.mark.long_on_pypy
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
@@ -49,7 +43,7 @@ def test_what_the_surroundings_lack(monkeypatch, capsys, number):
     def fail(args):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(cli, "_read_plan", fail)
+    monkeypatch.setattr(cli, "read_plan", fail)
     if number == errno.EIO:
         with pytest.raises(OSError, match="Input/output"):
             cli.main(["a:b"])
@@ -84,63 +78,12 @@ def test_app_and_flags(served):
     assert config == Config(threads=3, bind=[":1", "unix:a"])
 
 
-def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
-    """Its settings and its app are served, what has no effect is told; flags and a TOML file win over it."""
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\ncheaper = 1\n")
-    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nbacklog = 9\n")
-    assert cli.main(["a.ini"]) == cli.main(["--uwsgi-ini", "a.ini", "--threads", "5"]) == 0
-    assert [(app.__module__, config.threads, config.backlog) for app, config in served] == [
-        ("hello", 3, 9),
-        ("hello", 5, 9),
-    ]
-    assert "a.ini:5: cheaper = 1: it has no effect here" in capsys.readouterr().err
-    uwsgi = importlib.import_module("uwsgi")
-    assert uwsgi.opt["listen"] == b"7" and uwsgi.opt["enable-threads"] is True
-    del sys.modules["uwsgi"]
-    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = x\n")
-    assert cli.main(["a.ini"]) == 2
-    assert capsys.readouterr().err == "aserve: error: a.ini:2: threads = x: 'x' is not a whole number\n"
-
-
 def test_translating(served, capsys, tmp_path):
     """`aserve translate` prints, and serves nothing."""
     (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
     assert cli.main(["translate", "a.ini"]) == 0
     assert "\nthreads = 3\n" in capsys.readouterr().out
     assert served == []
-
-
-def test_the_apps_surroundings(served, monkeypatch, tmp_path):
-    """Folder, variables and import path are those of the app, before it is imported."""
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delenv("SHOP", raising=False)
-    (tmp_path / "in" / "lib").mkdir(parents=True)
-    (tmp_path / "in" / "lib" / "of_the_app.py").write_text("")
-    (tmp_path / "in" / "moved_app.py").write_text(f"import os, of_the_app\nos.environ['SHOP']\n{APP}")
-    assert (
-        cli.main(["moved_app:app", "--chdir", "in", "--python-path", "lib", "--env", "SHOP=1", "--access-log", "a"])
-        == 0
-    )
-    ((_, config),) = served
-    assert config.access_log == str(tmp_path / "a") and os.getcwd() == str(tmp_path / "in")
-    assert os.environ.pop("SHOP") == "1"
-
-
-def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
-    """A name is meant from where the command was started, wherever the app goes; `-` stays standard output."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("log", "-"):
-        assert cli.main(["--access-log", name]) == 0
-    assert [config.access_log for _, config in served] == [str(tmp_path / "log"), "-"]
-
-
-def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path):
-    """The same; and the first word may be a question to a server that runs."""
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["--control", "socket"]) == 0
-    assert [config.control for _, config in served] == [str(tmp_path / "socket")]
-    assert cli.main(["status", "--control", "socket"]) == 2
 
 
 def test_top(monkeypatch, capsys):
@@ -180,41 +123,6 @@ def test_exit_status_is_the_servers(served, monkeypatch):
     assert cli.main([]) == 7
 
 
-def test_files_without_an_app(served, capsys, tmp_path):
-    """Files alone are served without the demo, and --check names them."""
-    assert cli.main(["--static", "/=."]) == 0
-    ((app, config),) = served
-    assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
-    assert cli.main(["--static", "/=.", "--compress", "--check"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\ncompress: ") and "gzip\n" in told
-
-
-def test_mounts(served, capsys, tmp_path):
-    """The apps of mounts are imported, with the APP or without, and --check names all."""
-    (tmp_path / "other.py").write_text((tmp_path / "hello.py").read_text())
-    assert cli.main(["hello:app", "--mount", "/a=other:app"]) == cli.main(["--mount", "/=other"]) == 0
-    (first, _), (second, _) = served
-    assert first.main.__module__ == "hello" and second.main is nothing_here and "demo" not in capsys.readouterr().err
-    sys.modules.pop("other")
-    assert cli.main(["hello:app", "--mount", "/a=other:app", "--check"]) == 0
-    assert capsys.readouterr().out.startswith("app:     hello:app (a function)\nmount:   /a=other:app\n")
-    sys.modules.pop("other")
-
-
-@pytest.mark.parametrize(
-    ("mount", "text"),
-    [
-        ("/a=gone:app", "aserve: error: no module 'gone' in "),
-        ("/=hello:app", "aserve: error: mount / is the place of the APP, which is 'hello:app'; name one of them"),
-    ],
-)
-def test_mounts_that_cannot_be(served, capsys, mount, text):
-    """That is one line and status 2, and nothing is served."""
-    assert cli.main(["hello:app", "--mount", mount]) == 2 and served == []
-    assert capsys.readouterr().err.startswith(text)
-
-
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
     """When the server has stopped, or the app could not be imported, what keeps the process is looked for, and bounded."""
     monkeypatch.setattr(cli.exits, "bound_exit", served.append)
@@ -224,27 +132,11 @@ def test_what_keeps_the_process_is_told_last(served, monkeypatch):
     assert served[2:] == [status] != [0]
 
 
-def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
-    """That is one line and status 2, and nothing is served."""
-    monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
-    assert cli.main(["hello:app"]) == 2 and served == []
-    assert capsys.readouterr().err.startswith("aserve: error: the app has called gevent.monkey.patch_all()")
-
-
 def test_argv_is_the_default(served, monkeypatch):
     """Without arguments main reads the process's own."""
     monkeypatch.setattr(sys, "argv", ["aserve", "--threads", "5"])
     cli.main()
     assert served[0][1].threads == 5
-
-
-def test_the_platforms_port(served, monkeypatch, capsys):
-    """PORT is where a platform wants it to listen, and the log says so; not so where a bind says otherwise."""
-    monkeypatch.setenv("PORT", "5000")
-    cli.main([])
-    cli.main(["--bind", ":1"])
-    assert [config.bind for _, config in served] == [("0.0.0.0:5000",), (":1",)]
-    assert capsys.readouterr().err.count("no --bind, and PORT is 5000: listening on all IPv4 interfaces") == 1
 
 
 def test_a_warning_for_root(served, monkeypatch, capsys):
@@ -271,51 +163,6 @@ def test_a_user_who_is_not_there(served, capsys, flags):
     """That is one line and status 2, also for --check."""
     assert cli.main(["hello:app", "--user", "no-such-user", *flags]) == 2 and served == []
     assert capsys.readouterr().err.startswith("aserve: error: user 'no-such-user': there is no such user")
-
-
-def test_a_spooler_reads_no_certificates(served, monkeypatch):
-    """Nor does it look for programs: a key that is renewed just then, or that only root may read, keeps no job from being done."""
-    begun = []
-    monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
-    monkeypatch.setenv(PAGE_VARIABLE, "")
-    monkeypatch.setattr(cli, "_load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
-    monkeypatch.setattr(cli, "load_module", begun.append)
-    monkeypatch.setattr(
-        runner, "run_spooler", lambda folder, function, page, count, queue: begun.append((folder, count)) or 0
-    )
-    key = ("--bind", "https://:1", "--certificate", "nowhere.pem", "--key", "nowhere.key")
-    jobs = ("--workers", "1", "--spooler", "jobs", "--spooler-max-jobs", "3", "--spooler-import", "shop.jobs")
-    assert cli.main(["hello:app", *jobs, "--attach", "no-such-program", *key]) == 0
-    assert begun == [("hello:app", True), "shop.jobs", ("jobs", 3)]
-
-
-def test_environment(served, monkeypatch):
-    """ASERVE_ variables count, and flags win over them."""
-    monkeypatch.setenv("ASERVE_APP", "hello")
-    monkeypatch.setenv("ASERVE_THREADS", "4")
-    monkeypatch.setenv("ASERVE_BACKLOG", "4")
-    cli.main(["--backlog", "5"])
-    ((app, config),) = served
-    assert (app.__module__, config.threads, config.backlog) == ("hello", 4, 5)
-
-
-def test_pyproject(served, tmp_path):
-    """[tool.aserve] of the current folder's pyproject.toml counts, the app included."""
-    (tmp_path / "pyproject.toml").write_text('[tool.aserve]\napp = "hello:app"\nthreads = 6\n')
-    cli.main([])
-    ((app, config),) = served
-    assert (app.__module__, config.threads) == ("hello", 6)
-
-
-@pytest.mark.parametrize("how", ["flag", "variable"])
-def test_config_file(served, tmp_path, monkeypatch, how):
-    """A named file replaces pyproject.toml."""
-    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 6\n")
-    (tmp_path / "site.toml").write_text("backlog = 7\n")
-    if how == "variable":
-        monkeypatch.setenv("ASERVE_CONFIG", "site.toml")
-    cli.main(["--config", "site.toml"] if how == "flag" else [])
-    assert served[0][1] == Config(backlog=7)
 
 
 def test_certificates(served, authority, capsys):
@@ -390,45 +237,6 @@ def test_version(served, capsys, monkeypatch, has_both):
     assert re.fullmatch(rf"aserve {re.escape(banner.VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
     native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
     assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")
-
-
-@pytest.mark.parametrize(
-    ("flags", "is_there"),
-    [
-        ([], False),
-        (["--bind", "scgi://127.0.0.1:0"], False),
-        (["--bind", "uwsgi://127.0.0.1:0"], True),
-        (["--bind", ":0", "--bind", "uwsgi://unix:s"], True),
-        (["--uwsgi-module", "on"], True),
-        (["--route", "^/rpc", "rpc f"], True),
-        (["--bind", "uwsgi://127.0.0.1:0", "--uwsgi-module", "off"], False),
-    ],
-    ids=str,
-)
-def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
-    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where it is asked for."""
-    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
-    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
-    name = f"asks_{is_there}_{len(flags)}"
-    (tmp_path / f"{name}.py").write_text(
-        "try:\n    import uwsgi\nexcept ImportError:\n    uwsgi = None\n"
-        "def app(environ, start_response): return []\napp.uwsgi = uwsgi\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    assert cli.main([f"{name}:app", *flags]) == 0
-    assert (sys.modules.pop(name).app.uwsgi is not None) is is_there
-    sys.modules.pop("uwsgi", None)
-
-
-@pytest.mark.parametrize("flags", [["--uwsgi-module", "on"], ["--uwsgi-cache", "items=1"], []])
-def test_this_hosts_alone(served, capsys, flags, monkeypatch):
-    """A line says so, where something is shared within it."""
-    monkeypatch.setattr(memory, "_memory", None)
-    monkeypatch.setattr(memory, "KEPT", {})
-    assert cli.main(["hello:app", *flags]) == 0
-    assert capsys.readouterr().err.count("are this host's alone; --shared has all hosts share them") == bool(flags)
-    if memory._memory is not None:
-        os.close(memory._memory.fd)
 
 
 def test_help(served, capsys):
@@ -508,13 +316,6 @@ def test_mistakes(served, capsys, argv, text):
     assert said.err.count("\n") == 1
 
 
-def test_app_in_toml_is_text(served, capsys, tmp_path):
-    """The file's app is checked like everything else."""
-    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\napp = 3\n")
-    assert cli.main([]) == 2
-    assert "app in [tool.aserve] of pyproject.toml: 3 is not text" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("fault", [BindError("port 80 is taken"), AserveError("it is so")])
 def test_errors_of_the_server(served, capsys, monkeypatch, fault):
     """What the server cannot do is one line, too."""
@@ -525,22 +326,6 @@ def test_errors_of_the_server(served, capsys, monkeypatch, fault):
     monkeypatch.setattr(cli, "run_server", run_server)
     assert cli.main(["hello"]) == 2
     assert capsys.readouterr().err == f"aserve: error: {fault}\n"
-
-
-def test_the_apps_traceback_comes_first(served, capsys, tmp_path):
-    """When the app raises, its traceback is shown, then our line; the status is not that of a mistake, as the next start may succeed."""
-    (tmp_path / "hello.py").write_text("1 / 0\n")
-    assert cli.main(["hello"]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
-    assert "hello.py" in lines[1]
-    assert lines[-1].startswith("aserve: error: importing hello raised ZeroDivisionError")
-
-
-def test_interrupted_while_importing(served, tmp_path):
-    """Ctrl-C during a slow import ends the command without a traceback."""
-    (tmp_path / "hello.py").write_text("raise KeyboardInterrupt\n")
-    assert cli.main(["hello"]) == 130
 
 
 # Logging
@@ -589,12 +374,3 @@ def test_process_version():
     """The version is said by the real command."""
     done = run_command("--version")
     assert done.returncode == 0 and done.stdout.startswith(f"aserve {banner.VERSION} on ")
-
-
-def test_lists_may_be_repeated(served):
-    """A flag that takes a list may be given again instead of a comma."""
-    argv = ["hello:app", "--trusted-proxies", "10.0.0.1", "--trusted-proxies", "unix,::1"]
-    assert cli.main([*argv, "--forwarded-fields", "x-real-ip", "--forwarded-fields", "x-forwarded-proto"]) == 0
-    config = served[0][1]
-    assert config.trusted_proxies == ("10.0.0.1", "unix", "::1")
-    assert config.forwarded_fields == ("x-real-ip", "x-forwarded-proto")

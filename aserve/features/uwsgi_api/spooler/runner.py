@@ -2,7 +2,7 @@
 
 Owns:     run_spooler: waiting for jobs, the order in which they are done, what becomes of each, and the end.
 Thread:   the main thread of a process of its own, which runs the app's function, too.
-Not here: files (folder.py), what hosts share in their place (queues.py), the process's beginnings and ends (processes/attached.py), importing the app (command/cli.py).
+Not here: files (folder.py), what hosts share in their place (queues.py), the process's beginnings and ends (processes/attached.py), importing the app (command/jobs.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,44 @@
+"""The process beside the workers that does the jobs of a folder (--spooler).
+
+Owns:     run_jobs.
+Thread:   the main thread.
+Not here: jobs (features/uwsgi_api/spooler/), when such a process is started (processes/attached.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ..core.memory_file import map_memory_file
+from ..lifecycle import exits
+from ..lifecycle.hooks import call_post_fork
+from ..lifecycle.loading import load_module
+from ..lifecycle.logs import set_up_logging
+from ..processes.programs import SPOOLER
+from ..settings import ConfigError
+from .apps import load
+from .plans import read_settings
+
+
+def run_jobs(args: Mapping[str, object], folder: str) -> int:
+    """Do the jobs of a folder, as the process beside the workers that is for that."""
+    from ..features.uwsgi_api.module import spooler_function  # which only such a process needs
+    from ..features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+    from ..features.uwsgi_api.spooler.functions import queue_of
+    from ..features.uwsgi_api.spooler.runner import run_spooler
+
+    page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
+    # Not read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
+    plan = read_settings(args)
+    set_up_logging(plan.config, SPOOLER)
+    load(plan, is_spooler=True)
+    for name in plan.config.spooler_import:
+        load_module(name)
+    call_post_fork()
+    try:
+        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
+    except OSError as fault:
+        raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
+    finally:
+        exits.begin_ending(plan.config.drain_seconds)

@@ -1,0 +1,115 @@
+"""Importing the app: which, and with what around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+
+import pytest
+
+from aserve.command import cli
+from aserve.features.mounts import nothing_here
+from aserve.features.uwsgi_api import memory
+
+APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
+
+
+def test_the_apps_surroundings(served, monkeypatch, tmp_path):
+    """Folder, variables and import path are those of the app, before it is imported."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delenv("SHOP", raising=False)
+    (tmp_path / "in" / "lib").mkdir(parents=True)
+    (tmp_path / "in" / "lib" / "of_the_app.py").write_text("")
+    (tmp_path / "in" / "moved_app.py").write_text(f"import os, of_the_app\nos.environ['SHOP']\n{APP}")
+    assert (
+        cli.main(["moved_app:app", "--chdir", "in", "--python-path", "lib", "--env", "SHOP=1", "--access-log", "a"])
+        == 0
+    )
+    ((_, config),) = served
+    assert config.access_log == str(tmp_path / "a") and os.getcwd() == str(tmp_path / "in")
+    assert os.environ.pop("SHOP") == "1"
+
+
+def test_files_without_an_app(served, capsys, tmp_path):
+    """Files alone are served without the demo, and --check names them."""
+    assert cli.main(["--static", "/=."]) == 0
+    ((app, config),) = served
+    assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
+    assert cli.main(["--static", "/=.", "--compress", "--check"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\ncompress: ") and "gzip\n" in told
+
+
+def test_mounts(served, capsys, tmp_path):
+    """The apps of mounts are imported, with the APP or without, and --check names all."""
+    (tmp_path / "other.py").write_text((tmp_path / "hello.py").read_text())
+    assert cli.main(["hello:app", "--mount", "/a=other:app"]) == cli.main(["--mount", "/=other"]) == 0
+    (first, _), (second, _) = served
+    assert first.main.__module__ == "hello" and second.main is nothing_here and "demo" not in capsys.readouterr().err
+    sys.modules.pop("other")
+    assert cli.main(["hello:app", "--mount", "/a=other:app", "--check"]) == 0
+    assert capsys.readouterr().out.startswith("app:     hello:app (a function)\nmount:   /a=other:app\n")
+    sys.modules.pop("other")
+
+
+def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
+    """That is one line and status 2, and nothing is served."""
+    monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
+    assert cli.main(["hello:app"]) == 2 and served == []
+    assert capsys.readouterr().err.startswith("aserve: error: the app has called gevent.monkey.patch_all()")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_there"),
+    [
+        ([], False),
+        (["--bind", "scgi://127.0.0.1:0"], False),
+        (["--bind", "uwsgi://127.0.0.1:0"], True),
+        (["--bind", ":0", "--bind", "uwsgi://unix:s"], True),
+        (["--uwsgi-module", "on"], True),
+        (["--route", "^/rpc", "rpc f"], True),
+        (["--bind", "uwsgi://127.0.0.1:0", "--uwsgi-module", "off"], False),
+    ],
+    ids=str,
+)
+def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
+    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where it is asked for."""
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
+    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
+    name = f"asks_{is_there}_{len(flags)}"
+    (tmp_path / f"{name}.py").write_text(
+        "try:\n    import uwsgi\nexcept ImportError:\n    uwsgi = None\n"
+        "def app(environ, start_response): return []\napp.uwsgi = uwsgi\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([f"{name}:app", *flags]) == 0
+    assert (sys.modules.pop(name).app.uwsgi is not None) is is_there
+    sys.modules.pop("uwsgi", None)
+
+
+@pytest.mark.parametrize("flags", [["--uwsgi-module", "on"], ["--uwsgi-cache", "items=1"], []])
+def test_this_hosts_alone(served, capsys, flags, monkeypatch):
+    """A line says so, where something is shared within it."""
+    monkeypatch.setattr(memory, "_memory", None)
+    monkeypatch.setattr(memory, "KEPT", {})
+    assert cli.main(["hello:app", *flags]) == 0
+    assert capsys.readouterr().err.count("are this host's alone; --shared has all hosts share them") == bool(flags)
+    if memory._memory is not None:
+        os.close(memory._memory.fd)
+
+
+def test_the_apps_traceback_comes_first(served, capsys, tmp_path):
+    """When the app raises, its traceback is shown, then our line; the status is not that of a mistake, as the next start may succeed."""
+    (tmp_path / "hello.py").write_text("1 / 0\n")
+    assert cli.main(["hello"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "hello.py" in lines[1]
+    assert lines[-1].startswith("aserve: error: importing hello raised ZeroDivisionError")
+
+
+def test_interrupted_while_importing(served, tmp_path):
+    """Ctrl-C during a slow import ends the command without a traceback."""
+    (tmp_path / "hello.py").write_text("raise KeyboardInterrupt\n")
+    assert cli.main(["hello"]) == 130

@@ -1,0 +1,113 @@
+"""What is to be served, read from all sources."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from aserve.command import cli
+from aserve.features import Config
+
+
+def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
+    """Its settings and its app are served, what has no effect is told; flags and a TOML file win over it."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\ncheaper = 1\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nbacklog = 9\n")
+    assert cli.main(["a.ini"]) == cli.main(["--uwsgi-ini", "a.ini", "--threads", "5"]) == 0
+    assert [(app.__module__, config.threads, config.backlog) for app, config in served] == [
+        ("hello", 3, 9),
+        ("hello", 5, 9),
+    ]
+    assert "a.ini:5: cheaper = 1: it has no effect here" in capsys.readouterr().err
+    uwsgi = importlib.import_module("uwsgi")
+    assert uwsgi.opt["listen"] == b"7" and uwsgi.opt["enable-threads"] is True
+    del sys.modules["uwsgi"]
+    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = x\n")
+    assert cli.main(["a.ini"]) == 2
+    assert capsys.readouterr().err == "aserve: error: a.ini:2: threads = x: 'x' is not a whole number\n"
+
+
+def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
+    """A name is meant from where the command was started, wherever the app goes; `-` stays standard output."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("log", "-"):
+        assert cli.main(["--access-log", name]) == 0
+    assert [config.access_log for _, config in served] == [str(tmp_path / "log"), "-"]
+
+
+def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path):
+    """The same; and the first word may be a question to a server that runs."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["--control", "socket"]) == 0
+    assert [config.control for _, config in served] == [str(tmp_path / "socket")]
+    assert cli.main(["status", "--control", "socket"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("mount", "text"),
+    [
+        ("/a=gone:app", "aserve: error: no module 'gone' in "),
+        ("/=hello:app", "aserve: error: mount / is the place of the APP, which is 'hello:app'; name one of them"),
+    ],
+)
+def test_mounts_that_cannot_be(served, capsys, mount, text):
+    """That is one line and status 2, and nothing is served."""
+    assert cli.main(["hello:app", "--mount", mount]) == 2 and served == []
+    assert capsys.readouterr().err.startswith(text)
+
+
+def test_the_platforms_port(served, monkeypatch, capsys):
+    """PORT is where a platform wants it to listen, and the log says so; not so where a bind says otherwise."""
+    monkeypatch.setenv("PORT", "5000")
+    cli.main([])
+    cli.main(["--bind", ":1"])
+    assert [config.bind for _, config in served] == [("0.0.0.0:5000",), (":1",)]
+    assert capsys.readouterr().err.count("no --bind, and PORT is 5000: listening on all IPv4 interfaces") == 1
+
+
+def test_environment(served, monkeypatch):
+    """ASERVE_ variables count, and flags win over them."""
+    monkeypatch.setenv("ASERVE_APP", "hello")
+    monkeypatch.setenv("ASERVE_THREADS", "4")
+    monkeypatch.setenv("ASERVE_BACKLOG", "4")
+    cli.main(["--backlog", "5"])
+    ((app, config),) = served
+    assert (app.__module__, config.threads, config.backlog) == ("hello", 4, 5)
+
+
+def test_pyproject(served, tmp_path):
+    """[tool.aserve] of the current folder's pyproject.toml counts, the app included."""
+    (tmp_path / "pyproject.toml").write_text('[tool.aserve]\napp = "hello:app"\nthreads = 6\n')
+    cli.main([])
+    ((app, config),) = served
+    assert (app.__module__, config.threads) == ("hello", 6)
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_config_file(served, tmp_path, monkeypatch, how):
+    """A named file replaces pyproject.toml."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 6\n")
+    (tmp_path / "site.toml").write_text("backlog = 7\n")
+    if how == "variable":
+        monkeypatch.setenv("ASERVE_CONFIG", "site.toml")
+    cli.main(["--config", "site.toml"] if how == "flag" else [])
+    assert served[0][1] == Config(backlog=7)
+
+
+def test_app_in_toml_is_text(served, capsys, tmp_path):
+    """The file's app is checked like everything else."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\napp = 3\n")
+    assert cli.main([]) == 2
+    assert "app in [tool.aserve] of pyproject.toml: 3 is not text" in capsys.readouterr().err
+
+
+def test_lists_may_be_repeated(served):
+    """A flag that takes a list may be given again instead of a comma."""
+    argv = ["hello:app", "--trusted-proxies", "10.0.0.1", "--trusted-proxies", "unix,::1"]
+    assert cli.main([*argv, "--forwarded-fields", "x-real-ip", "--forwarded-fields", "x-forwarded-proto"]) == 0
+    config = served[0][1]
+    assert config.trusted_proxies == ("10.0.0.1", "unix", "::1")
+    assert config.forwarded_fields == ("x-real-ip", "x-forwarded-proto")
