@@ -26,7 +26,7 @@ FLOORS = {
     "aserve/features/access_log/log.py": 100,
     "aserve/core/__init__.py": 100,
     "aserve/core/accounts.py": 100,
-    "aserve/alone.py": 100,
+    "aserve/command/alone.py": 100,
     "aserve/lifecycle/arenas.py": 100,
     "aserve/command/__init__.py": 100,
     "aserve/command/apps.py": 100,

@@ -34,7 +34,7 @@ ROOMS = (
     "features metrics",
     "server",  # one process serves
     "processes",  # and several
-    "alone command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
+    "command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
 )
 # Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
 RESERVED = {
@@ -49,7 +49,7 @@ RESERVED = {
         },
     ),
     "threading": (
-        "alone",
+        "command",
         {
             "workers.threads": "the threads are its",
             "workers.executor": "workers sleep in it",
@@ -109,7 +109,7 @@ DOORS = {
     ("command.cli", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.with_workers"),
-    ("command.cli", "alone"),
+    ("command.cli", "command.alone"),
     ("features.access_log", "features.access_log.log"),
     ("features.metrics", "metrics.counting"),
     ("features.metrics", "metrics.gil"),

@@ -161,7 +161,7 @@ def _beside(control: str | None) -> Beside:
     """Return what is entered with the server of a process that serves by itself."""
     if control is None:
         return lambda server: _ending()
-    from ..alone import control_of  # and what a supervisor answers
+    from .alone import control_of  # and what a supervisor answers
 
     @contextlib.contextmanager
     def beside(server: Server) -> Iterator[None]:

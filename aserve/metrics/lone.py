@@ -2,7 +2,7 @@
 
 Owns:     Lone: its page, written anew whenever it is read.
 Thread:   event loop only.
-Not here: what a status says (status.py), many processes (processes/status.py), who asks (exporter.py, ../alone.py).
+Not here: what a status says (status.py), many processes (processes/status.py), who asks (exporter.py, command/alone.py).
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
-from .connections.stacks import describe_stacks
-from .core import forks
-from .metrics.growth import SAMPLE_SECONDS
-from .metrics.lone import Lone
-from .processes.control import Caller, Control, Message, Watch
-from .processes.questions import answers_of, tell_stacks
-from .server.server import Server
+from ..connections.stacks import describe_stacks
+from ..core import forks
+from ..metrics.growth import SAMPLE_SECONDS
+from ..metrics.lone import Lone
+from ..processes.control import Caller, Control, Message, Watch
+from ..processes.questions import answers_of, tell_stacks
+from ..server.server import Server
 
 
 @contextlib.contextmanager

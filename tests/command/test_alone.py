@@ -10,9 +10,8 @@ import pytest
 from harness import apps
 
 import aserve
-from aserve import alone
-from aserve.alone import control_of
-from aserve.command import cli
+from aserve.command import alone, cli
+from aserve.command.alone import control_of
 from aserve.core.footprint import Memory
 from aserve.lifecycle import exits
 from aserve.processes.questions import NO_WORKERS
@@ -65,7 +64,7 @@ async def test_what_needs_a_supervisor(path, question):
 
 async def test_a_caller_that_reads_late(path, monkeypatch):
     """The loop waits for room, and nobody else waits."""
-    monkeypatch.setattr("aserve.alone.describe_stacks", lambda: "x" * 2_000_000)
+    monkeypatch.setattr("aserve.command.alone.describe_stacks", lambda: "x" * 2_000_000)
     (found,) = await ask(path, ask="stacks")
     assert len(found["text"]) == 2_000_000
 
@@ -89,7 +88,7 @@ async def test_growth(tmp_path, monkeypatch):
         return Memory(int((100 << 20) * 1.01 ** len(looks)))
 
     monkeypatch.setattr("aserve.metrics.growth.memory_of", memory_of)
-    monkeypatch.setattr("aserve.alone.SAMPLE_SECONDS", 0.0001)
+    monkeypatch.setattr("aserve.command.alone.SAMPLE_SECONDS", 0.0001)
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         with control_of(server, str(tmp_path / "control")):
             while len(looks) < 60:
