@@ -81,9 +81,7 @@ class ServerContext(NamedTuple):
     loop: asyncio.AbstractEventLoop
     slot: int | None  # its number among the processes of a supervisor; None: there is no supervisor
     busy: Busy  # how many of its threads are
-    counters: (
-        Any  # memory, PAGE_WORDS of metrics/table.py, which a supervisor reads and answers for; None: this process does
-    )
+    counters: Any  # memory, PAGE_WORDS of features/metrics/table.py, which a supervisor reads and answers for; None: this process does
     bound: list[bytes]  # where it listens, for core/forks.py: an extension adds its own addresses
     ask: Callable[[str], Any]  # Extensions.ask
 

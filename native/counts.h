@@ -1,6 +1,6 @@
 /* counts.h -- what is counted of plain requests, until the counters are told.
  *
- * The twin is Counters.write of aserve/metrics/counting.py, which keeps the
+ * The twin is Counters.write of aserve/features/metrics/counting.py, which keeps the
  * words; here is what has been added to them lately. */
 #ifndef NATIVE_COUNTS_H
 #define NATIVE_COUNTS_H

@@ -26,7 +26,7 @@ from harness.outages import APP, Site, SlowHeads, clients_of
 from harness.recordings import numbers_of
 from harness.waiting import wait_until
 
-from aserve.metrics.table import METRICS
+from aserve.features.metrics.table import METRICS
 
 RESULTS = pathlib.Path(__file__).parent.parent / "build/drill.json"
 QUIET_SECONDS = 3.0  # before the fault; and so long it must stay quiet behind it

@@ -19,7 +19,7 @@ from harness.modules import MODULES, PACKAGE, ROOT, all_imports, room_of, tree_o
 # One process serves, and the supervisor keeps several.
 _ENGINE = "core connections lifecycle proxies protocols processes tls workers wsgi"
 # What both do without.
-_OPTIONS = "compat contrib features metrics rpc"
+_OPTIONS = "compat contrib features rpc"
 ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds")
 
@@ -111,7 +111,7 @@ def lines_that_decide() -> int:
 
 
 MEASURES = (
-    Measure("entries at the top of aserve/", entries, 24, 15),
+    Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 9, 0),
     Measure("own modules that one module imports", fan_out, 36, 15),
     Measure("arguments of a constructor", constructor_arguments, 12, 8),

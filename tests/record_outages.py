@@ -22,7 +22,7 @@ from typing import NamedTuple
 from harness.outages import Clients, Site, SlowHeads
 from harness.recordings import FOLDER, STEP_SECONDS, Recording, numbers_of
 
-from aserve.metrics.table import METRICS
+from aserve.features.metrics.table import METRICS
 
 ROOT = pathlib.Path(__file__).parent.parent
 # What the rules read, and what docs/metrics.md says of threads; a rate of the rest needs no outage.

@@ -20,7 +20,7 @@ import yaml
 from aserve.command.cli import main
 from aserve.command.flags import parse_args
 from aserve.features import SETTINGS, Config
-from aserve.metrics.table import METRICS
+from aserve.features.metrics.table import METRICS
 from aserve.processes.ask import is_command
 
 if sys.version_info >= (3, 11):

@@ -31,7 +31,7 @@ ROOMS = (
     "connections",
     "lifecycle",  # of one process
     "extension",
-    "features metrics",
+    "features",
     "server",  # one process serves
     "processes",  # and several
     "command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
@@ -46,6 +46,8 @@ RESERVED = {
             "workers.inline": "hides from the app that a loop runs",
             "workers.stopping": "the loop waits for them without blocking",
             "rpc.client": "one of its two clients is asyncio's",
+            "features.metrics.app": "the loop waits for a thread that reads what the app counts",
+            "features.metrics.single": "its answers are given on the loop",
         },
     ),
     "threading": (
@@ -60,8 +62,8 @@ RESERVED = {
             "features.access_log.log": "workers and the loop write it",
             "core.ends": "one thread at a time tells of ends",
             "features.slow_requests.watch": "workers tell it of ends; with --threads 0 it looks from a thread",
-            "metrics.counting": "workers and the loop count at the same time",
-            "metrics.gil": "a thread of its own waits for the GIL",
+            "features.metrics.counting": "workers and the loop count at the same time",
+            "features.metrics.gil": "a thread of its own waits for the GIL",
             "features.access_log.log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "core.body": "a live body's reader waits for octets",
@@ -111,9 +113,9 @@ DOORS = {
     ("command.cli", "command.with_workers"),
     ("command.cli", "command.alone"),
     ("features.access_log", "features.access_log.log"),
-    ("features.metrics", "metrics.counting"),
-    ("features.metrics", "metrics.gil"),
-    ("features.metrics", "metrics.single"),
+    ("features.metrics", "features.metrics.counting"),
+    ("features.metrics", "features.metrics.gil"),
+    ("features.metrics", "features.metrics.single"),
     ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
     ("server.shielding", "anyio"),
@@ -131,10 +133,10 @@ DOORS = {
     ("features.tracing", "opentelemetry"),
     ("features.tracing", "opentelemetry.trace"),
     ("features.tracing", "opentelemetry.trace.propagation.tracecontext"),
-    ("metrics.app", "prometheus_client"),
+    ("features.metrics.app", "prometheus_client"),
     ("processes.reloading", "watchfiles"),
     ("processes.worker", "processes.warming"),  # --warm-up
-    ("metrics.app", "prometheus_client.multiprocess"),
+    ("features.metrics.app", "prometheus_client.multiprocess"),
     ("lifecycle.arenas", "ctypes"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),

@@ -21,11 +21,11 @@ from ..core.errors import FAILED, AserveError, BindError
 from ..core.page import MOLD
 from ..extension import Life, LifeContext
 from ..features import Config, on_life
+from ..features.metrics.app import name_files
+from ..features.metrics.scrapes import open_metrics
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
-from ..metrics.app import name_files
-from ..metrics.scrapes import open_metrics
 from ..processes.channel import Channel
 from ..processes.command import Command
 from ..processes.inheritance import Inheritance

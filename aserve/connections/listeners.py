@@ -40,8 +40,8 @@ class Listener(NamedTuple):
     bind: Bind
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
     is_given: bool = False  # bound elsewhere, for others, too: it is closed here, and never ended for them
-    is_stats: bool = False  # whoever connects is told statistics at once (metrics/stats.py)
-    is_agent: bool = False  # the same, how much of the load is for this host (metrics/balance.py)
+    is_stats: bool = False  # whoever connects is told statistics at once (features/metrics/stats.py)
+    is_agent: bool = False  # the same, how much of the load is for this host (features/metrics/balance.py)
 
     @property
     def address(self) -> Address:

@@ -2,7 +2,7 @@
 
 Owns:     escape_html.
 Thread:   any; pure.
-Not here: what goes into a log (exchange.py), into a metric (metrics/text.py).
+Not here: what goes into a log (exchange.py), into a metric (features/metrics/text.py).
 
 The module html has it, too, with the names of all 2,231 entities: half a megabyte of each process.
 """

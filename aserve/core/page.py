@@ -3,7 +3,7 @@
 Owns:     Field, the words of a page; State, of one of them; the slots of processes that are no workers; new_page, for a process without a supervisor; Process, what is known of a process without asking it.
 Thread:   any; each word is written by one process, and read by any.
 Not here: which pages there are, and whose (processes/slots.py), what a process writes (../connections/statistics.py), what is counted behind these words
-          (metrics/table.py), what is concluded from a page (metrics/, processes/watch.py).
+          (features/metrics/table.py), what is concluded from a page (metrics/, processes/watch.py).
 
 A process without a supervisor has one page, for itself: what is told of it is read there, as of a worker.
 """
@@ -34,7 +34,7 @@ class State(enum.IntEnum):
 
 
 class Field(enum.IntEnum):
-    """Where a word is in its page; behind them stands what its process counts (metrics/table.py)."""
+    """Where a word is in its page; behind them stands what its process counts (features/metrics/table.py)."""
 
     # Written by the supervisor.
     PID = 0  # 0: nobody has the page

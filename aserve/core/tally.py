@@ -2,7 +2,7 @@
 
 Owns:     the names of these counters, and the labels of each; Tally: their numbers, and why a slot's worker is about to be replaced.
 Thread:   the supervisor's only one; pure.
-Not here: what each means to people (../metrics/table.py), what workers count (../metrics/counting.py), and what of that is kept (../metrics/totals.py).
+Not here: what each means to people (features/metrics/table.py), what workers count (features/metrics/counting.py), and what of that is kept (features/metrics/totals.py).
 
 They are counted with metrics and without: new code of an upgrade, which may have metrics, goes on with them.
 """

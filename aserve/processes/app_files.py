@@ -2,7 +2,7 @@
 
 Owns:     AppFiles: making it, what a worker's files are called, what goes with a worker, and the end of it all.
 Thread:   the supervisor's only one.
-Not here: what is in these files (metrics/app.py).
+Not here: what is in these files (features/metrics/app.py).
 
 A folder of our own is in memory if it can be, and only this user's. Whoever uses it, the supervisor and workers that have outlived
 it, holds a lock on it, by a descriptor that all of them have from the supervisor. A supervisor that was killed leaves it behind; the
@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from ..metrics.app import VARIABLE, is_installed
+from ..features.metrics.app import VARIABLE, is_installed
 from ..settings import EngineSettings
 
 logger = logging.getLogger("aserve")

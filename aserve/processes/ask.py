@@ -18,7 +18,7 @@ from typing import Any, Callable, NoReturn, TextIO
 
 from ..connections.stacks import ORDER
 from ..core.json_text import read_object
-from ..metrics.balance import WISHES
+from ..features.metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.

@@ -36,7 +36,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ..core.tally import ATTACHED_RESTARTS, CRON_RUNS
-from ..metrics.advice import DONE
+from ..features.metrics.advice import DONE
 from ..settings import EngineSettings
 from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times

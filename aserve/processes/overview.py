@@ -2,10 +2,10 @@
 
 Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the files in which the app counts; an Exporter.
 Thread:   the supervisor's only one.
-Not here: what is told of it, be it one process or many (metrics/exporter.py), how workers are (status.py).
+Not here: what is told of it, be it one process or many (features/metrics/exporter.py), how workers are (status.py).
 
 Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
-counts a worker reads (metrics/app.py): the one that has ticked last, so that it is none that hangs.
+counts a worker reads (features/metrics/app.py): the one that has ticked last, so that it is none that hangs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..connections.listeners import Listener
 from ..core import error_log
 from ..core.page import Field, Process
 from ..core.tally import Tally
-from ..metrics.exporter import Exporter, Fleet
+from ..features.metrics.exporter import Exporter, Fleet
 from ..settings import EngineSettings
 from .app_files import AppFiles, name_of
 from .channel import Message

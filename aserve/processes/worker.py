@@ -31,12 +31,12 @@ from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError, Fault
 from ..core.memory_file import open_memory_file
 from ..core.page import MOLD, TRIAL
+from ..features.metrics.app import AppMetrics
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.lacking import describe_lack
 from ..lifecycle.loading import LoadError, not_loaded
 from ..lifecycle.signals import Signals
-from ..metrics.app import AppMetrics
 from ..server.running import run_on_new_loop
 from ..server.server import Server
 from ..settings import ConfigError

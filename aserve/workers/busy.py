@@ -2,7 +2,7 @@
 
 Owns:     Busy: for how long threads have been with requests, all of them together, and the mean.
 Thread:   event loop only; pure.
-Not here: the time of each request that has ended (metrics/counting.py), of those under way (connections/statistics.py), of a look (executor.py).
+Not here: the time of each request that has ended (features/metrics/counting.py), of those under way (connections/statistics.py), of a look (executor.py).
 
 A look at one moment is no measure: it sees anything of a process that is half busy, and the event loop looks when it has the GIL, so when
 nothing else computes. With --metrics each request's time with its thread is known anyway, and this is the sum of them. Without, it is the

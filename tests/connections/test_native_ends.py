@@ -15,8 +15,8 @@ from harness.waiting import PATIENCE_SECONDS, wait_until
 
 from aserve.features.access_log import AccessLogging
 from aserve.features.metrics import Metrics
-from aserve.metrics.counting import read_words
-from aserve.metrics.table import BUCKETS, METRICS, PLACES
+from aserve.features.metrics.counting import read_words
+from aserve.features.metrics.table import BUCKETS, METRICS, PLACES
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]

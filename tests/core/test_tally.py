@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.core.tally import CELLS, RELOADS, RESTARTS, Tally
-from aserve.metrics.table import SUPERVISED
+from aserve.features.metrics.table import SUPERVISED
 
 
 def lines(tally):

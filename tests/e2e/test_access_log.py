@@ -14,8 +14,8 @@ from harness.client import RawClient
 from harness.extensions import extension_of
 
 from aserve.features.metrics import Metrics
-from aserve.metrics.counting import read_words
-from aserve.metrics.table import PLACES
+from aserve.features.metrics.counting import read_words
+from aserve.features.metrics.table import PLACES
 
 LINE = re.compile(
     r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '

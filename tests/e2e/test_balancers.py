@@ -104,7 +104,7 @@ def shares(haproxy, count=20):
     return found[b"one"], found[b"two"]
 
 
-@pytest.mark.long  # what a weight does is HAProxy's; tests/metrics/test_balance.py has the weights
+@pytest.mark.long  # what a weight does is HAProxy's; tests/features/metrics/test_balance.py has the weights
 @ONCE
 def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
     """It is full, though its CPU idles; when its threads are free again, it gets its share."""

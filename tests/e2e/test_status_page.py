@@ -16,7 +16,7 @@ import pytest
 from harness.browser import browsing, needs_chromium
 from harness.waiting import wait_until
 
-from aserve.metrics.scrapes import MAX_READERS
+from aserve.features.metrics.scrapes import MAX_READERS
 
 pytestmark = pytest.mark.long_on_pypy
 

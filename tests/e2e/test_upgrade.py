@@ -22,7 +22,7 @@ from harness.waiting import wait_until
 from harness.workers import GATED, Workers, is_alive
 
 import aserve
-from aserve.metrics.scrapes import CONNECTION_SECONDS
+from aserve.features.metrics.scrapes import CONNECTION_SECONDS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),

@@ -16,8 +16,8 @@ from aserve.core.exchange import Exchange
 from aserve.extension import Extensions
 from aserve.features import Config, extensions_of
 from aserve.features.metrics import AgentCheck, Metrics
-from aserve.metrics.counting import read_words
-from aserve.metrics.table import PAGE_WORDS, PLACES
+from aserve.features.metrics.counting import read_words
+from aserve.features.metrics.table import PAGE_WORDS, PLACES
 from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 
@@ -114,7 +114,7 @@ async def test_an_address_that_cannot_be(tmp_path):
 
 async def test_what_cannot_be_counted(tmp_path, monkeypatch):
     """Then nothing listens any more."""
-    monkeypatch.setattr("aserve.metrics.gil.GilWatch.start", lambda watch: 1 / 0)
+    monkeypatch.setattr("aserve.features.metrics.gil.GilWatch.start", lambda watch: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         start(metrics=f"unix:{tmp_path}/m")
     assert not (tmp_path / "m").exists()

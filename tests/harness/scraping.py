@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 
 from aserve.features import Config
-from aserve.metrics import scrapes as module
-from aserve.metrics.balance import Balance, Host, Reading
-from aserve.metrics.pages import Pages
-from aserve.metrics.scrapes import Scrapes, open_metrics
+from aserve.features.metrics import scrapes as module
+from aserve.features.metrics.balance import Balance, Host, Reading
+from aserve.features.metrics.pages import Pages
+from aserve.features.metrics.scrapes import Scrapes, open_metrics
 
 BALANCE = Balance(lambda: Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0))
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

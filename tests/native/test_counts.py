@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aserve.core.exchange import ANSWERED, CLIENT_GONE
-from aserve.metrics.counting import Counters, read_words
-from aserve.metrics.table import BOUNDS, PAGE_WORDS, PLACES, SUM
+from aserve.features.metrics.counting import Counters, read_words
+from aserve.features.metrics.table import BOUNDS, PAGE_WORDS, PLACES, SUM
 
 native = pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 

@@ -17,7 +17,7 @@ from aserve.connections.listeners import open_listeners
 from aserve.core.descriptors import list_open
 from aserve.core.page import Field, State
 from aserve.features import Config
-from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
+from aserve.features.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.children import Children
 from aserve.processes.inheritance import FORM, Inheritance, hand_down

@@ -10,8 +10,8 @@ import pytest
 from aserve.core.page import State
 from aserve.core.tally import LOST, Tally
 from aserve.features import Config, on_life
-from aserve.metrics.table import place_of_requests
-from aserve.metrics.totals import Totals
+from aserve.features.metrics.table import place_of_requests
+from aserve.features.metrics.totals import Totals
 from aserve.processes.losses import Losses
 from aserve.processes.plan import Plan
 

@@ -23,11 +23,11 @@ from aserve.core.footprint import Memory
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import TRIAL, Field
 from aserve.features import Config
-from aserve.metrics.balance import Balance
-from aserve.metrics.exporter import Exporter
-from aserve.metrics.lone import Lone
-from aserve.metrics.scrapes import open_metrics
-from aserve.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
+from aserve.features.metrics.balance import Balance
+from aserve.features.metrics.exporter import Exporter
+from aserve.features.metrics.lone import Lone
+from aserve.features.metrics.scrapes import open_metrics
+from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
 from aserve.processes import overview as module
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.settings import ConfigError

@@ -9,8 +9,8 @@ import pytest
 from aserve.connections.load_board import NOBODY, Load
 from aserve.core.errors import RequestRefused
 from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field
-from aserve.metrics.counting import Counters, read_words
-from aserve.metrics.table import PLACES
+from aserve.features.metrics.counting import Counters, read_words
+from aserve.features.metrics.table import PLACES
 from aserve.processes.slots import Slots
 
 CLEAR = [NOBODY if number == Field.LOAD else 0 for number in range(PAGE_BYTES // WORD_BYTES)]

@@ -14,8 +14,8 @@ from aserve.core.exchange import Exchange
 from aserve.core.footprint import Memory
 from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field
-from aserve.metrics import growth
-from aserve.metrics.lone import Lone
+from aserve.features.metrics import growth
+from aserve.features.metrics.lone import Lone
 from aserve.processes import status as module
 
 

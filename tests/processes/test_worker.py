@@ -21,8 +21,8 @@ from harness.leading import Leading, lead_by
 from aserve.core import forks
 from aserve.core.errors import BindError, Fault
 from aserve.core.page import Field
+from aserve.features.metrics import app as app_metrics
 from aserve.lifecycle.loading import LoadError
-from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
 from aserve.processes.slots import Slots
 from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker

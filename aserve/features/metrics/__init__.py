@@ -1,0 +1,117 @@
+"""What a process counts, and answers of it where no supervisor does: --metrics, --stats, --statsd, --agent-check.
+
+Owns:     Metrics and AgentCheck, the extensions.
+Thread:   see Extension.
+Not here: the words (counting.py), the answers (single.py), both of which take 1 MB of a process with what they need.
+
+table.py has every metric once: where it stands in memory, what it is called, what it means. counting.py writes what a
+process counts; totals.py adds what several have counted; text.py writes all of it down. For the status page, history.py keeps the
+last minute, status.py says how things are, advice.py what to do, and picture.py puts that into an event. pages.py answers who asks for
+any of it, scrapes.py has their connections. exporter.py puts these together, for the one process that lone.py and single.py know, and for the many of
+a supervisor (processes/overview.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
+from ...core import error_log, forks
+from ...core.ends import Counting, Ended
+from ...core.errors import RequestRefused
+from ...core.exchange import Exchange
+from ...extension import Extension, ServerContext
+from ...settings import EngineSettings
+
+if TYPE_CHECKING:
+    from .counting import Counters
+    from .single import Single
+
+
+def _is_counting(config: EngineSettings) -> bool:
+    return bool(config.metrics or config.stats or config.statsd)
+
+
+class AgentCheck(Extension[EngineSettings]):
+    """--agent-check where nothing is counted: answers balancers, unless a supervisor does."""
+
+    _single: Single | None = None
+
+    @staticmethod
+    def is_on(config: EngineSettings) -> bool:
+        """See Extension."""
+        return bool(config.agent_check) and not _is_counting(config)
+
+    def start(self, context: ServerContext) -> None:
+        """See Extension."""
+        self._single = None
+        if context.counters is None:
+            from .single import Single
+
+            self._single = Single(context.server, context.loop)
+            context.bound.extend(forks.local_address(listener.socket.fileno()) for listener in self._single.listeners)
+
+    def on_second(self) -> None:
+        """See Extension."""
+        if self._single is not None:
+            self._single.on_second()
+
+    def stop(self) -> None:
+        """See Extension."""
+        if self._single is not None:
+            self._single.close()
+
+
+class Metrics(AgentCheck):
+    """--metrics, --stats and --statsd: counts as well."""
+
+    wants_times = True
+    counters: Counters  # from `start` on
+
+    @staticmethod
+    def is_on(config: EngineSettings) -> bool:
+        """See Extension."""
+        return _is_counting(config)
+
+    def start(self, context: ServerContext) -> None:
+        """See Extension."""
+        from .counting import Counters
+        from .gil import GilWatch
+
+        self._context = context
+        with contextlib.ExitStack() as undo:
+            super().start(context)
+            undo.callback(super().stop)
+            self.memory = context.counters if self._single is None else self._single.memory
+            self.counters = Counters(self.memory, self._config.threads)
+            self._watch = GilWatch(self.counters.note_gil_wait)
+            self._watch.start()
+            undo.pop_all()
+
+    def ended(self, batch: Sequence[Ended]) -> None:
+        """See Extension."""
+        self.counters.write(batch)
+
+    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """See Extension."""
+        self.counters.write_refused(connection, exchange, why)
+
+    def counting(self) -> Counting:
+        """See Extension."""
+        return self.counters
+
+    def status(self) -> Mapping[str, Callable[[], Any]]:
+        """Return what is counted, as warnings need it."""
+        return {"counted": self._single.counted} if self._single is not None else {}
+
+    def on_second(self) -> None:
+        """Write the numbers of this moment, before they are read."""
+        now, lost = self._context.server.statistics(), self._context.ask("access_log_lines_lost") or 0
+        self.counters.on_second(now, lost, self._context.busy.seconds, error_log.lost_lines())
+        super().on_second()
+
+    def stop(self) -> None:
+        """See Extension."""
+        self._watch.stop()
+        super().stop()

@@ -1,0 +1,97 @@
+"""One moment of a server, for the status page: an event in JSON.
+
+Owns:     Picture: what an event has; what of it strangers may not read.
+Thread:   that of its owner: a supervisor's, or an event loop's.
+Not here: where the numbers come from (history.py, status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
+
+An event is all that `aserve status --json` tells, and the keys of History.describe, "warnings" and "settings".
+The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens, not
+even with --show-queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
+
+from ...core.exchange import without_query
+from ...settings import EngineSettings
+from .advice import add_warnings
+from .history import History
+from .stats import render_stats
+from .table import PLACES, WORDS
+
+_SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
+
+MAX_SLOW = 10
+
+WordsBySlot = Mapping[int, Sequence[int]]
+
+
+class Picture:
+    """What a server shows."""
+
+    def __init__(
+        self,
+        config: Callable[[], EngineSettings],
+        status: Callable[[], dict[str, Any]],
+        words: Callable[[], WordsBySlot],
+    ) -> None:
+        """`status`: as for `aserve status --json`; `words`: what is counted, by slot."""
+        self._config = config
+        self._status = status
+        self._words = words
+        self._history = History()
+        self._last: WordsBySlot = {}
+
+    def on_second(self) -> None:
+        """Called once a second, whether somebody looks or not: the last minute is there for who comes."""
+        self._last = self._words()
+        self._history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
+
+    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
+        """Return what warnings need besides a status: the history, and temporary files by slot."""
+        if not self._last:
+            self.on_second()
+        return self._history.describe(), {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
+
+    def event(self) -> bytes:
+        """Return it, as JSON on one line."""
+        (history, spool_files), config = self.counted(), self._config()
+        status = {**self._status(), **history}
+        status["workers"] = [
+            {**worker, "at": [[seconds, without_query(text)] for seconds, text in worker["at"]]}
+            for worker in status["workers"]
+        ]
+        status = add_warnings(status, config, history, spool_files)
+        status["settings"] = changed_settings(config)
+        status["slow"] = describe_slow(status["slow"]) if config.slow_request_seconds else None
+        return json.dumps(status, separators=(",", ":")).encode()
+
+    def stats(self) -> bytes:
+        """Return the same moment as uWSGI's stats server would tell it."""
+        return render_stats(self._status(), self._words())
+
+
+def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of slow requests the last few, the newest first; of a stack the app's last call: all of them would be a large event."""
+    return [
+        {
+            **{name: each[name] for name in ("at", "worker", "end", "status")},
+            "seconds": round(each["seconds"], 1),
+            "queue_seconds": round(each["queue_seconds"] or 0.0, 3),
+            "request": without_query(each["request"]),
+            "where": each.get("where", ""),  # code of before does not say it
+        }
+        for each in sorted(slow, key=lambda each: each["at"], reverse=True)[:MAX_SLOW]
+    ]
+
+
+def changed_settings(config: EngineSettings) -> list[tuple[str, str]]:
+    """Return the flags of settings that differ from their defaults, with their values; never a secret."""
+    return [
+        (setting.flag, setting.show(value))
+        for setting in config.rows()
+        if (value := getattr(config, setting.name)) != setting.default
+    ]

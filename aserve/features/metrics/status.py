@@ -1,0 +1,135 @@
+"""What a status says, on the control socket and on the status page.
+
+Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
+          take, looked up every few seconds, and whether that grows.
+Thread:   that of its owner: a supervisor's, or an event loop's.
+Not here: which processes there are (lone.py, processes/status.py), what is counted (history.py), who asks (processes/control.py, scrapes.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, NamedTuple
+
+from ...core.exchange import without_query
+from ...core.footprint import Footprint, Footprints
+from ...core.page import Field, Process
+from ...settings import VERSION, EngineSettings
+from .advice import Counted, add_warnings
+from .growth import SAMPLE_SECONDS, Growths
+
+MAX_REQUESTS = 10  # of a process, the oldest that it is at
+
+
+class Whole(NamedTuple):
+    """A server as a whole."""
+
+    text: str  # in one line how it is
+    listening: Sequence[Mapping[str, Any]]  # see describe_listening
+    slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last
+    workers_wanted: int = 0
+    workers_ready: int = 0
+    crashes: Sequence[Mapping[str, Any]] = ()
+    # What only a supervisor has.
+    reload: Mapping[str, Any] = MappingProxyType({})
+    beside: Mapping[str, Any] = MappingProxyType({})  # its workers
+
+
+class Statuses:
+    """Makes the statuses of one server."""
+
+    def __init__(
+        self, config: Callable[[], EngineSettings], look: Callable[[], tuple[Whole, Sequence[Process]]]
+    ) -> None:
+        """`look` returns how the server is at this moment, and its processes in the order of a status."""
+        self._config = config
+        self._look = look
+        self.counted: Counted = lambda: ({}, {})
+        self.began_at = time.monotonic()
+        self.growths = Growths()
+        self._footprints, self._seconds = Footprints(), 0
+
+    def on_second(self, serving: Callable[[], Iterable[Process]]) -> None:
+        """Called once a second: look now and then what those take that serve."""
+        self._seconds += 1
+        if not self._seconds % SAMPLE_SECONDS:
+            self.growths.look(serving())
+
+    def footprint_of(self, pid: int) -> Footprint | None:
+        """Return what a process takes; None: it is not there yet, as it has no pid."""
+        return self._footprints.of(pid) if pid else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return a status."""
+        whole, processes = self._look()
+        return {
+            "version": VERSION,
+            "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
+            "pid": os.getpid(),
+            "seconds": round(time.monotonic() - self.began_at, 1),
+            "text": whole.text,
+            "threads": self._config().threads,
+            "workers_wanted": whole.workers_wanted,
+            "workers_ready": whole.workers_ready,
+            **whole.reload,
+            "listening": list(whole.listening),
+            "slow": list(whole.slow),
+            "crashes": list(whole.crashes),
+            **whole.beside,
+            "workers": [self._describe(process) for process in processes],
+        }
+
+    def describe_with_warnings(self) -> dict[str, Any]:
+        """Return the same with the warnings that the status page has."""
+        return add_warnings(self.describe(), self._config(), *self.counted())
+
+    def describe_footprint(self, pid: int) -> dict[str, int | None]:
+        """Return what a status says of what a process takes; see `footprint_of`."""
+        return describe_footprint(self.footprint_of(pid))
+
+    def _describe(self, process: Process) -> dict[str, Any]:
+        page = process.page
+        ticked_at = page[Field.TICKED_AT]
+        return {
+            "slot": process.slot,
+            "pid": process.pid,
+            "generation": process.generation,
+            "state": process.state,
+            "seconds": round(time.monotonic() - process.began_at, 1),
+            "requests": page[Field.REQUESTS],
+            "connections": page[Field.CONNECTIONS],
+            "connections_limit": page[Field.CONNECTIONS_LIMIT],
+            "websockets": page[Field.WEBSOCKETS],
+            "running": page[Field.IN_FLIGHT],
+            "waiting": page[Field.WAITING],
+            "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),
+            "threads_busy": round(page[Field.THREADS_BUSY_LATELY] / 1000, 1),
+            "threads_busy_now": page[Field.THREADS_BUSY],
+            "threads_stuck": page[Field.THREADS_STUCK],
+            "stalled_seconds": page[Field.STALLED_SECONDS],
+            "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
+            **self.describe_footprint(process.pid),
+            "growth": self.growths.describe(process),
+            "at": describe_requests(process.requests(), process.shows_queries),
+        }
+
+
+def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
+    """Return what a status says of what a process takes; None: it is not there yet."""
+    memory = footprint.memory if footprint else None
+    return {
+        "rss_bytes": memory.rss_bytes if memory else None,
+        "pss_bytes": memory.pss_bytes if memory else None,
+        "uss_bytes": memory.uss_bytes if memory else None,
+        "descriptors": footprint.descriptors if footprint else None,
+        "descriptor_limit": footprint.descriptor_limit if footprint else None,
+    }
+
+
+def describe_requests(at: Sequence[tuple[float, str]], shows_queries: bool) -> list[list[object]]:
+    """Return what a status says of the requests that a process is at."""
+    return [[round(seconds, 1), text if shows_queries else without_query(text)] for seconds, text in at[:MAX_REQUESTS]]

@@ -1,0 +1,169 @@
+"""What is told of processes, of one or of several; test_single.py has a server, processes/test_overview.py a supervisor."""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aserve.core.footprint import Footprint, Memory
+from aserve.core.page import Field, Process, new_page
+from aserve.core.tally import RELOADS
+from aserve.features import Config
+from aserve.features.metrics import exporter as module
+from aserve.features.metrics.exporter import Exporter, Fleet
+from aserve.features.metrics.scrapes import open_metrics
+from aserve.features.metrics.table import FIRST_WORD, PLACES
+
+TAKES = Footprint(Memory(7, 5), 30, 1024)
+
+
+@pytest.fixture
+def observed():
+    """Processes of a server, observed.found; each takes TAKES."""
+    observed = SimpleNamespace(
+        config=Config(threads=4), process_count=2, ready_count=1, is_draining=False, why_unready="", listening=[], fleet=None,
+        found=[], pages=lambda: [(each.slot, each.page) for each in observed.found],
+        statuses=SimpleNamespace(footprint_of=lambda pid: TAKES, describe=dict), processes=lambda: observed.found,
+        silent_seconds=lambda process: 9.0 if process.slot == 9 else 0.0,
+    )  # fmt: skip
+    return observed
+
+
+def process(slot, state="ready", *, pid=4321, generation=1, began_at=10.0, oldest=0.0, busy=0.0, waits=0.0, ticked=0.0):
+    """Return one; `ticked`: so many seconds ago, 0: never."""
+    page = new_page()
+    page[Field.THREADS_BUSY_LATELY], page[Field.WAITING_MILLISECONDS] = int(busy * 1000), int(waits * 1000)
+    page[Field.TICKED_AT] = time.monotonic_ns() - int(ticked * 1e9) if ticked else 0
+    return Process(slot, pid, generation, state, began_at, page, False, list, lambda: oldest)
+
+
+def read(observed):
+    """Return what is told: {(name, labels...): value}."""
+    text = Exporter(observed, (), lambda: False).render().decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_one_process(observed):
+    """Without a supervisor it is worker 1; nothing is told of workers as such, nor of a loop that cannot answer when it hangs."""
+    observed.found = [process(0, oldest=2.5, waits=1.25, ticked=30.0)]
+    found = read(observed)
+    assert (found["aserve_oldest_request_seconds", "1"], found["aserve_oldest_waiting_seconds", "1"]) == (2.5, 1.25)
+    assert (found["aserve_worker_resident_bytes", "1"], found["aserve_worker_descriptors", "1"]) == (7, 30)
+    assert found["aserve_connections_limit", "1"] == 0
+    names = {name for name, *_ in found}
+    assert not names & {"aserve_workers", "aserve_loop_silent_seconds", "aserve_worker_start_time_seconds"}
+
+
+def test_two_in_a_slot(observed):
+    """The worst of both is told, what they take together, and a silence only of the one that is to stay."""
+    observed.fleet = Fleet([], None, [], 0)
+    observed.found = [
+        process(1, "draining", oldest=3.0, waits=2.0, ticked=40.0), process(1, generation=2, began_at=20.0, oldest=1.0, ticked=1.0),
+        process(2, "starting", pid=0),
+    ]  # fmt: skip
+    found = read(observed)
+    assert (found["aserve_oldest_request_seconds", "1"], found["aserve_oldest_waiting_seconds", "1"]) == (3.0, 2.0)
+    assert (found["aserve_worker_resident_bytes", "1"], found["aserve_worker_proportional_bytes", "1"]) == (14, 10)
+    assert found["aserve_worker_descriptors", "1"] == 30 and ("aserve_worker_unique_bytes", "1") not in found
+    assert 1.0 <= found["aserve_loop_silent_seconds", "1"] < 40.0
+    began_at = time.time() - time.monotonic() + 20.0
+    assert abs(found["aserve_worker_start_time_seconds", "1"] - began_at) < 5
+    assert ("aserve_worker_start_time_seconds", "2") not in found  # it is not there yet
+
+
+def test_a_fleet(observed):
+    """What a supervisor has and counts itself; commands of --cron are not to run for long."""
+    observed.found = [process(1), process(2, "starting"), process(3, "killed"), process(4, "draining")]
+    beat = {"when": "", "is_wanted": True, "state": "running"}
+    jobs = {"ended": {"done": 9}, "waiting": {"/a b": 3}}
+    observed.fleet = Fleet(
+        [beat, {**beat, "state": "pausing"}, {**beat, "when": "* * * * *"}], jobs, [(RELOADS, 'result="done"', 5)], 6
+    )
+    found = read(observed)
+    assert [found["aserve_workers", state] for state in ("wanted", "ready", "starting", "draining")] == [2, 1, 1, 2]
+    assert [found["aserve_attached", state] for state in ("wanted", "running")] == [2, 1]
+    assert (found["aserve_jobs_total", "done"], found["aserve_jobs_waiting", "/a b"]) == (9, 3)
+    assert (found["aserve_reloads_total", "done"], found["aserve_error_log_lines_lost_total", "0"]) == (5, 6)
+
+
+def test_balancers(observed):
+    """They are told of those that serve; where none does, of those that finish; one that hangs has no room."""
+    exporter = Exporter(observed, (), lambda: False)
+    assert exporter.balance.agent_line() == b"stopped #no worker serves\n"
+    observed.found = [process(1, busy=3.0), process(2, "draining", waits=50.0), process(9, waits=90.0)]
+    exporter = Exporter(observed, (), lambda: False)
+    assert exporter.balance.agent_line() == b"up ready 21%\n"  # one of eight threads is free
+    observed.found = [process(2, "draining", waits=50.0)]
+    assert exporter.balance.why_unready().startswith("requests wait for 50.0 s")
+    observed.why_unready = "the database is gone"
+    assert exporter.balance.why_unready() == "the database is gone"
+    observed.is_draining = True
+    assert exporter.balance.why_unready() == "draining"
+
+
+@pytest.mark.parametrize("is_end", [True, False])
+def test_each_second(observed, monkeypatch, is_end):
+    """Statsd hears how many serve; at the end that none does, unless others go on. The last minute is there for who comes."""
+    sent = []
+    statsd = SimpleNamespace(
+        send=lambda words, count: sent.append(count), begin_at=sent.append, close=lambda: sent.append("closed")
+    )
+    monkeypatch.setattr(module.Statsd, "of", lambda config: statsd)
+    observed.found = [process(1)]
+    exporter = Exporter(observed, (), lambda: False)
+    exporter.restore_counted({"gone": {}, "present": []}, has_processes=True)
+    exporter.on_second()
+    exporter.on_app_metrics(b"", "")
+    assert exporter.counted()[1] == {1: 0}
+    exporter.close(is_end)
+    assert sent == [exporter.words(), 1, *([0] if is_end else []), "closed"]
+
+
+def test_nobody_looks(observed):
+    """Then nothing is done each second, nor at the end."""
+    observed.pages = None
+    exporter = Exporter(observed, (), lambda: False)
+    exporter.restore_counted({"gone": {}, "present": []}, has_processes=True)
+    exporter.on_second()
+    exporter.close(is_end=True)
+
+
+def test_someone_looks(observed, tmp_path):
+    """The weight for balancers is that of the last seconds; the address is there until the end."""
+    observed.config = Config(agent_check=f"unix:{tmp_path}/a", threads=4)
+    observed.found = [process(1), process(2)]
+    exporter = Exporter(observed, open_metrics(observed.config), lambda: False)
+    observed.found = [process(1, busy=4.0), process(2, busy=4.0)]
+    exporter.on_second()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(f"{tmp_path}/a")
+        exporter.scrapes.on_ready()  # accepts
+        exporter.scrapes.on_ready()  # answers
+        assert client.recv(100) == b"up ready 10%\n"
+    exporter.close(is_end=True)
+    assert not (tmp_path / "a").exists()
+
+
+def test_numbers_never_fall(observed):
+    """What one has counted that is gone is kept, over an exec, too; without the processes, what they had counted as well."""
+    place = PLACES["aserve_app_exceptions_total"]
+    observed.found = [process(1), process(2)]
+    one, two = (each.page for each in observed.found)
+    one[FIRST_WORD + place], two[FIRST_WORD + place] = 5, 7
+    exporter = Exporter(observed, (), lambda: False)
+    exporter.add_gone(1, one)
+    assert {slot: words[place] for slot, words in exporter.words().items()} == {1: 10, 2: 7}
+    state = exporter.describe_counted()
+    for has_processes, gone in ((True, {1: 5}), (False, {1: 10, 2: 7})):
+        other = Exporter(observed, (), lambda: False)
+        other.restore_counted(state, has_processes)
+        assert {slot: words[place] for slot, words in other.totals.with_present([]).items()} == gone

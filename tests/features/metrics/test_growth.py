@@ -1,0 +1,52 @@
+"""Memory that grows and grows; what only goes up and down does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.core.footprint import Memory
+from aserve.core.page import Process
+from aserve.features.metrics import growth as module
+from aserve.features.metrics.growth import SAMPLES, Growth, Growths
+
+MIB = 1 << 20
+
+
+def growth_of(*spans, peak=500):
+    """Return what is found of a process that took at least so many MiB in each ten minutes, and for a minute far more."""
+    growth = Growth()
+    for least in spans:
+        for minute in range(SAMPLES):
+            growth.add(None)
+            growth.add(Memory((least if minute == 3 else peak) * MIB))
+    return growth.describe()
+
+
+def test_a_leak():
+    """Of the last forty minutes it is said from how much to how much."""
+    assert growth_of(50, 100, 110, 130, 150) == {"from_bytes": 100 * MIB, "to_bytes": 150 * MIB, "minutes": 40}
+    assert growth_of(50, 60, 100, 110, 130, 150)["from_bytes"] == 100 * MIB
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [(), (50, 100, 120, 140), (50, 100, 120, 119, 150), (50, 100, 120, 121, 150), (50, 100, 105, 110, 119), (9, 10, 20, 30, 40)],
+)  # fmt: skip
+def test_none(spans):
+    """It has not been looked at for long enough, gives back what it takes, stands still, or grows by little."""
+    assert growth_of(*spans) is None
+
+
+def test_several_processes(monkeypatch):
+    """Each has its own; one that does not serve any more is forgotten, and who has its number later begins anew."""
+    one = Process(1, 4321, 7, "ready", 0.0, (), False, list, float)
+    looks = []
+    monkeypatch.setattr(module, "memory_of", lambda pid: Memory(len(looks) << 24) if not looks.append(pid) else None)
+    growths = Growths()
+    assert growths.describe(one) is None
+    for _ in range(50):
+        growths.look([one, one._replace(slot=2, pid=5)])
+    assert looks == [4321, 5] * 50 and growths.describe(one)["minutes"] == 40
+    assert growths.describe(one._replace(generation=8)) is None
+    growths.look([one._replace(generation=8)])
+    assert growths.describe(one) is None

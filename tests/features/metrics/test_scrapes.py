@@ -1,0 +1,468 @@
+"""Answering those who ask for metrics: nobody is waited for."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import logging
+import os
+import selectors
+
+import pytest
+from harness.scraping import BALANCE, EVENTS, GET
+
+from aserve.core.errors import BindError
+from aserve.features import Config
+from aserve.features.metrics import scrapes as module
+from aserve.features.metrics.pages import FRESH_SECONDS, Pages, Whence
+from aserve.features.metrics.scrapes import (
+    CONNECTION_SECONDS,
+    FINISH_SECONDS,
+    MAX_CONNECTIONS,
+    MAX_LATE,
+    MAX_READERS,
+    MAX_REQUEST_BYTES,
+    Scrapes,
+    open_metrics,
+)
+from aserve.features.metrics.text import CONTENT_TYPE
+
+
+def test_an_answer(answering):
+    """The text, with its type; the connection closes."""
+    status, fields, body = answering.ask()
+    assert (status, body) == (200, b"a 1\n")
+    assert fields == {
+        "Content-Type": CONTENT_TYPE, "Content-Length": "4", "Cache-Control": "no-store", "Connection": "close",
+    }  # fmt: skip
+    assert "version=0.0.4" in CONTENT_TYPE
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "body"),
+    [
+        (b"GET /metrics?name=a HTTP/1.0\r\n\r\n", 200, b"a 1\n"),
+        (b"HEAD /metrics HTTP/1.1\r\n\r\n", 200, b""),
+        (b"GET /a HTTP/1.1\r\n\r\n", 404, b"the status page is at /, aserve's metrics are at /metrics\n"),
+        (b"HEAD /a HTTP/1.1\r\n\r\n", 404, b""),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405, b"ask with GET or HEAD, not POST\n"),
+        (b"GET /metrics\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"\x16\x03\x01\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"GET /" + b"x" * MAX_REQUEST_BYTES, 431, b"a request here has at most 8192 octets\n"),
+    ],
+)
+def test_requests(answering, request_, status, body):
+    """Each gets a sentence; a HEAD the length of what a GET would get."""
+    found, fields, got = answering.ask(request_)
+    assert (found, got) == (status, body)
+    assert int(fields["Content-Length"]) >= len(body) and (fields.get("Allow") == "GET, HEAD") == (status == 405)
+
+
+def test_in_pieces(answering):
+    """A request may come octet by octet."""
+    client = answering.connect()
+    for octet in GET:
+        client.sendall(bytes([octet]))
+        answering.turn(3)
+    assert answering.read(client)[0] == 200
+
+
+def test_many_ask_in_the_same_moment(answering):
+    """The text is made once for all of them."""
+    assert [answering.ask()[2] for _ in range(3)] == [b"a 1\n"] * 3 and answering.made == 1
+    answering.now, answering.text = FRESH_SECONDS, b"a 2\n"
+    assert answering.ask()[2] == b"a 2\n"
+
+
+def test_a_slow_reader(answering):
+    """A long text goes out as the client reads, and others are answered meanwhile; it is whole."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(GET)
+    answering.turn()
+    assert answering.ask(b"GET /a HTTP/1.1\r\n\r\n")[0] == 404
+    assert answering.read(client)[2] == answering.text
+
+
+@pytest.mark.parametrize("octets", [b"", b"GET /metrics", GET], ids=["silent", "half", "reads nothing"])
+def test_a_slow_client(answering, octets):
+    """Whoever takes too long is let go of, whatever it waits for."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(octets)
+    answering.turn()
+    answering.now = CONNECTION_SECONDS
+    answering.scrapes.on_second()
+    assert answering.scrapes._connections
+    answering.now += 0.1
+    answering.scrapes.on_second()
+    assert not answering.scrapes._connections
+
+
+@pytest.mark.parametrize("octets", [b"", b"GET /metrics HTTP", GET])
+def test_a_client_that_leaves(answering, octets):
+    """Nothing is left of it."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(octets)
+    answering.turn()
+    client.close()
+    answering.turn()
+    assert not answering.scrapes._connections
+
+
+def test_very_many(answering):
+    """The oldest makes room; so who asks now is answered."""
+    silent = [answering.connect() for _ in range(MAX_CONNECTIONS)]
+    answering.turn()
+    assert len(answering.scrapes._connections) == MAX_CONNECTIONS
+    assert answering.ask()[0] == 200
+    assert silent[0].recv(1) == b""
+    silent[1].settimeout(0)
+    with pytest.raises(BlockingIOError):
+        silent[1].recv(1)
+
+
+def test_the_oldest_asks_just_then(answering):
+    """Who has made room is not answered any more."""
+    oldest = answering.connect()
+    for _ in range(MAX_CONNECTIONS - 1):
+        answering.connect()
+    answering.turn()
+    answering.connect()
+    oldest.sendall(GET)
+    answering.turn(1)
+    assert len(answering.scrapes._connections) == MAX_CONNECTIONS
+    with pytest.raises(ConnectionResetError):
+        answering.read(oldest)
+
+
+def test_nothing_to_read(answering):
+    """A connection that is woken for nothing waits on."""
+    client = answering.connect()
+    answering.turn()
+    (connection,) = answering.scrapes._connections
+    answering.scrapes._advance(connection)
+    client.sendall(GET)
+    answering.turn()
+    assert answering.read(client)[0] == 200
+
+
+def test_no_descriptor_is_left(answering, monkeypatch):
+    """Nobody is accepted for a second: the loop does not turn for nothing meanwhile."""
+
+    class Full:
+        def __getattr__(self, name):
+            return getattr(answering.listeners[0].socket, name)
+
+        def accept(self):
+            raise OSError(errno.EMFILE, "too many open files")
+
+    client = answering.connect()
+    client.sendall(GET)
+    listener = answering.listeners[0]
+    answering.scrapes._accept(listener._replace(socket=Full()))
+    answering.turn()
+    assert not answering.scrapes._connections
+    answering.scrapes.on_second()
+    answering.turn()
+    assert answering.read(client)[0] == 200
+
+
+def test_nobody_is_there_any_more(answering):
+    """Who has gone before it was accepted harms nobody."""
+    answering.scrapes._accept(answering.listeners[0])
+    assert not answering.scrapes._connections
+
+
+@pytest.mark.provokes("internal error")
+def test_a_bug_of_ours(answering, caplog):
+    """Who asks is told, and the log has it."""
+    answering.text = None
+    assert answering.ask()[0] == 500
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_before_another_program(answering):
+    """Who has asked is answered first, and nobody waits for who has not; who is not accepted waits for the program that follows."""
+    for _ in range(2):  # the other program may not be started at first
+        answering.scrapes.finish()
+    answering.scrapes.on_second()
+    silent, asking = answering.connect(), answering.connect()
+    answering.turn()
+    asking.sendall(GET)
+    later = answering.connect()
+    later.sendall(GET)
+    answering.scrapes.finish()
+    assert asking.recv(15) == b"HTTP/1.1 200 OK"
+    for client in (silent, later):
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+
+
+def test_an_answer_before_another_program(answering, monkeypatch):
+    """One that its client does not read is waited for a moment, and no longer."""
+    answering.text = b"a 1\n" * 1_000_000
+    answering.connect().sendall(GET)
+    answering.turn()
+    times = itertools.chain([0.0] * 4, itertools.repeat(FINISH_SECONDS))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    answering.scrapes.finish()
+    assert next(times) == FINISH_SECONDS
+
+
+def test_who_has_not_asked_yet(answering):
+    """The program that follows answers, wherever in its request a client is; its rights are as they were."""
+    silent, half, settled = answering.connect(), answering.connect(), answering.connect()
+    half.sendall(GET[:10])
+    settled.sendall(GET)
+    answering.turn()
+    answering.scrapes.finish()
+    states = json.loads(json.dumps(answering.scrapes.describe()))
+    assert len(states) == 2 and all(Whence(**state["whence"]) == Whence(is_unix=True) for state in states)
+    for state in states:
+        state["fd"] = os.dup(state["fd"])
+    answering.scrapes.close(is_end=False)
+    answering.scrapes = Scrapes([], answering.pages)
+    answering.scrapes.restore(states)
+    silent.sendall(GET)
+    half.sendall(GET[10:])
+    answering.turn()
+    assert [answering.read(client)[0] for client in (silent, half, settled)] == [200] * 3
+    answering.listeners[0].close()
+
+
+def test_this_process_is_late(answering):
+    """Who asked in time is answered, although the second is seen to first."""
+    client = answering.connect()
+    answering.turn()
+    client.sendall(GET)
+    answering.now = CONNECTION_SECONDS + 1
+    answering.scrapes.on_second()
+    assert answering.read(client)[0] == 200
+
+
+def test_whoever_waits(answering):
+    """Its descriptor can be waited for in any loop."""
+    with selectors.DefaultSelector() as outer:
+        outer.register(answering.scrapes, selectors.EVENT_READ)
+        assert not outer.select(0)
+        answering.connect().sendall(GET)
+        assert outer.select(10)
+        answering.turn()
+        assert outer.select(0) == []
+
+
+def test_a_forked_child(answering, tmp_path):
+    """It lets go without taking anything from its parent: the file stays, and who is connected."""
+    client = answering.connect()
+    answering.turn()
+    mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
+    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: b"", lambda: "off", BALANCE)).close(is_end=False)
+    assert (tmp_path / "m").exists()
+    client.sendall(GET)
+    answering.turn()
+    assert answering.read(client)[0] == 200
+    answering.scrapes.close()
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("bind", "is_exposed"), [("127.0.0.1:0", False), ("0.0.0.0:0", True), ("[::1]:0", False)])
+def test_where_it_listens(caplog, bind, is_exposed):
+    """It is logged where; and once more if other machines may ask."""
+    caplog.set_level(logging.INFO, "aserve")
+    listeners = open_metrics(Config(metrics=bind))
+    assert f":{listeners[0].address[1]}/metrics" in caplog.text
+    assert ("whoever reaches" in caplog.text) == is_exposed
+    for listener in listeners:
+        listener.close()
+    assert open_metrics(Config()) == []
+
+
+def test_after_the_answer(answering):
+    """What a client still sends is dropped until it closes; then it is forgotten."""
+    client = answering.connect()
+    client.sendall(GET)
+    answering.turn()
+    client.sendall(b"more")
+    answering.turn()
+    assert answering.read(client)[0] == 200
+    client.close()
+    answering.turn()
+    assert not answering.scrapes._connections
+
+
+# Readers of events
+
+
+def listen(answering):
+    """Return a client that reads events, and has got the first."""
+    client = answering.connect()
+    client.sendall(EVENTS)
+    answering.turn()
+    client.settimeout(0)
+    assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n")
+    return client
+
+
+def test_events(answering):
+    """One each second, made once for all readers; without readers none is made. A reader is not let go of for its age."""
+    answering.scrapes.on_second()
+    assert answering.events == 0
+    readers = [listen(answering) for _ in range(3)]
+    made = answering.events
+    for second in range(3):
+        answering.now += CONNECTION_SECONDS
+        answering.event = b'{"a":%d}' % second
+        answering.scrapes.on_second()
+        answering.turn()
+        assert [reader.recv(1 << 16) for reader in readers] == [b'data: {"a":%d}\n\n' % second] * 3
+    assert answering.events == made + 3
+
+
+def test_too_many_readers(answering):
+    """One more is told so; who leaves makes room. Others are answered all the while, and readers are not evicted for them."""
+    readers = [listen(answering) for _ in range(MAX_READERS)]
+    status, fields, body = answering.ask(EVENTS)
+    assert (status, fields["Retry-After"], body) == (503, "5", b"too many look at the status page already\n")
+    for _ in range(2 * MAX_CONNECTIONS):
+        answering.connect()
+    answering.turn()
+    assert answering.ask()[0] == 200
+    readers[0].close()
+    answering.turn()
+    listen(answering)
+    answering.event = b"{}"
+    answering.scrapes.on_second()
+    answering.turn()
+    assert all(reader.recv(100) == b"data: {}\n\n" for reader in readers[1:])
+
+
+def test_a_reader_that_does_not_read(answering):
+    """It misses events, each of which is whole, and is dropped after a few; others do not notice."""
+    slow, quick = listen(answering), listen(answering)
+    answering.event = b"x" * 100_000
+    seconds = 0
+    while len(answering.scrapes._connections) == 2:
+        answering.scrapes.on_second()
+        answering.turn()
+        received = b""
+        while not received.endswith(b"\n\n"):
+            received += quick.recv(1 << 20)
+            answering.turn()
+        assert received == b"data: " + answering.event + b"\n\n"
+        seconds += 1
+    assert MAX_LATE < seconds < MAX_LATE + 20
+    held = b""
+    while octets := slow.recv(1 << 20):
+        held += octets
+    assert len(held) < 20 * len(answering.event)
+
+
+def test_a_reader_that_catches_up(answering):
+    """It goes on with the event of then."""
+    slow = listen(answering)
+    answering.event = b"x" * 1_000_000
+    for _ in range(MAX_LATE):
+        answering.scrapes.on_second()
+    answering.event = b"{}"
+    received = b""
+    while not received.endswith(b"\n\n"):
+        received += slow.recv(1 << 20)
+        answering.turn()
+    assert received == b"data: " + b"x" * 1_000_000 + b"\n\n"
+    for _ in range(MAX_LATE):
+        answering.scrapes.on_second()
+        answering.turn()
+        assert slow.recv(100) == b"data: {}\n\n"
+
+
+def test_readers_and_another_program(answering):
+    """Nobody waits for those who have what there is; a page comes back by itself."""
+    listen(answering)
+    monotonic = answering.now
+    answering.scrapes.finish()
+    assert answering.now == monotonic
+
+
+@pytest.mark.parametrize(("bind", "is_own"), [("127.0.0.1:0", True), ("0.0.0.0:0", False), ("[::1]:0", True)])
+def test_whence(bind, is_own):
+    """Of a connection is known whether it comes from this machine, and whether others could have come."""
+    (listener,) = open_metrics(Config(metrics=bind))
+    assert module._whence(listener, ("127.0.0.1", 1)) == (False, True, is_own)
+    assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == (False, False, is_own)
+    listener.close()
+
+
+@pytest.mark.parametrize(("reach", "said"), [("local", ""), ("all", " and the status page"), ("off", "")])
+def test_what_others_may_see(caplog, reach, said):
+    """The warning has it."""
+    (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
+    listener.close()
+    assert f"reads the metrics there{said};" in caplog.text
+
+
+# --stats
+
+
+def test_stats(answering, tmp_path, caplog):
+    """Whoever connects is told at once, without a word, and at its pace; beside the metrics, which nobody gets there."""
+    caplog.set_level(logging.INFO, "aserve")
+    (listener,) = open_metrics(Config(stats=f"unix:{tmp_path}/s"))
+    assert listener.is_stats and f"stats, as uWSGI has them, on unix:{tmp_path}/s" in caplog.text
+    scrapes = Scrapes([*answering.listeners, listener], answering.pages)
+    answering.scrapes.close(is_end=False)
+    answering.scrapes, metrics = scrapes, answering.address
+    answering.address = f"{tmp_path}/s"
+    slow = answering.connect()
+    answering.turn()
+    received = b""
+    while octets := slow.recv(1 << 16):
+        received += octets
+        answering.turn()
+    assert received == b"{}" * 200_000
+    slow.close()
+    answering.turn()
+    assert not scrapes._connections
+    silent = answering.connect()
+    answering.turn()
+    answering.now += CONNECTION_SECONDS + 1
+    scrapes.on_second()
+    assert not scrapes._connections and silent.recv(1)
+    listener.close()
+    assert metrics != answering.address
+
+
+def test_where_stats_are(caplog, tmp_path):
+    """Others that reach them are warned of, too; if one of two addresses cannot be bound, neither is."""
+    caplog.set_level(logging.INFO, "aserve")
+    (listener,) = open_metrics(Config(stats="0.0.0.0:0"))
+    place = f"127.0.0.1:{listener.address[1]}"
+    assert f"stats, as uWSGI has them, on {place}" in caplog.text
+    assert f"whoever reaches http://{place} (all interfaces) reads the metrics there;" in caplog.text
+    with pytest.raises(BindError):
+        open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
+    assert not (tmp_path / "m").exists()
+    listener.close()
+
+
+# --agent-check
+
+
+def test_the_agent(answering, tmp_path, caplog):
+    """Whoever connects is told a line, also one that says something first; a weight is no secret, and nobody is warned."""
+    caplog.set_level(logging.INFO, "aserve")
+    (exposed,) = open_metrics(Config(agent_check="0.0.0.0:0"))
+    assert "HAProxy's agent check on " in caplog.text and "whoever reaches" not in caplog.text
+    exposed.close()
+    (listener,) = open_metrics(Config(agent_check=f"unix:{tmp_path}/a"))
+    answering.scrapes.close(is_end=False)
+    answering.scrapes, answering.address = Scrapes([listener], answering.pages), f"{tmp_path}/a"
+    for word in (b"", b"app\n"):
+        client = answering.connect()
+        client.sendall(word)
+        answering.turn()
+        assert client.recv(100) == b"up ready 100%\n" and client.recv(1) == b""
