@@ -90,7 +90,7 @@ class Inbox:
         connection, service, progress, protocol = self._connection, self._service, self._progress, self.protocol
         exchange.connection = connection
         connection.exchange = exchange
-        progress.move()
+        progress.quiet_seconds = 0.0  # `move`, see there
         wire.transition(REQUEST)
         if (
             exchange.body is not None

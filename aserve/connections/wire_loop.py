@@ -118,7 +118,7 @@ class LoopWire(asyncio.Protocol):
     def complete(self, exchange: Exchange) -> None:
         """See Owner.complete."""
         self.leave_exchange(exchange)
-        self._progress.move()
+        self._progress.quiet_seconds = 0.0  # `move`, see there
         self.transition(DONE)
 
     def leave_exchange(self, exchange: Exchange) -> None:
@@ -316,7 +316,7 @@ class LoopWire(asyncio.Protocol):
         if not exchange.keep_alive or (body is not None and body is protocol.live_body):
             self._linger()
             return
-        self._progress.move()
+        self._progress.quiet_seconds = 0.0  # `move`, see there
         self.transition(DONE)
         self._inbox.start_next(self)
         if self._progress.plain_seconds > RETURN_SECONDS and self.state == IDLE:
