@@ -114,9 +114,8 @@ class LifeContext(NamedTuple):
     plan: Any  # processes.plan.Plan
     role: Any = None  # processes.worker.Role; None: it is no child of a supervisor, or does jobs
     is_spooler: bool = False  # it does jobs
-    kept: Mapping[str, int] = MappingProxyType(
-        {}
-    )  # memory files of the process before an upgrade in place, by their names
+    # Memory files of the process before an upgrade in place, by their names.
+    kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED
 
 

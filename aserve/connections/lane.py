@@ -66,9 +66,8 @@ def is_available(listener: Listener, service: Service) -> bool:
 
 def form_of(listener: Listener, service: Service) -> ResponseForm:
     """Return the form of the responses to plain requests."""
-    if listener.bind.protocol == "scgi":
-        return SCGI_STATUS_LINE if service.limits.has_status_line else SCGI_STATUS_FIELD
-    return HTTP_1_1 if listener.bind.protocol == "http" else UWSGI
+    scgi = SCGI_STATUS_LINE if service.limits.has_status_line else SCGI_STATUS_FIELD
+    return {"http": HTTP_1_1, "uwsgi": UWSGI, "scgi": scgi}[listener.bind.protocol]
 
 
 class _Upload:

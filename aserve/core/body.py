@@ -2,10 +2,10 @@
 
 Owns:     BufferedBody (complete before a worker is taken) and LiveBody
           (`--body stream`: read while the client still sends).
-Thread:   fed on the event loop, read in a worker. A BufferedBody is only
+Thread:   fed where octets are parsed, on the event loop or in the worker that leads the lane; read in a worker. A BufferedBody is only
           read once it is complete; a LiveBody locks.
 Spec:     PEP 3333 "Input and Error Streams".
-Not here: de-framing (protocols/), the limit and its 413 (protocols/http1.py).
+Not here: de-framing (protocols/), the limit and its 413 (protocols/base.py, cparsers/chunked.c).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class LiveBody:
             self._ready.notify()
 
     def refuse(self, why: RequestRefused) -> None:
-        """Do the same when the server refuses the rest: the client is still there, and is told why."""
+        """End the body as refused: the reader finds an error, and the client, which is still there, is told why."""
         with self._ready:
             if not self._complete:
                 self._error, self.refusal = str(why), why

@@ -1,9 +1,10 @@
 """The page of a process: what it is doing, in memory that others may read.
 
-Owns:     Field, the words of a page; State, of one of them; the slots of processes that are no workers; new_page, for a process without a supervisor; Process, what is known of a process without asking it.
+Owns:     Field, the words of a page; State, of one of them; the slots of processes that are no workers; new_page, for a process without a
+          supervisor; Process, what is known of a process without asking it.
 Thread:   any; each word is written by one process, and read by any.
 Not here: which pages there are, and whose (processes/slots.py), what a process writes (../connections/statistics.py), what is counted behind these words
-          (features/metrics/table.py), what is concluded from a page (metrics/, processes/watch.py).
+          (features/metrics/table.py), what is concluded from a page (features/metrics/, processes/watch.py).
 
 A process without a supervisor has one page, for itself: what is told of it is read there, as of a worker.
 """

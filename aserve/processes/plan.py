@@ -19,7 +19,9 @@ class Plan(NamedTuple):
 
     config: EngineSettings
     spec: str | None  # of the app; None: the demo
-    origin: Any = None  # what another server's settings say beside ours (moving/); not handed down over an exec
+    origin: Any = (
+        None  # what another server's settings say beside ours (features/moving/); not handed down over an exec
+    )
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """Return this plan with what cannot change as it was before; and the flags of what was to change."""

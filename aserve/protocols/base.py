@@ -1,7 +1,7 @@
 """What every wire protocol is, and the one door from C result codes to exceptions.
 
 Owns:     WireProtocol, and RequestReceiver, what is the same in all of them; ExchangeFactory, Limits, `refusal`.
-Thread:   event loop only.
+Thread:   event loop; what an exchange factory makes and calls, the worker that leads the lane.
 Not here: any one protocol; transports (connections/wire_loop.py).
 """
 

@@ -1,7 +1,7 @@
 """HTTP/1.1: octets from the network to exchanges, parsed in C.
 
 Owns:     keep-alive, pipelining, 100-continue and body framing of HTTP/1.x.
-Thread:   event loop only.
+Thread:   event loop; what an exchange factory makes and calls, the worker that leads the lane.
 Phases:   one method each; `_phase` is the one that takes the next octets:
           _receive_head -> _receive_head                      no body
           _receive_head -> _receive_length -> _receive_head   Content-Length

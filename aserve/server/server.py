@@ -69,7 +69,7 @@ class Server:
     removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
     is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
     connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them. With
-    `counters`, metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself.
+    `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.

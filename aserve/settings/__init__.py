@@ -1,4 +1,4 @@
-"""Every setting: what there is, how it is written, and where servers listen."""
+"""Settings: the engine's, how any is written, and where servers listen; those of an option are in features/."""
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
