@@ -220,6 +220,8 @@ class Extension(Generic[S]):
         """
         Do what it takes at this event in the life of a process of the command; no server is there yet, or any more.
 
+        No event is told to the extension of a server, or to that of another event: each is made for its event, by the settings of then.
+
         Raises:
             ConfigError, LoadError: the process cannot go on; from IMPORTS on, a worker cannot start.
         """

@@ -16,6 +16,8 @@ from ..wsgi.response import CommonFields, plain_response
 
 LIVE, READY = "live", "ready"
 METHODS = ("GET", "HEAD")
+# What `aserve balancers` asks for, and why the server is then not ready; "": it may be.
+WISHES = {"ready": "", "drain": "drained by aserve balancers", "maint": "in maintenance by aserve balancers"}
 
 
 class HealthPaths:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed
 USAGE_ERROR = 2  # a mistake in what was typed, or in the settings: no other start helps
+DONE = "exited with status 0"  # how a process ends that has failed at nothing, as processes/child.py says it
 
 
 class AserveError(Exception):

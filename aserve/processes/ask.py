@@ -16,9 +16,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
+from ..connections.health import WISHES
 from ..connections.stacks import ORDER
 from ..core.json_text import read_object
-from ..features.metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.

@@ -35,8 +35,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
+from ..core.errors import DONE
 from ..core.tally import ATTACHED_RESTARTS, CRON_RUNS
-from ..features.metrics.advice import DONE
 from ..settings import EngineSettings
 from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times

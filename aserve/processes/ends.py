@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Callable
 
+from ..core.errors import DONE
 from ..core.tally import OOM_KILLS
 from .attached import Attached
 from .child import MOLD, TRIAL, Child, State
@@ -104,7 +105,7 @@ class Ends:
         if not child.ready_at:
             return  # it had nothing to finish
         logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
-        if self._shutdown.has_begun and how != "exited with status 0":
+        if self._shutdown.has_begun and how != DONE:
             self._shutdown.note_unfinished()
 
     def _on_killed(self, child: Child, how: str) -> None:

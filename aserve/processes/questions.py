@@ -4,7 +4,7 @@ Owns:     answers_of: an answer to each question; the refusal of those that need
           and of stacks as they are told.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Not here: the socket (control.py), what a supervisor does (answers.py), what a status has (features/metrics/status.py), the wishes for balancers
-          (features/metrics/balance.py).
+          (connections/health.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Callable
 
-from ..features.metrics.balance import WISHES
+from ..connections.health import WISHES
 from .control import Answer, Caller, Message
 
 # What only a supervisor can do.

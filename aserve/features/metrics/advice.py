@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
 from ...connections.server_budgets import default_spool_files
+from ...core.errors import DONE
 from ...settings import EngineSettings, show_bytes
 from ...workers.queue_wait import LONG_STALL_SECONDS
 
@@ -24,7 +25,6 @@ LONG_WAIT_SECONDS = 0.01
 LONG_GIL_SECONDS = 0.02  # the median of a minute: four turns of other threads
 LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: after the fifth end in a row
 CALM_SECONDS = 30.0  # and then its ends are forgotten
-DONE = "exited with status 0"  # how a run of --cron ends that needs no look
 NEAR = 0.9  # of a limit
 LEFT_DESCRIPTORS = 2  # with no more no client is accepted, or none for long: what was logged has freed them
 FAILED_SHARE = 0.05  # of the responses of a minute

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
+from ...connections.health import WISHES
+
 # Of a process whose event loop has not turned for so long, nobody knows how it is. As `aserve status` has it (processes/ask.py).
 SILENT_SECONDS = 5.0
 # What a host without a free thread gets of an idle one's load, in percent. Guess.
@@ -31,8 +33,6 @@ NEW_SHARE = 0.3
 
 UNKNOWN = -1.0  # the weight of a host that does not serve: when it does, what was before says nothing
 
-# What `aserve balancers` asks for, and why the server is then not ready; "": it may be.
-WISHES = {"ready": "", "drain": "drained by aserve balancers", "maint": "in maintenance by aserve balancers"}
 _WORDS = {why: word for word, why in WISHES.items()}
 
 

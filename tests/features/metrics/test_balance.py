@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.metrics.balance import NEW_SHARE, SILENT_SECONDS, WISHES, Balance, Host, Reading
+from aserve.connections.health import WISHES
+from aserve.features.metrics.balance import NEW_SHARE, SILENT_SECONDS, Balance, Host, Reading
 
 IDLE = Reading(0, 0.0, 0.0)
 HUNG = IDLE._replace(silent_seconds=SILENT_SECONDS)
