@@ -336,6 +336,17 @@ def take_log_format(draft: Draft, given: Given) -> None:
         draft.put("access-log-format", given.value, given)
 
 
+def take_header(draft: Draft, given: Given) -> None:
+    """add-header: one that aserve makes for each response has no effect."""
+    value = text_of(given)
+    try:
+        check("add-field", [value])
+    except ValueError as fault:
+        draft.note(given, str(fault))
+    else:
+        draft.add("add-field", value, given)
+
+
 def take_plugins(draft: Draft, given: Given) -> None:
     """plugins: Python and HTTP are here, others are not."""
     names = [name.strip() for name in text_of(given).split(",")]

@@ -19,6 +19,7 @@ from aserve.features.moving.uwsgi_values import (
     take_chmod,
     take_chown,
     take_greenlets,
+    take_header,
     take_log_file,
     take_log_format,
     take_logger,
@@ -283,3 +284,14 @@ def test_a_cache():
     assert draft.notes[0].text == "store, nodes: it is no file, and no other server's; it outlives reloads"
     with pytest.raises(ConfigError, match=r"a.ini:1: key = name=a: .*how many items"):
         taken(take_cache, "name=a")
+
+
+def test_headers():
+    """Each is a field of every response; what each response has of its own is told to have no effect."""
+    draft = Draft()
+    take_header(draft, given("X-Frame-Options: DENY", "add-header"))
+    take_header(draft, given("Content-Type: text/plain", "add-header"))
+    take_header(draft, given("X-A: b", "add-header"))
+    assert draft.settings == {"add-field": ["X-Frame-Options: DENY", "X-A: b"]}
+    (note,) = draft.notes
+    assert "Content-Type differs from response to response" in str(note)
