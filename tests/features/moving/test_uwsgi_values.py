@@ -288,7 +288,7 @@ def test_a_cache():
 
 def test_headers():
     """Each is a field of every response; what each response has of its own is told to have no effect."""
-    draft = Draft()
+    draft = Draft("a.ini")
     take_header(draft, given("X-Frame-Options: DENY", "add-header"))
     take_header(draft, given("Content-Type: text/plain", "add-header"))
     take_header(draft, given("X-A: b", "add-header"))
