@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
@@ -31,6 +32,8 @@ from .wsgi import WSGIApp
 from .wsgi.gateway import Before
 from .wsgi.response import CommonFields
 from .wsgi.wrapping import named_as
+
+logger = logging.getLogger("aserve")
 
 
 class ListenerContext(NamedTuple):
@@ -241,7 +244,7 @@ class Extensions:
             for name in ("wrap_app", "wrap_calls", "before", "on_second", "reopen_logs", "upgraded")
         )
         self._answers: dict[str, Callable[[], Any]] = {}
-        self._started = contextlib.ExitStack()
+        self._started, self._is_started = contextlib.ExitStack(), False
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[None]:
@@ -300,7 +303,7 @@ class Extensions:
                     undo.callback(one.stop)
                 if _overrides(one, "status"):
                     self._answers.update(one.status())
-            self._started = undo.pop_all()
+            self._started, self._is_started = undo.pop_all(), True
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
         """Return what tells those that have started of the ends of requests; None: none of them reads these."""
@@ -330,17 +333,21 @@ class Extensions:
                 one.show_fault(fault)
 
     def reopen_logs(self) -> None:
-        """Go on in the files that have the names of logs now."""
-        for one in self._reopening:
+        """Go on in the files that have the names of logs now; nothing if they have not started."""
+        for one in self._reopening if self._is_started else ():
             one.reopen_logs()
 
     def on_second(self) -> None:
-        """Called once a second, from start to stop."""
+        """Called once a second, from start to stop. What one raises is logged: the others go on."""
         for one in self._on_second:
-            one.on_second()
+            try:
+                one.on_second()
+            except Exception:
+                logger.exception("internal error in %s; please report this as a bug in aserve", type(one).__name__)
 
     def stop(self) -> None:
         """Stop those that have started, the last first; nothing if none has."""
+        self._is_started = False
         self._started.close()
 
 

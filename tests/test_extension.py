@@ -266,3 +266,42 @@ def test_what_is_prepared():
     with Extensions([Preparing("a"), Nothing(CONFIG), Preparing("b")]).prepare():
         log.append("bound")
     assert log == ["a in", "b in", "bound", "b out", "a out"]
+
+
+def test_logs_that_are_not_open():
+    """SIGUSR1 may come before a server has started, and after it could not: there is nothing to go on with."""
+    log = []
+
+    class Logging(Extension):
+        """One with a log."""
+
+        def start(self, context):
+            log.append("opened")
+
+        def reopen_logs(self):
+            log.append("reopened")
+
+    extensions = Extensions([Logging(CONFIG)])
+    extensions.reopen_logs()
+    extensions.start(SERVER)
+    extensions.reopen_logs()
+    extensions.stop()
+    extensions.reopen_logs()
+    assert log == ["opened", "reopened"]
+
+
+@pytest.mark.provokes("internal error in Broken")
+def test_a_second_that_fails(caplog):
+    """The others have theirs; the log says whose fault it is."""
+    log = []
+
+    class Broken(Timer):
+        """One with a mistake."""
+
+        def on_second(self):
+            raise KeyError("x")
+
+    extensions = Extensions([Broken("first", log), Timer("second", log)])
+    extensions.start(SERVER)
+    extensions.on_second()
+    assert log[-1] == "second ticks" and "bug in aserve" in caplog.text

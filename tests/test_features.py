@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import subprocess
+import sys
 import types
 
 from harness.modules import MODULES
@@ -78,3 +80,26 @@ def test_the_life_of_a_process(monkeypatch):
     on_life(Life.STARTS, LifeContext(Plan(Config(), None, origin)))
     on_life(Life.EXITS, LifeContext(Plan(Config(), None)))
     assert told == [("On", Life.STARTS), ("Noting", Life.STARTS), ("On", Life.EXITS)]
+
+
+def test_what_a_user_may_not_read():
+    """What workers import later is there before the process becomes another user, which may not be able to read it."""
+    settings = {"access_log": "-", "slow_request_seconds": 5, "metrics": ":0", "uwsgi_module": "on", "workers": 1}
+    code = (
+        "import sys\n"
+        "from aserve.extension import Life, LifeContext\n"
+        "from aserve.features import Config, on_life\n"
+        "from aserve.processes.plan import Plan\n"
+        f"on_life(Life.STARTS, LifeContext(Plan(Config(**{settings!r}), None)))\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=True)
+    late = {
+        "access_log.log",
+        "slow_requests.watch",
+        "metrics.counting",
+        "metrics.gil",
+        "metrics.single",
+        "uwsgi_api.module",
+    }
+    assert {f"aserve.features.{name}" for name in late} <= {*done.stdout.split()}

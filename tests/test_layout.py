@@ -64,6 +64,7 @@ RESERVED = {
             "features.slow_requests.watch": "workers tell it of ends; with --threads 0 it looks from a thread",
             "features.metrics.counting": "workers and the loop count at the same time",
             "features.metrics.gil": "a thread of its own waits for the GIL",
+            "features.maintenance": "a thread of its own looks at a file",
             "features.access_log.log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "core.body": "a live body's reader waits for octets",

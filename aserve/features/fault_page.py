@@ -82,7 +82,7 @@ BEFORE = (
 NOTHING_BEFORE = "Nothing has been served yet."
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class FaultPageSettings(EngineSettings):
     """Its settings."""
 

@@ -1,7 +1,7 @@
 """A page in the place of all responses, as long as a file exists: --maintenance.
 
 Owns:     Maintenance, the extension; MaintenancePage, the app in front of others.
-Thread:   the file is looked at on the event loop, once a second; the page is sent by a worker (with --threads 0: the event loop).
+Thread:   a thread of its own looks at the file once a second: a disk may hang. The page is sent by a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 10.2.3 and 15.6.4.
 Not here: health checks, which go on (connections/health.py).
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import stat
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,6 +30,7 @@ logger = logging.getLogger("aserve")
 MAX_PAGE_BYTES = MIB
 # Guess: clients that obey it come back soon after most maintenance, and do not press before.
 RETRY_SECONDS = 120
+LOOK_SECONDS = 1.0
 # What is sent in the place of a file that is empty, or cannot be read.
 PLAIN = b"This site is being maintained. Please come back in a few minutes.\n"
 TYPES = {".html": "text/html; charset=utf-8", ".htm": "text/html; charset=utf-8", ".json": "application/json"}
@@ -59,7 +62,7 @@ class MaintenancePage:
         return [octets]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MaintenanceSettings(EngineSettings):
     """Its settings."""
 
@@ -82,9 +85,12 @@ class Maintenance(Extension[MaintenanceSettings]):
         super().__init__(config)
         assert config.maintenance is not None
         self._path = config.maintenance
-        self._seen: tuple[int, ...] | None = None  # of the file: which it is, and when it was changed
+        self._seen: tuple[int, ...] | None = (
+            None  # of the file: which it is, and when it was changed; None: it is not there
+        )
         self._logged = ""  # what is wrong with it
         self._front: MaintenancePage | None = None
+        self._is_over = threading.Event()
 
     @staticmethod
     def is_on(config: MaintenanceSettings) -> bool:
@@ -98,10 +104,21 @@ class Maintenance(Extension[MaintenanceSettings]):
 
     def start(self, context: ServerContext) -> None:
         """See Extension: the first request knows already."""
-        self.on_second()
+        self._seen = None
+        self.look()
+        self._is_over = threading.Event()
+        threading.Thread(target=self._look_on, args=(self._is_over,), name="aserve-maintenance", daemon=True).start()
 
-    def on_second(self) -> None:
-        """Look whether the file has come, has changed, or is gone."""
+    def stop(self) -> None:
+        """See Extension; the thread may be waiting for a disk, and nothing waits for it."""
+        self._is_over.set()
+
+    def _look_on(self, is_over: threading.Event) -> None:
+        while not is_over.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """See whether the file has come, has changed, or is gone."""
         assert self._front is not None
         try:
             found = os.stat(self._path)
@@ -114,32 +131,42 @@ class Maintenance(Extension[MaintenanceSettings]):
         except OSError as fault:  # it may be there: what was so goes on
             self._log_once(f"whether there is {self._path} cannot be seen: {fault.strerror}")
             return
-        seen = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-        if seen != self._seen:
-            if self._seen is None:
-                logger.info("--maintenance: there is %s: requests are answered with 503 and its content", self._path)
-            self._seen = seen
-            self._front.page = TYPES.get(os.path.splitext(self._path)[1].lower(), TEXT), self._read()
+        seen = found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size
+        if seen == self._seen and not self._logged:
+            return
+        if self._seen is None:
+            logger.info("--maintenance: there is %s: requests are answered with 503 and its content", self._path)
+        self._seen = seen
+        kind, octets = TYPES.get(os.path.splitext(self._path)[1].lower(), TEXT), self._read(found)
+        self._front.page = (kind, octets) if octets else (TEXT, PLAIN)
 
-    def stop(self) -> None:
-        """See Extension."""
-        self._seen = None
-
-    def _read(self) -> bytes:
-        """Return the page; of a file that cannot be one, a line of text."""
+    def _read(self, found: os.stat_result) -> bytes:
+        """Return the page; b"": it is empty, or cannot be read, and a line of text is sent in its place."""
+        why = ""
+        octets = b""
         try:
-            with open(self._path, "rb") as file:
-                octets = file.read(MAX_PAGE_BYTES + 1)
+            if not stat.S_ISREG(found.st_mode):
+                why = "is no file"
+            elif found.st_size > MAX_PAGE_BYTES:
+                why = "has more than 1 MiB"
+            else:
+                with open(self._path, "rb", opener=_open_at_once) as file:
+                    octets = file.read(MAX_PAGE_BYTES)
         except OSError as fault:
-            self._log_once(f"{self._path} cannot be read: {fault.strerror}; a line of text is sent in its place")
-            return PLAIN
-        if len(octets) > MAX_PAGE_BYTES:
-            self._log_once(f"{self._path} has more than 1 MiB; a line of text is sent in its place")
-            return PLAIN
-        return octets or PLAIN
+            why = f"cannot be read: {fault.strerror}"
+        if why:
+            self._log_once(f"{self._path} {why}; a line of text is sent in its place")
+        else:
+            self._logged = ""
+        return octets
 
     def _log_once(self, text: str) -> None:
         """Log what is wrong with the file, but not each second."""
         if text != self._logged:
             self._logged = text
             logger.error("--maintenance: %s", text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open what may have become a named pipe meanwhile: that would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

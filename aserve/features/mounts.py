@@ -54,7 +54,7 @@ MOUNTS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MountSettings(EngineSettings):
     """Its settings."""
 

@@ -55,7 +55,7 @@ class Title:
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class ProcessTitleSettings(EngineSettings):
     """Its settings."""
 

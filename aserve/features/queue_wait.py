@@ -37,7 +37,7 @@ class QueueWaitField(Before):
         exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class QueueWaitSettings(EngineSettings):
     """Its settings."""
 

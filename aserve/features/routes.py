@@ -282,7 +282,7 @@ ROUTES = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class RouteSettings(EngineSettings):
     """Its settings."""
 

@@ -162,7 +162,7 @@ class _TracedIterable:
             self._request.end(fault)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TracingSettings(EngineSettings):
     """Its settings."""
 

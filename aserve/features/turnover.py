@@ -31,7 +31,7 @@ from ..wsgi.gateway import Before
 JITTER = 0.25
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TurnoverSettings(EngineSettings):
     """Its settings."""
 

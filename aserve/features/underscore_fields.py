@@ -94,7 +94,7 @@ UNDERSCORE_FIELDS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UnderscoreSettings(EngineSettings):
     """Its settings."""
 

@@ -90,7 +90,7 @@ _HOPS = Needs(
 _EXTRA = Needs(("reload",), "says what reload is to look at, too; give reload")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class EngineSettings(Settings):
     """The settings of one server without those of features, which add theirs; see Settings."""
 

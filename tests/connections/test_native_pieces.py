@@ -472,14 +472,15 @@ def test_django(start_server):
     from django.conf import settings
     from django.core.wsgi import WSGIHandler
     from django.http import HttpResponse
+    from django.test.utils import override_settings
     from django.urls import path
 
-    if not settings.configured:
-        settings.configure(
-            ALLOWED_HOSTS=["*"], ROOT_URLCONF=(path("page", lambda request: HttpResponse("a page")),), SECRET_KEY="-"
-        )
+    if not settings.configured:  # another test may have done so, with other settings
+        settings.configure()
         django.setup()
-    server = start_server(WSGIHandler(), is_checked=False, native="auto")
-    assert ask(server, request("page")).endswith(b"6\r\na page\r\n0\r\n\r\n")
-    engine = engine_of(server)
-    assert (engine.plain_count, engine.promoted_count) == (1, 0)
+    urls = (path("page", lambda request: HttpResponse("a page")),)
+    with override_settings(ALLOWED_HOSTS=["*"], ROOT_URLCONF=urls):
+        server = start_server(WSGIHandler(), is_checked=False, native="auto")
+        assert ask(server, request("page")).endswith(b"6\r\na page\r\n0\r\n\r\n")
+        engine = engine_of(server)
+        assert (engine.plain_count, engine.promoted_count) == (1, 0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 
 import pytest
 from harness import apps
 from harness.refusals import defaults_of
+from harness.waiting import wait_until
 
 from aserve.features import Config
 from aserve.features import maintenance as maintenance_module
@@ -18,6 +20,18 @@ from aserve.features.maintenance import PLAIN, TEXT, Maintenance, MaintenanceSet
 def path(tmp_path):
     """Return where the page will be."""
     return tmp_path / "down.html"
+
+
+STARTED = []
+
+
+@pytest.fixture(autouse=True)
+def _no_looks_of_its_own(monkeypatch):
+    """The tests look; what they start ends with them."""
+    monkeypatch.setattr(maintenance_module, "LOOK_SECONDS", 1000.0)
+    yield
+    while STARTED:
+        STARTED.pop().stop()
 
 
 @pytest.fixture
@@ -38,6 +52,7 @@ def started(path):
 
     extension.ask = ask
     extension.start(None)
+    STARTED.append(extension)
     return extension
 
 
@@ -47,7 +62,7 @@ def test_it_comes_and_goes(maintenance, path, caplog):
     assert maintenance.ask()[0] == "200 OK"
     path.write_bytes(b"<p>Back soon.")
     assert maintenance.ask()[0] == "200 OK"  # a request does not look at the file
-    maintenance.on_second()
+    maintenance.look()
     status, fields, body = maintenance.ask()
     assert (status, body) == ("503 Service Unavailable", b"<p>Back soon.")
     assert fields == {
@@ -57,11 +72,11 @@ def test_it_comes_and_goes(maintenance, path, caplog):
         "Retry-After": "120",
     }
     path.write_bytes(b"<p>Back at five.")
-    maintenance.on_second()
-    maintenance.on_second()
+    maintenance.look()
+    maintenance.look()
     assert maintenance.ask()[2] == b"<p>Back at five."
     path.unlink()
-    maintenance.on_second()
+    maintenance.look()
     assert maintenance.ask()[0] == "200 OK"
     first, last = caplog.messages
     assert f"there is {path}" in first and f"{path} is gone" in last
@@ -91,27 +106,60 @@ def test_its_type(tmp_path, name, kind):
 def test_an_empty_file(maintenance, path):
     """`touch` is enough."""
     path.touch()
-    maintenance.on_second()
+    maintenance.look()
     assert maintenance.ask()[2] == PLAIN
 
 
 def test_a_file_that_cannot_be_read(path, caplog):
-    """A folder of that name, or a file that is too large: requests have a line of text, and the log says why, once."""
+    """A folder of that name, a named pipe, or a file that is too large: requests have a line of text, and the log says why, once."""
     path.mkdir()
     maintenance = started(path)
-    maintenance.on_second()
+    maintenance.look()
     assert maintenance.ask()[::2] == ("503 Service Unavailable", PLAIN)
-    assert [record.levelname for record in caplog.records if "Is a directory" in record.message] == ["ERROR"]
+    assert maintenance.ask()[1]["Content-Type"] == TEXT
     path.rmdir()
+    os.mkfifo(path)
+    maintenance.look()
+    assert caplog.text.count("is no file") == 1
+    path.unlink()
     path.write_bytes(bytes(maintenance_module.MAX_PAGE_BYTES + 1))
-    maintenance.on_second()
+    maintenance.look()
     assert maintenance.ask()[2] == PLAIN and "more than 1 MiB" in caplog.text
+    path.write_bytes(b"well")
+    maintenance.look()
+    assert maintenance.ask()[2] == b"well"
+
+
+def test_a_read_that_fails_is_repeated(maintenance, path, monkeypatch, caplog):
+    """No descriptor for a moment, or a right that comes later, is no matter for ever."""
+    path.write_bytes(b"down")
+
+    def refuse(*arguments, **options):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", refuse)
+    maintenance.look()
+    assert maintenance.ask()[2] == PLAIN
+    monkeypatch.undo()
+    maintenance.look()
+    assert maintenance.ask()[2] == b"down" and caplog.text.count("Too many open files") == 1
+
+
+def test_it_looks_by_itself(path, monkeypatch):
+    """A thread does, from start to stop."""
+    monkeypatch.setattr(maintenance_module, "LOOK_SECONDS", 0.001)
+    before = {*threading.enumerate()}
+    maintenance = started(path)
+    path.write_bytes(b"down")
+    wait_until(lambda: maintenance.ask()[2] == b"down")
+    maintenance.stop()
+    wait_until(lambda: not {*threading.enumerate()} - before)
 
 
 def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
     """What was so goes on; the log says it once, and again after the file was gone."""
     path.write_bytes(b"down")
-    maintenance.on_second()
+    maintenance.look()
     stat = os.stat
 
     def refuse(*arguments, **options):
@@ -119,14 +167,14 @@ def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
 
     for times in (1, 2):
         monkeypatch.setattr(os, "stat", refuse)
-        maintenance.on_second()
-        maintenance.on_second()
+        maintenance.look()
+        maintenance.look()
         assert caplog.text.count("Permission denied") == times and maintenance.ask()[2] == b"down"
         monkeypatch.setattr(os, "stat", stat)
         path.unlink()
-        maintenance.on_second()
+        maintenance.look()
         path.write_bytes(b"down")
-        maintenance.on_second()
+        maintenance.look()
 
 
 def test_settings():

@@ -38,9 +38,9 @@ class AccessLogging(Extension[AccessLogSettings]):
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Write the lines of requests that are lost with a worker."""
-        if event not in (Life.WORKERS_BEGIN, Life.RELOADS, Life.DIED):
+        if event not in (Life.STARTS, Life.RELOADS, Life.DIED):
             return
-        # When the supervisor begins: at a worker's death the files may be those of another version.
+        # From the start on: --user may not be able to read it, and at a worker's death the files may be those of another version.
         from .log import append_unanswered
 
         if context.lost is not None:

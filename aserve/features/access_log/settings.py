@@ -57,7 +57,7 @@ SKIPS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class AccessLogSettings(EngineSettings):
     """Its settings."""
 

@@ -173,7 +173,7 @@ FILES = "Files and mounts"
 _STATIC = Needs(("static",))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class FileSettings(EngineSettings):
     """Settings of files in place of responses, and of responses in fewer octets."""
 

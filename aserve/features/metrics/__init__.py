@@ -21,7 +21,7 @@ from ...core import error_log, forks
 from ...core.ends import Counting, Ended
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
-from ...extension import Extension, ServerContext
+from ...extension import Extension, Life, LifeContext, ServerContext
 from ...settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ class AgentCheck(Extension[EngineSettings]):
     def is_on(config: EngineSettings) -> bool:
         """See Extension."""
         return bool(config.agent_check) and not _is_counting(config)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Import what the process needs that answers, and those that count: --user may not be able to read it."""
+        if event in (Life.STARTS, Life.RELOADS):
+            from . import counting, gil, single  # noqa: F401
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

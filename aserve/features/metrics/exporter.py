@@ -130,8 +130,8 @@ class Exporter:
 
     def on_second(self) -> None:
         """Called once a second."""
-        if self.scrapes is not None or self._statsd is not None:
-            self._picture.on_second()
+        if self.scrapes is not None or (self._statsd is not None and self._observed.fleet is None):
+            self._picture.on_second()  # a process alone warns by it
         if self.scrapes is not None:
             self.balance.on_second()
             self.scrapes.on_second()

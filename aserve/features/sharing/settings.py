@@ -83,7 +83,7 @@ SHARED = Kind(
 SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_prefix, show_text)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class SharingSettings(EngineSettings):
     """Its settings."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
-from ...extension import Extension, ServerContext
+from ...extension import Extension, Life, LifeContext, ServerContext
 from ...settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ class Slow(Extension[EngineSettings]):
     def is_on(config: EngineSettings) -> bool:
         """See Extension."""
         return bool(config.slow_request_seconds)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Import what workers need: --user may not be able to read it."""
+        if event in (Life.STARTS, Life.RELOADS):
+            from . import watch  # noqa: F401
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

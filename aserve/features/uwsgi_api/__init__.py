@@ -35,6 +35,8 @@ class UwsgiModule(Extension[UwsgiSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See Extension."""
         if event is Life.STARTS:
+            from . import module  # noqa: F401 (--user may not be able to read it)
+
             config = context.plan.config
             if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
                 logger.info(ALONE)

@@ -83,7 +83,7 @@ CACHES = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UwsgiSettings(EngineSettings):
     """Its settings."""
 
