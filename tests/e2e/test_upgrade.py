@@ -271,11 +271,10 @@ def test_another_release(start, tmp_path):
 def refused(process, why, count=2):
     """Ask for new code, and see that it is refused for this reason, and that nothing has changed."""
     workers, files = process.wait_for_workers(count), kinds(process.pid)
+    line = rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$"
+    before = len(re.findall(line, process.log))  # another trial may have been refused for the same reason
     process.signal(signal.SIGUSR2)
-    process.wait_for_log(
-        rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$",
-        40,
-    )
+    wait_until(lambda: len(re.findall(line, process.log)) > before, 40, lambda: f"no {line!r}:\n{process.log}")
     assert process.workers == workers and ask(process) == "one"
     wait_until(lambda: kinds(process.pid) == files)
     assert "upgraded from" not in process.log
