@@ -2,11 +2,11 @@
 
 Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; what each is given:
           ListenerContext, ServerContext.
-Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`. What they return names its own threads.
+Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`, which say theirs, and `prepare` and `on_life`, which the main
+          thread calls without a loop. What they return names its own threads.
 Not here: which extensions there are (features/), what the engine does with them (server/).
 
-A method that a class does not override is never called: Extensions collects, at the start, the methods that are overridden. So an option that
-is off costs a request nothing.
+A method that a class does not override is never called (`overrides`). So an option that is off costs a request nothing.
 """
 
 from __future__ import annotations
@@ -239,10 +239,6 @@ class Extensions:
         found = self._all = tuple(extensions)
         self.fields = tuple(field for one in found for field in one.fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
-        self._wrapping, self._wrapping_calls, self._before, self._on_second, self._reopening, self._upgraded = (
-            [one for one in found if _overrides(one, name)]
-            for name in ("wrap_app", "wrap_calls", "before", "on_second", "reopen_logs", "upgraded")
-        )
         self._answers: dict[str, Callable[[], Any]] = {}
         self._started, self._is_started = contextlib.ExitStack(), False
 
@@ -250,9 +246,8 @@ class Extensions:
     def prepare(self) -> Iterator[None]:
         """Enter what each wants entered before anything is bound."""
         with contextlib.ExitStack() as entered:
-            for one in self._all:
-                if _overrides(one, "prepare"):
-                    entered.enter_context(one.prepare())
+            for one in self._with("prepare"):
+                entered.enter_context(one.prepare())
             yield
 
     @property
@@ -268,24 +263,24 @@ class Extensions:
     @property
     def sees_responses(self) -> bool:
         """Whether one of them needs each Response: C makes none."""
-        return bool(self._wrapping_calls)
+        return bool(self._with("wrap_calls"))
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """Return the app in all that stands in front of it; the app itself if nothing does."""
         wrapped = app
-        for one in reversed(self._wrapping):
+        for one in reversed(self._with("wrap_app")):
             wrapped = one.wrap_app(wrapped)
         return wrapped if wrapped is app else named_as(wrapped, app)
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """Return the app as a listener calls it."""
-        for one in reversed(self._wrapping_calls):
+        for one in reversed(self._with("wrap_calls")):
             app = one.wrap_calls(app, context)
         return app
 
     def before(self, context: ListenerContext) -> list[Before]:
         """Return the steps of a listener, in their order."""
-        steps = [one.before(context) for one in self._before]
+        steps = [one.before(context) for one in self._with("before")]
         return [step for step in steps if step is not None]
 
     def start(self, context: ServerContext) -> None:
@@ -297,11 +292,11 @@ class Extensions:
         """
         with contextlib.ExitStack() as undo:
             for one in self._all:
-                if _overrides(one, "start"):
+                if overrides(type(one), "start"):
                     one.start(context)
-                if _overrides(one, "stop"):
+                if overrides(type(one), "stop"):
                     undo.callback(one.stop)
-                if _overrides(one, "status"):
+                if overrides(type(one), "status"):
                     self._answers.update(one.status())
             self._started, self._is_started = undo.pop_all(), True
 
@@ -318,7 +313,7 @@ class Extensions:
 
     def upgraded(self, exchange: Exchange) -> None:
         """Note that a request becomes a WebSocket."""
-        for one in self._upgraded:
+        for one in self._with("upgraded"):
             one.upgraded(exchange)
 
     def ask(self, name: str) -> Any:
@@ -328,18 +323,17 @@ class Extensions:
 
     def show_fault(self, fault: Fault) -> None:
         """Show to clients why the app's code as it is now cannot serve."""
-        for one in self._all:
-            if _overrides(one, "show_fault"):
-                one.show_fault(fault)
+        for one in self._with("show_fault"):
+            one.show_fault(fault)
 
     def reopen_logs(self) -> None:
         """Go on in the files that have the names of logs now; nothing if they have not started."""
-        for one in self._reopening if self._is_started else ():
+        for one in self._with("reopen_logs") if self._is_started else ():
             one.reopen_logs()
 
     def on_second(self) -> None:
         """Called once a second, from start to stop. What one raises is logged: the others go on."""
-        for one in self._on_second:
+        for one in self._with("on_second"):
             try:
                 one.on_second()
             except Exception:
@@ -350,17 +344,22 @@ class Extensions:
         self._is_started = False
         self._started.close()
 
+    def _with(self, name: str) -> list[Extension[Any]]:
+        """Return those that override a method, in their order."""
+        return [one for one in self._all if overrides(type(one), name)]
+
 
 def _reader_of(one: Extension[Any]) -> Reader | None:
     ended, at_end, refused = (
-        getattr(one, name) if _overrides(one, name) else None for name in ("ended", "at_end", "refused")
+        getattr(one, name) if overrides(type(one), name) else None for name in ("ended", "at_end", "refused")
     )
     if not one.is_reading or (ended is None and at_end is None and refused is None):
         return None
-    counting = one.counting() if _overrides(one, "counting") else None
-    lines = one.lines() if _overrides(one, "lines") else None
+    counting = one.counting() if overrides(type(one), "counting") else None
+    lines = one.lines() if overrides(type(one), "lines") else None
     return Reader(ended, at_end, one.at_end_seconds, refused, one.wants_head, counting, lines)
 
 
-def _overrides(one: Extension[Any], name: str) -> bool:
-    return getattr(type(one), name) is not getattr(Extension, name)
+def overrides(extension: type[Extension[Any]], name: str) -> bool:
+    """Whether a class overrides a method of Extension: only then is it called."""
+    return getattr(extension, name) is not getattr(Extension, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..extension import Extension, Extensions, Life, LifeContext
+from ..extension import Extension, Extensions, Life, LifeContext, overrides
 from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .access_log.settings import AccessLogSettings
@@ -93,7 +93,7 @@ def on_life(event: Life, context: LifeContext) -> None:
         ConfigError, LoadError: see Extension.on_life.
     """
     config, origin = context.plan.config, context.plan.origin
-    found = [one(config) for one in FEATURES if one.on_life is not Extension.on_life and one.is_on(config)]
+    found = [one(config) for one in FEATURES if overrides(one, "on_life") and one.is_on(config)]
     for one in [*found, *(origin.extensions if origin is not None else ())]:
         one.on_life(event, context)
 

@@ -80,17 +80,17 @@ class MaintenanceSettings(EngineSettings):
 class Maintenance(Extension[MaintenanceSettings]):
     """--maintenance."""
 
+    _front: MaintenancePage  # from `wrap_app` on
+    _is_over: threading.Event  # from `start` on
+
     def __init__(self, config: MaintenanceSettings) -> None:
         """See Extension."""
         super().__init__(config)
         assert config.maintenance is not None
         self._path = config.maintenance
-        self._seen: tuple[int, ...] | None = (
-            None  # of the file: which it is, and when it was changed; None: it is not there
-        )
+        # Of the file: which it is, and when it was changed; None: it is not there.
+        self._seen: tuple[int, ...] | None = None
         self._logged = ""  # what is wrong with it
-        self._front: MaintenancePage | None = None
-        self._is_over = threading.Event()
 
     @staticmethod
     def is_on(config: MaintenanceSettings) -> bool:
@@ -119,7 +119,6 @@ class Maintenance(Extension[MaintenanceSettings]):
 
     def look(self) -> None:
         """See whether the file has come, has changed, or is gone."""
-        assert self._front is not None
         try:
             found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
