@@ -16,11 +16,9 @@ from collections.abc import Sequence
 
 from ..extension import Extension
 from ..settings import EngineSettings, row
-from ..settings.kinds import OWN_FIELDS, Kind, show_texts, texts_of
+from ..settings.kinds import NAME_CHARACTER, OWN_FIELDS, Kind, show_texts, texts_of
 
-_FIELD = re.compile(
-    r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)"
-)
+_FIELD = re.compile(rf"({NAME_CHARACTER}+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)")
 # Each response has its own, or a front server takes it for the status (RFC 3875 section 6.3.3).
 _OF_ONE_RESPONSE = frozenset((
     *OWN_FIELDS, "accept-ranges", "age", "content-encoding", "content-range", "content-type", "etag", "last-modified", "location", "status",

@@ -106,6 +106,8 @@ UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
 MONTH_SECONDS = 30 * DAY_SECONDS  # for what outlives days
 YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
+# Of the name of a field, as a regular expression: RFC 9110 sections 5.1 and 5.6.2.
+NAME_CHARACTER = "[!#$%&'*+.^_`|~0-9A-Za-z-]"
 
 
 def duration(low: float, high: float = DAY_SECONDS) -> Kind:
@@ -221,7 +223,7 @@ def _parse_server_name(value: object) -> str:
 def _parse_field_name(value: object) -> str | None:
     if value is None or value == "":
         return None
-    if not isinstance(value, str) or not re.match(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}\Z", value):  # RFC 9110 5.6.2
+    if not isinstance(value, str) or not re.match(rf"{NAME_CHARACTER}{{1,100}}\Z", value):
         raise ValueError(f"{value!r} is not the name of a field")
     if value.lower() in OWN_FIELDS:
         raise ValueError(f"{value!r} has a meaning of its own")

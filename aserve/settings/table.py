@@ -59,7 +59,6 @@ from .sources import Settings
 
 VERSION = "0.1.0.dev0"
 
-FILES = "Files and mounts"
 DEVELOPMENT = "Development"
 PROCESSES = "Processes"
 MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs

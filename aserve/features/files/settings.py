@@ -14,7 +14,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...settings import EngineSettings, Needs, row
-from ...settings.kinds import GIB, KIB, SWITCH, YEAR_SECONDS, Kind, duration, show_texts, size, texts_of
+from ...settings.kinds import (
+    GIB,
+    KIB,
+    NAME_CHARACTER,
+    SWITCH,
+    YEAR_SECONDS,
+    Kind,
+    duration,
+    show_texts,
+    size,
+    texts_of,
+)
 from ...settings.paths import whole_folder
 from ...settings.prefixes import Below, parse_below, parsed_texts
 
@@ -23,7 +34,7 @@ IMMUTABLE = "immutable"
 _TIME = duration(0.0, YEAR_SECONDS)
 
 # The first name (RFC 9110 5.1) with a colon behind it, after a space or at the beginning: a pattern rarely has one.
-_FIELD = re.compile(r"(?:(.*?)\s+)??([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\x20-\x7e\x80-\xff]+)")
+_FIELD = re.compile(rf"(?:(.*?)\s+)??({NAME_CHARACTER}+):\s*([\x20-\x7e\x80-\xff]+)")
 
 # Each file has its own, or each response.
 _OURS = frozenset((
