@@ -731,10 +731,9 @@ class EngineSettings(Settings):
     def has(self, needs: Needs) -> bool:
         """See Settings; what stands before an address is looked for in all addresses."""
         places = [*self.bind, *filter(None, (self.metrics, self.stats, self.agent_check))]
-        return any(
-            any(name in place for place in places) if ":" in name else bool(getattr(self, name))
-            for name in needs.any_of
-        )
+        schemes = [name for name in needs.any_of if ":" in name]
+        names = tuple(name for name in needs.any_of if ":" not in name)
+        return super().has(Needs(names)) or any(scheme in place for scheme in schemes for place in places)
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@ import errno
 import functools
 import os
 import queue
+import socket
+import sys
 import threading
 
 import pytest
@@ -196,6 +198,18 @@ def test_a_piece_posted_behind_the_end(new):
         connection.send(exchange, b"late")
 
 
+def test_the_rest_of_a_response_whose_connection_closes(new):
+    """Nothing is written behind what has closed it; the exchange ends all the same."""
+    harness, connection, transport = new(returning([b""]))
+    connection.data_received(GET)
+    exchange = connection.exchange
+    harness.executor.run()
+    assert transport.received().startswith(b"HTTP/1.1 200 ")
+    connection.connection_lost(None)
+    connection._outbox.on_rest(exchange, (b"late",))
+    assert transport.received() == b"" and connection.exchange is None
+
+
 class Watched:
     """A lock that tells of those who have to wait for it."""
 
@@ -240,6 +254,19 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
         loop.join(30)
     assert transport.received() == b"1\r\na\r\n0\r\n\r\n"
     assert connection._outbox.write_past(exchange, b"late", is_last=False) == b"late"
+
+
+def test_what_the_kernel_holds(monkeypatch):
+    """It is counted on Linux, until the socket is closed; elsewhere nothing is known of it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.send(b"abc")
+        held = outbox_module.queued_bytes(ours.fileno())
+        assert held >= 3 if sys.platform == "linux" else held == 0
+        monkeypatch.setattr(outbox_module.sys, "platform", "darwin")
+        assert outbox_module.queued_bytes(ours.fileno()) == 0
+        monkeypatch.undo()
+    assert outbox_module.queued_bytes(ours.fileno()) == 0
 
 
 def test_nobody():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import types
 
@@ -10,7 +11,7 @@ from harness.fakes import FakeConnection
 
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import Extensions
+from aserve.extension import Extensions, Life, LifeContext
 from aserve.features import Config
 from aserve.features.slow_requests import Slow
 from aserve.workers.inline import InlineExecutor
@@ -40,3 +41,11 @@ def test_from_start_to_stop():
     ends.write_refused(FakeConnection(), ended(0.0), RequestRefused(504, "late"))
     extensions.stop()
     assert [(each["worker"], each["status"]) for each in extensions.ask("slow")] == [(3, 200), (3, 101)]
+
+
+def test_what_happens_to_a_process():
+    """What a worker of another user needs is imported before there is one; then there is nothing to do."""
+    slow = Slow(Config(slow_request_seconds=1.0))
+    for event in Life:
+        slow.on_life(event, LifeContext(None))
+        assert "aserve.features.slow_requests.watch" in sys.modules

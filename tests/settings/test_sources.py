@@ -9,6 +9,7 @@ from harness.refusals import error_of
 
 from aserve.features import SETTINGS, Config
 from aserve.settings import ConfigError
+from aserve.settings.sources import Settings
 
 
 def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
@@ -145,6 +146,21 @@ def test_a_flag_without_effect(name):
     if base == "https://":
         found.update({"certificate": "a", "client_ca": "a", "client_certificate": "optional"})
     assert from_sources(argv={**found, **given})
+
+
+def test_what_needs_another():
+    """It is refused from whichever source, and in a program's own code; the line says what to give."""
+    text = "^preload needs workers: a process cannot replace itself; --workers 1 is enough$"
+    for given in (lambda: from_sources(toml={"preload": True}), lambda: Config(preload=True)):
+        with pytest.raises(ConfigError, match=text):
+            given()
+    assert from_sources(toml={"preload": True, "workers": 1}).preload
+
+
+def test_values_without_a_rule_imply_nothing():
+    """A class of settings says what its own values imply; that of the engine does, and no other."""
+    assert Settings.implied({"threads": 3}, True) == {}
+    assert from_sources(toml={"threads": 3}).threads == 3
 
 
 def test_a_flag_that_asks_for_nothing():
