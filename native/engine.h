@@ -101,7 +101,7 @@ struct engine {
     PyObject *tail;           /* Date, Server and the empty line: bytes */
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
-    PyObject *respond;        /* rpc/registry.py, respond_framed */
+    PyObject *respond;        /* Functions.respond_framed, wsgi/rpc_calls.py */
     PyObject *run;            /* of this engine's: what a job calls */
     engine_service *services;
     Py_ssize_t nservices;

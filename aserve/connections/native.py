@@ -25,7 +25,6 @@ from ..core.body import BufferedBody
 from ..core.errors import WrittenOff
 from ..core.exchange import HTTP_1_1, Exchange
 from ..core.forks import end_if_forked, forked
-from ..rpc.registry import respond_framed
 from ..wsgi import Gateway
 from ..wsgi.begun import BegunResponse, Rest
 from ..wsgi.deadlines import Deadlines, GuardedResponse, Run
@@ -117,7 +116,7 @@ class Native:
             runs=self._deadlines and self._deadlines.runs,
             forked=forked,
             new_input=io.BytesIO,
-            respond=respond_framed,
+            respond=next((plain.respond for plain in plains if plain and plain.respond), None),
             tail=self.common_fields.octets,
             **executor.parts,
         )

@@ -18,6 +18,7 @@ from ..proxies.trust import TrustedProxies
 from ..wsgi import Gateway, WSGIApp
 from ..wsgi.environ import Environ
 from ..wsgi.request_id import RequestId
+from ..wsgi.rpc_calls import RPCCalls
 from .service import Service
 
 MAX_ID_FIELD_BYTES = 1024  # of the name of the field that tells a request's id: native/request.h has room for it
@@ -45,7 +46,7 @@ def _stand_in(service: Service) -> Plain | None:
         app = service.deadlines.untimed(service.gateway.app)
     # With --reload a mark in the environ tells what a proxy describes: Python makes it (`marking` of proxies/forwarded.py).
     trusting = None if service.config.reload else before.get(TrustedProxies)
-    return Plain(service, app, naming, trusting) if app is not None else None
+    return Plain(service, app, naming, trusting, before.get(RPCCalls)) if app is not None else None
 
 
 class Plain:
@@ -62,6 +63,7 @@ class Plain:
         app: WSGIApp,
         naming: RequestId | None,
         trusting: TrustedProxies | None,
+        calls: RPCCalls | None,
     ) -> None:
         gateway = service.gateway
         self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile)  # what stands before is done
@@ -69,6 +71,9 @@ class Plain:
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
         self.is_trusting = trusting is not None
+        self.respond = (
+            calls.functions.respond_framed if calls is not None else None
+        )  # to a packet that calls a function
         # How the field begins that tells a request's name; empty: no field does; None: none is named.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores

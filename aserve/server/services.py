@@ -20,6 +20,7 @@ from ..protocols.base import Limits
 from ..protocols.underscores import ListedUnderscores, Underscores
 from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
 from ..proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
+from ..rpc import registry
 from ..tls.certificates import Certificates
 from ..wsgi import FileWrapper, Gateway, WSGIApp
 from ..wsgi.environ import build_base_environ
@@ -89,5 +90,5 @@ def _steps_of_the_engine(context: ListenerContext, shared: Shared, trust: Trust 
     if trust is not None:
         steps.append(TrustedProxies(context.common_fields, trust, context.listener.url))
     if context.listener.bind.protocol == "uwsgi":
-        steps.append(RPCCalls(context.common_fields))
+        steps.append(RPCCalls(context.common_fields, registry))
     return steps

@@ -1,33 +1,44 @@
 """Answers uwsgi packets that call a function, in the app's place.
 
-Owns:     RPCCalls.
+Owns:     RPCCalls; Functions, what it is given.
 Thread:   a worker (with --threads 0: the event loop).
 Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (features/routes.py).
 """
 
 from __future__ import annotations
 
-from .. import rpc
-from ..core.exchange import Exchange
+from typing import Protocol
+
+from ..core.exchange import Exchange, RpcCall
 from ..core.forks import end_if_forked, forked
 from .gateway import Before, Reply
 from .response import CommonFields
 
 
+class Functions(Protocol):
+    """The functions that packets call, as the module rpc/registry.py has them."""
+
+    def respond(self, call: RpcCall) -> bytes | None:
+        """Return the whole reply to a packet; None: close without an octet."""
+
+    def respond_framed(self, *items: bytes) -> bytes:
+        """Return the whole reply to a packet of these items, as a packet; empty: close without an octet."""
+
+
 class RPCCalls(Before):
     """Answers what is a call; of uwsgi's listeners."""
 
-    __slots__ = ("_common_fields",)
+    __slots__ = ("_common_fields", "functions")
     is_done_in_c = True
 
-    def __init__(self, common_fields: CommonFields) -> None:
-        self._common_fields = common_fields
+    def __init__(self, common_fields: CommonFields, functions: Functions) -> None:
+        self._common_fields, self.functions = common_fields, functions
 
     def before(self, exchange: Exchange) -> Reply | None:
         """Call the function; None: it is a request."""
         if exchange.rpc is None:
             return None
-        octets = rpc.respond(exchange.rpc) or b""
+        octets = self.functions.respond(exchange.rpc) or b""
         if forked:
             end_if_forked(self._common_fields.forked_count)
         return octets

@@ -17,6 +17,7 @@ from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
 from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded
 from aserve.proxies.trust import TrustedProxies, peers_of, trust_of
+from aserve.rpc import registry
 from aserve.settings import parse_bind
 from aserve.wsgi import Gateway
 from aserve.wsgi.deadlines import Deadlines
@@ -59,13 +60,13 @@ def exchange_with(*fields):
         ([], True),
         ([Timing()], True),
         ([TRUSTING], True),
-        ([RPCCalls(FIELDS)], True),
+        ([RPCCalls(FIELDS, registry)], True),
         ([RequestId()], True),
         ([Timing(), RequestId("X-Request-ID"), TRUSTING], True),
         ([RequestId("x" * 1024)], False),
         ([QueueWaitField("x-queue")], False),
         ([TRUSTING, QueueWaitField("x-queue")], False),
-        ([RPCCalls(FIELDS), Routes(FIELDS, compile_routes(["rpc a"]))], False),
+        ([RPCCalls(FIELDS, registry), Routes(FIELDS, compile_routes(["rpc a"]))], False),
     ],
 )
 def test_what_stands_before_the_app(before, is_plain):
@@ -73,6 +74,12 @@ def test_what_stands_before_the_app(before, is_plain):
     plain = new_plain(service_of(gateway_of(*before)))
     assert (plain is not None) is is_plain
     assert plain is None or (plain.gateway.app is plain.app is APP.app and plain.gateway.before == ())
+
+
+def test_calls():
+    """C answers packets that call a function with what Python would; only uwsgi's listeners have any."""
+    assert new_plain(service_of(gateway_of(RPCCalls(FIELDS, registry)))).respond is registry.respond_framed
+    assert new_plain(service_of(APP)).respond is None
 
 
 def test_deadlines():

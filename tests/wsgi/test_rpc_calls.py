@@ -10,7 +10,7 @@ from aserve.core.exchange import Exchange, RpcCall
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.rpc_calls import RPCCalls
 
-CALLS = RPCCalls(CommonFields(""))
+CALLS = RPCCalls(CommonFields(""), rpc.registry)
 
 
 @pytest.fixture(autouse=True)
