@@ -29,7 +29,7 @@ ROOMS = (
     "wsgi",
     "protocols proxies",
     "connections",
-    "lifecycle",  # of one process
+    "lifecycle",  # of one process, and how processes are
     "extension",
     "features",
     "server",  # one process serves

@@ -2,7 +2,7 @@
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), what a status has (features/metrics/status.py,
+Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), what a status has (lifecycle/status.py,
           lone.py).
 """
 
@@ -17,7 +17,7 @@ from typing import Callable
 
 from ..connections.stacks import describe_stacks
 from ..core import forks
-from ..features.metrics.growth import SAMPLE_SECONDS
+from ..core.growth import SAMPLE_SECONDS
 from ..features.metrics.lone import Lone
 from ..processes.control import Caller, Control, Message, Watch
 from ..processes.questions import answers_of, tell_stacks

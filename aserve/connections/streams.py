@@ -2,7 +2,7 @@
 
 Owns:     note_stream.
 Thread:   event loop only.
-Not here: what is done about slow requests (features/slow_requests/watch.py, features/metrics/advice.py); how fast a client reads (data_rate.py).
+Not here: what is done about slow requests (features/slow_requests/watch.py, lifecycle/advice.py); how fast a client reads (data_rate.py).
 """
 
 from __future__ import annotations

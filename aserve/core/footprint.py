@@ -5,7 +5,7 @@ Thread:   any; some small files of /proc are read. `with_shares` lets the kernel
           measured 2026-11-22, 1.6 ms for 126 MiB, and 0.015 ms without.
 Spec:     proc(5).
 Not here: what the machine has room for (processes/resources.py), what follows from the numbers (processes/recycling.py,
-          processes/liveness.py, features/metrics/advice.py).
+          processes/liveness.py, lifecycle/advice.py).
 """
 
 from __future__ import annotations

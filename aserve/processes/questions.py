@@ -3,7 +3,7 @@
 Owns:     answers_of: an answer to each question; the refusal of those that need a supervisor where there is none; the shape of a status
           and of stacks as they are told.
 Thread:   the supervisor's only one; without workers, the event loop's.
-Not here: the socket (control.py), what a supervisor does (answers.py), what a status has (features/metrics/status.py), the wishes for balancers
+Not here: the socket (control.py), what a supervisor does (answers.py), what a status has (lifecycle/status.py), the wishes for balancers
           (connections/health.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".

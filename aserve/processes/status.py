@@ -2,7 +2,7 @@
 
 Owns:     Status: what is told of each process; crashes of the last minutes, slow requests, what keeps a reload from its end.
 Thread:   the supervisor's only one.
-Not here: what a status says, be it of one process or many (features/metrics/status.py), who asks (answers.py, overview.py).
+Not here: what a status says, be it of one process or many (lifecycle/status.py), who asks (answers.py, overview.py).
 
 Nobody asks a worker anything: its page, its table in flight and /proc say it all, also when it hangs.
 """
@@ -21,7 +21,7 @@ from ..connections.listeners import Listener
 from ..core.exchange import WORKER_DIED
 from ..core.memory_file import map_memory_file
 from ..core.page import Process
-from ..features.metrics.status import Statuses, Whole
+from ..lifecycle.status import Statuses, Whole
 from ..settings import EngineSettings
 from ..settings.commands import show_command
 from .attached import Attached

@@ -87,7 +87,7 @@ async def test_growth(tmp_path, monkeypatch):
         looks.append(pid)
         return Memory(int((100 << 20) * 1.01 ** len(looks)))
 
-    monkeypatch.setattr("aserve.features.metrics.growth.memory_of", memory_of)
+    monkeypatch.setattr("aserve.core.growth.memory_of", memory_of)
     monkeypatch.setattr("aserve.command.alone.SAMPLE_SECONDS", 0.0001)
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         with control_of(server, str(tmp_path / "control")):

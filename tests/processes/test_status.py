@@ -9,12 +9,11 @@ from harness.apps import hello
 
 from aserve import Server
 from aserve.connections.in_flight import InFlight
-from aserve.core import footprint
+from aserve.core import footprint, growth
 from aserve.core.exchange import Exchange
 from aserve.core.footprint import Memory
 from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field
-from aserve.features.metrics import growth
 from aserve.features.metrics.lone import Lone
 from aserve.processes import status as module
 

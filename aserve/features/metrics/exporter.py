@@ -18,6 +18,7 @@ from typing import Any, Callable, NamedTuple, Protocol
 
 from ...connections.listeners import Listener
 from ...core.page import Field, Process
+from ...lifecycle.status import Statuses
 from ...settings import EngineSettings
 from .balance import Balance, Host, Reading
 from .counting import read_words
@@ -25,7 +26,6 @@ from .pages import Pages
 from .picture import Picture, WordsBySlot
 from .scrapes import Scrapes
 from .statsd import Statsd
-from .status import Statuses
 from .table import (
     ATTACHED,
     DESCRIPTOR_LIMIT,

@@ -2,7 +2,7 @@
 
 Owns:     GilWatch: that thread.
 Thread:   its own; `start` and `stop` the event loop's.
-Not here: what is counted (counting.py), what follows (advice.py).
+Not here: what is counted (counting.py), what follows (lifecycle/advice.py).
 
 A thread that sleeps for a known time goes on when it has the GIL again, and a CPU: how late that is, is what every thread of the app
 waits each time it comes back from the database or a disk. Nothing is noted on the path of a request. It is a sample: five of

@@ -2,7 +2,7 @@
 
 Owns:     Lone: its page, written anew whenever it is read.
 Thread:   event loop only.
-Not here: what a status says (status.py), many processes (processes/status.py), who asks (exporter.py, command/alone.py).
+Not here: what a status says (lifecycle/status.py), many processes (processes/status.py), who asks (exporter.py, command/alone.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from ...core.page import Process, new_page
 from ...extension import Serving
+from ...lifecycle.status import MAX_REQUESTS, Statuses, Whole
 from ...settings import EngineSettings
-from .status import MAX_REQUESTS, Statuses, Whole
 
 
 class Lone:

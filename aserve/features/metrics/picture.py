@@ -2,7 +2,7 @@
 
 Owns:     Picture: what an event has; what of it strangers may not read.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: where the numbers come from (history.py, status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
+Not here: where the numbers come from (history.py, lifecycle/status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
 
 An event is all that `aserve status --json` tells, and the keys of History.describe, "warnings" and "settings".
 The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens, not
@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ...core.exchange import without_query
+from ...lifecycle.advice import add_warnings
 from ...settings import EngineSettings
-from .advice import add_warnings
 from .history import History
 from .stats import render_stats
 from .table import PLACES, WORDS

@@ -3,7 +3,7 @@
 Owns:     render_stats: the JSON.
 Thread:   that of its owner: a supervisor's, or an event loop's; pure but for the clock and the process's user.
 Spec:     uWSGI, "The uWSGI Stats Server", as uwsgitop 0.12 reads it.
-Not here: who connects (scrapes.py), the numbers (status.py, counting.py).
+Not here: who connects (scrapes.py), the numbers (lifecycle/status.py, counting.py).
 
 A name has uWSGI's meaning where aserve has the thing. Where it has not: `avg_rt` is the mean since the start, where uWSGI halves between it and
 the latest; `listen_queue` are requests that wait for a thread, which are accepted and read here; `vsz`, signals, locks and what each

@@ -13,12 +13,12 @@ from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.connections.statistics import Statistics
+from aserve.core import growth
 from aserve.core.errors import BindError
 from aserve.core.footprint import Footprint, Memory, memory_of
+from aserve.core.growth import SAMPLE_SECONDS
 from aserve.features import Config
-from aserve.features.metrics import growth
 from aserve.features.metrics.counting import Counters
-from aserve.features.metrics.growth import SAMPLE_SECONDS
 from aserve.features.metrics.single import Single
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))

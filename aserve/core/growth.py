@@ -2,7 +2,7 @@
 
 Owns:     Growth: the least of each ten minutes, and what is concluded from four of them; Growths, a look at each process once a minute.
 Thread:   that of its owner.
-Not here: what a process takes (core/footprint.py), what is said (advice.py).
+Not here: what a process takes (core/footprint.py), what is said (lifecycle/advice.py).
 
 A process that serves takes more in a busy minute, and gives it back. So it is the least of ten minutes that counts: if that rises from each
 ten minutes to the next, four times, something is kept. The first ten minutes, in which caches fill, do not count.
@@ -13,8 +13,8 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-from ...core.footprint import Memory, memory_of
-from ...core.page import Process
+from .footprint import Memory, memory_of
+from .page import Process
 
 SAMPLE_SECONDS = 60
 SAMPLES = 10  # of one span

@@ -3,7 +3,8 @@
 Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
           take, looked up every few seconds, and whether that grows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: which processes there are (lone.py, processes/status.py), what is counted (history.py), who asks (processes/control.py, scrapes.py).
+Not here: which processes there are (features/metrics/lone.py, processes/status.py), what is counted (features/metrics/history.py), who asks
+          (processes/control.py, features/metrics/scrapes.py).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
-from ...core.exchange import without_query
-from ...core.footprint import Footprint, Footprints
-from ...core.page import Field, Process
-from ...settings import VERSION, EngineSettings
+from ..core.exchange import without_query
+from ..core.footprint import Footprint, Footprints
+from ..core.growth import SAMPLE_SECONDS, Growths
+from ..core.page import Field, Process
+from ..settings import VERSION, EngineSettings
 from .advice import Counted, add_warnings
-from .growth import SAMPLE_SECONDS, Growths
 
 MAX_REQUESTS = 10  # of a process, the oldest that it is at
 

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from aserve.core import footprint
+from aserve.core import footprint, growth
 from aserve.core.footprint import Footprint, Memory
+from aserve.core.growth import SAMPLE_SECONDS
 from aserve.core.page import Field, Process, new_page
 from aserve.features import Config
-from aserve.features.metrics import growth
-from aserve.features.metrics.growth import SAMPLE_SECONDS
-from aserve.features.metrics.status import MAX_REQUESTS, Statuses, Whole, describe_footprint, describe_requests
+from aserve.lifecycle.status import MAX_REQUESTS, Statuses, Whole, describe_footprint, describe_requests
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_memory_that_grows(process, monkeypatch):
 
 def test_for_how_long(monkeypatch):
     """By its own clock, which an upgrade sets back."""
-    monkeypatch.setattr("aserve.features.metrics.status.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("aserve.lifecycle.status.time", SimpleNamespace(monotonic=lambda: 100.0))
     statuses = Statuses(Config, lambda: (Whole("well", [], []), []))
     statuses.began_at -= 12.34
     assert statuses.describe()["seconds"] == 12.3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.core import growth as module
 from aserve.core.footprint import Memory
+from aserve.core.growth import SAMPLES, Growth, Growths
 from aserve.core.page import Process
-from aserve.features.metrics import growth as module
-from aserve.features.metrics.growth import SAMPLES, Growth, Growths
 
 MIB = 1 << 20
 

@@ -8,8 +8,8 @@ import types
 import pytest
 
 from aserve.features import Config
-from aserve.features.metrics import advice as module
-from aserve.features.metrics.advice import add_warnings, advise
+from aserve.lifecycle import advice as module
+from aserve.lifecycle.advice import add_warnings, advise
 
 pytestmark = pytest.mark.long_on_pypy
 

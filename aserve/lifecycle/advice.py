@@ -2,7 +2,7 @@
 
 Owns:     advise; add_warnings.
 Thread:   any; pure.
-Not here: the numbers (history.py, status.py), how they are shown (page.html).
+Not here: the numbers (features/metrics/history.py, status.py), how they are shown (page.html).
 
 Each warning says what is wrong, with its number, and then what to do. What needs no person is none.
 """
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
-from ...connections.server_budgets import default_spool_files
-from ...core.errors import DONE
-from ...settings import EngineSettings, show_bytes
-from ...workers.queue_wait import LONG_STALL_SECONDS
+from ..connections.server_budgets import default_spool_files
+from ..core.errors import DONE
+from ..settings import EngineSettings, show_bytes
+from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: what is over before somebody has read it is no warning.
 SILENT_SECONDS = 5  # as aserve status and top have it
@@ -43,7 +43,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
     """
     Return the warnings, the worst first: what keeps requests from being served, then what is wrong now, then what is over.
 
-    `status` is the event of picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
+    `status` is the event of features/metrics/picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
     `spool_files`: temporary files by slot.
     """
     workers = status["workers"]
