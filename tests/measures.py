@@ -21,6 +21,10 @@ _ENGINE = "core connections lifecycle proxies protocols processes tls workers ws
 # What both do without.
 _OPTIONS = "compat contrib features rpc"
 ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
+# Pronouns in place of nouns, and processes that talk as people do.
+DIALECT = re.compile(
+    r"\b(?:who|whom|whoever|somebody|nobody|anybody|everybody|told|of before|so many)\b", re.IGNORECASE
+)
 DECIDES = ("reloads", "rollout", "crew", "ends", "failed_starts", "molds")
 
 
@@ -110,6 +114,12 @@ def lines_that_decide() -> int:
     return sum(len((PACKAGE / f"processes/{name}.py").read_text().splitlines()) for name in DECIDES)
 
 
+def words_of_the_dialect() -> int:
+    """Count DIALECT in 10,000 lines, rounded; trio 0.35 has 5, gunicorn 2."""
+    texts = [path.read_text() for path in MODULES.values()]
+    return round(10_000 * sum(len(DIALECT.findall(text)) for text in texts) / sum(text.count("\n") for text in texts))
+
+
 MEASURES = (
     Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 3, 0),
@@ -119,6 +129,7 @@ MEASURES = (
     Measure("private words in docs/design.md", private_words, 20, 20),
     Measure('entries of "Where is what?"', places, 30, 30),
     Measure("lines of the supervisor's decisions", lines_that_decide, 863, 350),
+    Measure("words of the dialect in 10,000 lines", words_of_the_dialect, 204, 30),
 )
 
 
