@@ -103,13 +103,13 @@ def test_reset(site, wait_until):
     reset = served.ask("/reset")
     served.wait_for(1, wait_until)
     reset.reset()
-    if served.server.server._lane is None:
+    if served.server.server._listening.lane is None:
         wait_until(lambda: served.server.server.connection_count == 1)
     served.server.pass_seconds(2)
     assert served.waiting_count == 0
     served.gate.open()
     assert served.first.recv_response().status == 200
-    wait_until(lambda: not served.server.call(lambda: [*served.server.server._services[0].lost]))
+    wait_until(lambda: not served.server.call(lambda: [*served.server.server._listening.services[0].lost]))
 
 
 @pytest.mark.parametrize(("scheme", "packet"), [("uwsgi", lanes.uwsgi), ("scgi", lanes.scgi)])
@@ -162,7 +162,7 @@ def test_begun_meanwhile(site, wait_until):
     gone = served.ask("/gone")
     served.wait_for(1, wait_until)
     gone.close()
-    served.server.server._executor.withdraw = lambda job: False
+    served.server.server._threads.executor.withdraw = lambda job: False
     served.server.pass_seconds(2)
     assert served.waiting_count == 1
     served.gate.open(2)

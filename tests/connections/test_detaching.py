@@ -265,7 +265,7 @@ def test_nothing_is_kept_of_it(start_server, raw_client):
     client = raw_client(a)
     who(client)
     [found] = detach_all(a)
-    assert a.server._lane.connections == {} and a.server.connection_count == 0
+    assert a.server._listening.lane.connections == {} and a.server.connection_count == 0
     os.close(found.fd)
     assert client.is_closed()
 
@@ -472,7 +472,7 @@ def test_another_protocol(start_server, raw_client, given, tmp_path):
 def test_a_lane_that_does_not_take_it(given):
     """Then it goes on on the event loop."""
     server, client, found, _ = given
-    server.server._lane.set.conns_cap = 0  # its table is full
+    server.server._listening.lane.set.conns_cap = 0  # its table is full
     assert adopt(server, found) and who(client) == seen("b", client)
     assert server.statistics().connections_in_lane == 0
 
@@ -494,11 +494,11 @@ def test_a_loop_that_does_not_take_it(given, monkeypatch):
         raise OSError(12, "Cannot allocate memory")
 
     with monkeypatch.context() as patch:
-        for service in server.server._services:
+        for service in server.server._listening.services:
             patch.setattr(service, "take_back", None)
             patch.setattr(service, "loop", type("Loop", (), {"connect_accepted_socket": staticmethod(fail)}))
         assert adopt(server, found) is False
-    assert server.call(lambda: list(server.server._connections.pending)) == []
+    assert server.call(lambda: list(server.server._listening.connections.pending)) == []
     assert adopt(other, found) and who(client) == seen("a", client)
 
 

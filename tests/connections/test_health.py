@@ -236,7 +236,7 @@ def hello(environ, start_response):
 def test_health_checks_in_a_batch(start_server, raw_client):
     """They leave the lane for the event loop, with or without a body; those beside them are served in it, also what only looks so."""
     server = start_server(hello, is_checked=False, threads=0, lane="auto", healthcheck_path=PATH)
-    lane = server.server._lane
+    lane = server.server._listening.lane
     plain, similar, probe, begun = (raw_client(server) for _ in range(4))
 
     def act():

@@ -238,7 +238,7 @@ def http(path="/", body=b"", sent=None):
 def inline(start_server, raw_client, wait_until):
     """A server with --threads 0, whose lane the test polls: inline.run(function), inline.take()."""
     server = start_server(app, is_checked=False, threads=0, lane="auto", body_seconds=1)
-    lane = server.server._lane
+    lane = server.server._listening.lane
 
     def take(count=None):
         lane.submit_arrivals(lane.wait(1000) if count is None else count)
@@ -266,7 +266,7 @@ def test_what_a_child_must_not_keep(inline, wait_until):
     assert {inline.lane.set.epoll_fd, inline.lane.set.wake_fd} <= before and min(before) >= 0
     fds, addresses = inline.run(inline.server.server.on_forked)
     assert named <= set(fds) and {local_address(fd) for fd in named} == set(addresses)
-    inline.server.server._executor.jobs.clear()  # we are none
+    inline.server.server._threads.executor.jobs.clear()  # we are none
     client.close()
     busy.close()
 
@@ -510,7 +510,7 @@ def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatc
     monkeypatch.undo()
     for module in (inbox, wire_loop):
         monkeypatch.setattr(module, "RETURN_SECONDS", -1.0)
-    server.server._lane.set.conns_cap = 0  # its table is full
+    server.server._listening.lane.set.conns_cap = 0  # its table is full
     for _ in range(9):
         assert client.fetch("/").body == HELLO
     assert server.call(server.server.statistics).connections_in_lane == 0
@@ -585,7 +585,7 @@ def test_a_drain_answers_what_has_been_sent(start_server, raw_client, wait_until
     gate.wait_entered()
     idle.request("/")  # nobody is there to read it
     server.begin_drain()
-    wait_until(lambda: server.server._lane.is_draining)
+    wait_until(lambda: server.server._listening.lane.is_draining)
     gate.open(2)
     for client in (busy, idle):
         reply = client.recv_response()

@@ -52,7 +52,7 @@ def test_what_other_processes_share():
 def test_a_watch_that_begins_anew(start_server):
     """The time after which the executor looks for a worker that does not answer is set from now."""
     server = start_server(hello, lane="auto")
-    lane = server.server._lane
+    lane = server.server._listening.lane
     lane.set.stall_at = 0
     server.call(lane.watch)
     assert lane.set.stall_at > 0

@@ -104,7 +104,7 @@ def test_what_an_app_raises(start_server, caplog):
 def test_python_has_no_engine(start_server):
     """It is off where that is said, and where somebody wants to see each request."""
     server = start_server(site, is_checked=False, native="off")
-    assert server.server._lane.native is None
+    assert server.server._listening.lane.native is None
     ask(server, request("hello"))
 
 
@@ -112,7 +112,7 @@ def test_a_span_for_each_request(start_server):
     """--tracing wants the response that the app gets: nothing is plain there."""
     pytest.importorskip("opentelemetry.sdk")
     server = start_server(site, is_checked=False, native="auto", tracing=True)
-    assert b"200 OK" in ask(server, request("hello")) and server.server._lane.native is None
+    assert b"200 OK" in ask(server, request("hello")) and server.server._listening.lane.native is None
 
 
 def test_a_body_larger_than_a_write(pair):
@@ -175,11 +175,11 @@ def test_it_is_seen(start_server, wait_until):
     for client in clients:
         client.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
     wait_until(lambda: app.barrier.n_waiting == 2)
-    exchanges = server.call(lambda: server.server._lane.exchanges)
+    exchanges = server.call(lambda: server.server._listening.lane.exchanges)
     assert [exchange.method_and_target for exchange in exchanges] == ["GET /held"] * 2
     app.barrier.wait(PATIENCE_SECONDS)
     assert all(client.recv(1000).endswith(b"met") for client in clients)
-    assert engine_of(server).promoted_count == 2 and not server.call(lambda: server.server._lane.exchanges)
+    assert engine_of(server).promoted_count == 2 and not server.call(lambda: server.server._listening.lane.exchanges)
     for client in clients:
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.recv(1000).endswith(b"met")
@@ -196,7 +196,7 @@ def test_a_drain(start_server, wait_until):
         wait_until(lambda: app.barrier.n_waiting == 1)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
-        wait_until(lambda: server.server._lane.is_draining)
+        wait_until(lambda: server.server._listening.lane.is_draining)
         app.barrier.wait(PATIENCE_SECONDS)
         received = client.recv(1000)
         assert b"Connection: close\r\n" in received and received.endswith(b"met")
@@ -250,7 +250,7 @@ async def test_it_may_be_forgotten():
         writer.write(request("hello"))
         assert b"200 OK" in await reader.read()
         writer.close()
-        lane = weakref.ref(server._lane)
+        lane = weakref.ref(server._listening.lane)
         assert lane().native.engine.plain_count == 1
     del server
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -313,7 +313,7 @@ def test_in_a_process_that_was_forked(start_server):
 def test_who_looks_all_the_time(start_server):
     """Requests are promoted at any moment, and each has its own response, once."""
     server = start_server(site, is_checked=False, native="auto")
-    native, is_over = server.server._lane.native, threading.Event()
+    native, is_over = server.server._listening.lane.native, threading.Event()
 
     def look():
         while not is_over.is_set():
@@ -344,7 +344,7 @@ def test_who_looks_all_the_time(start_server):
 def test_a_fault_of_ours(start_server, monkeypatch):
     """It costs its request, and no worker."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
-    lane = server.server._lane
+    lane = server.server._listening.lane
     with monkeypatch.context() as patch:
         patch.setattr(lane, "new_exchange", None)
         assert ask(server, request("too_long")) == b""
@@ -356,7 +356,7 @@ def test_a_fault_of_ours(start_server, monkeypatch):
 def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
     """The app is not called with an exception of ours."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
-    executor = server.server._executor
+    executor = server.server._threads.executor
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(request("hello", is_last=False))
         assert b"200 OK" in client.recv(1 << 16)
@@ -377,7 +377,7 @@ def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.server._lane.native, "_submit", refuse)
+        patch.setattr(server.server._listening.lane.native, "_submit", refuse)
         assert ask(server, old) == b""
         patch.setattr(lane_module.logger, "exception", refuse)
         assert ask(server, old) == b""
@@ -405,7 +405,7 @@ def test_it_comes_back(start_server, wait_until):
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
         assert client.recv(1 << 16).endswith(b"abc")
-        wait_until(lambda: server.server._lane.count == 1)
+        wait_until(lambda: server.server._listening.lane.count == 1)
         client.sendall(request("environ_json"))
         octets = b""
         while piece := client.recv(1 << 16):

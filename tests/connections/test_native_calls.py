@@ -142,7 +142,7 @@ def test_one_that_others_look_at(serve, settings):
         client.sendall(CALLS["join"][0])
         assert entered.wait(PATIENCE_SECONDS)
         engine_of(server).promote_all()
-        [exchange] = server.call(lambda: server.server._lane.exchanges)
+        [exchange] = server.call(lambda: server.server._listening.lane.exchanges)
         assert exchange.rpc.items == [b"join", b"one", b"two", b"three"] and exchange.body is None
         go.set()
         assert client.recv(1 << 16) == b"\xad\x0d\0\0three|two|one" and not client.recv(1)
@@ -204,13 +204,22 @@ def test_in_a_process_that_was_forked(serve, monkeypatch):
 def test_nothing_is_left(serve):
     """Calls of every kind leave no reference to what they share behind."""
     server = serve(threads=1)
-    shared = [server.server._lane.native, engine_of(server), server.server._lane.native._submit, *FUNCTIONS.values()]
+    shared = [
+        server.server._listening.lane.native,
+        engine_of(server),
+        server.server._listening.lane.native._submit,
+        *FUNCTIONS.values(),
+    ]
 
     def call_each(times):
         for _ in range(times):
             for packet, _ in CALLS.values():
                 call(server, packet)
-        wait_until(lambda: server.call(lambda: server.server._lane.count == 0 and server.server._executor.is_quiet))
+        wait_until(
+            lambda: server.call(
+                lambda: server.server._listening.lane.count == 0 and server.server._threads.executor.is_quiet
+            )
+        )
 
     def references():
         gc.collect()

@@ -29,7 +29,7 @@ def serve(start_server, app, **settings):
 
 
 def engine_of(server):
-    return server.server._lane.native.engine
+    return server.server._listening.lane.native.engine
 
 
 def expire(server):
@@ -56,7 +56,7 @@ def test_those_in_time_stay_plain(start_server, raw_client):
 
 def test_what_stands_in_front_of_the_deadline(start_server):
     """It needs an exchange, so Python serves."""
-    assert serve(start_server, apps.hello, tracing=True).server._lane.native is None
+    assert serve(start_server, apps.hello, tracing=True).server._listening.lane.native is None
 
 
 def test_one_that_was_promoted_before(start_server, raw_client):
@@ -67,7 +67,7 @@ def test_one_that_was_promoted_before(start_server, raw_client):
         client = raw_client(server)
         client.request("/computes" if is_late else "/blocks")
         app.wait_for_one()
-        [exchange] = server.call(lambda: server.server._lane.exchanges)
+        [exchange] = server.call(lambda: server.server._listening.lane.exchanges)
         [run] = deadlines_of(server).runs.values()
         assert run.exchange is exchange and run.since == exchange.began_at and run.thread_id == exchange.thread_id
         if is_late:
@@ -266,7 +266,7 @@ def test_promoted_and_interrupted_at_any_moment(start_server, wait_until, caplog
     print(
         "COUNTS",
         counts,
-        server.server._executor.written_off_count,
+        server.server._threads.executor.written_off_count,
         engine_of(server).plain_count,
         engine_of(server).promoted_count,
     )
@@ -284,5 +284,5 @@ def test_promoted_and_interrupted_at_any_moment(start_server, wait_until, caplog
                 octets += client.recv(1 << 16)
                 assert octets
     wait_until(lambda: not deadlines.runs)  # a worker may be at the end of a response that its client has
-    executor = server.server._executor
+    executor = server.server._threads.executor
     assert all(thread.is_alive() for thread in executor._threads.at_work)

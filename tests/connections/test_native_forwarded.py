@@ -41,7 +41,7 @@ def environ_of(server, fields):
 
 
 def engine_of(server):
-    return server.server._lane.native.engine
+    return server.server._listening.lane.native.engine
 
 
 def lines_of(caplog, word):
@@ -168,7 +168,7 @@ def test_the_client_of_one_that_runs(start_server, wait_until):
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(f"GET / HTTP/1.1\r\nHost: a\r\n{NGINX}Connection: close\r\n\r\n".encode())
         gate.wait_entered()
-        [exchange] = server.call(lambda: server.server._lane.exchanges)
+        [exchange] = server.call(lambda: server.server._listening.lane.exchanges)
         assert exchange.client.remote_addr == "203.0.113.7" and exchange.client.base_environ["HTTPS"] == "on"
         assert exchange.vars.count("HTTP_X_FORWARDED_FOR") == 1 and list(exchange.forwarded) == [
             "HTTP_X_FORWARDED_FOR",

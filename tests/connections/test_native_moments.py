@@ -28,7 +28,7 @@ def test_a_promotion_that_comes_too_late(gated, raw_client):
     """What is made then is dropped; a later request of the connection has its client, whichever way it takes."""
     server, gate = gated
     client = raw_client(server)
-    native = server.server._lane.native
+    native = server.server._listening.lane.native
     promote = type(native).promote
 
     def late(*arguments):
@@ -54,7 +54,7 @@ def test_a_promotion_that_comes_too_late(gated, raw_client):
 def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatch, nth):
     """Whoever promotes it meets the collector at any object that it makes; then nothing is read of a request that is over."""
     server, gate = gated
-    native, seen, ended = server.server._lane.native, [], []
+    native, seen, ended = server.server._listening.lane.native, [], []
     promote = type(native).promote
 
     def noted(native, *arguments):
@@ -122,7 +122,7 @@ def test_two_that_come_back_at_once(start_server):
 
     server = start_server(app, is_checked=False, native="auto", threads=1)
     assert ask(server, request("hello")).endswith(b"hello\n")
-    native, said = server.server._lane.native, []
+    native, said = server.server._listening.lane.native, []
 
     def late_response(*arguments):
         del native.late_response

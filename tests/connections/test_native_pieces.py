@@ -329,7 +329,7 @@ def test_promoted_between_two_pieces(gated, steps, fields):
     app, server, client, stream = gated(fields=fields)
     for _ in range(steps):
         app.step()
-    [exchange] = server.call(lambda: server.server._lane.exchanges)
+    [exchange] = server.call(lambda: server.server._listening.lane.exchanges)
     assert exchange.response.head_is_out == (steps > 0) and exchange.response.sent_bytes == [0, 4, 7, 7][steps]
     for _ in range(3 - steps):
         app.step()
@@ -361,7 +361,7 @@ def test_the_client_leaves(gated, wait_until):
         app.gate.release()
     wait_until(lambda: app.seen[-1] == "close")
     assert app.seen.count("close") == 1 and "end" not in app.seen
-    wait_until(lambda: server.server._lane.count == 0)
+    wait_until(lambda: server.server._listening.lane.count == 0)
 
 
 @pytest.mark.parametrize("fields", [[], [("Content-Length", str(60 * 100_000))]])
@@ -396,7 +396,7 @@ def test_a_drain(gated, wait_until):
     app.step()
     stopping = threading.Thread(target=server.stop)
     stopping.start()
-    wait_until(lambda: server.server._lane.is_draining)
+    wait_until(lambda: server.server._listening.lane.is_draining)
     for _ in range(3):
         app.gate.release()
     assert body_of(stream) == b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n" and stream.read() == b""
@@ -407,7 +407,7 @@ def test_who_looks_all_the_time(start_server):
     """Responses are promoted at any moment, while the GIL is let go of, too, and no octet is lost or sent twice."""
     pieces = [b"a" * 20_000, b"b", b"c" * 30_000, b"d"]
     server = start_server(of(lambda: Closing(pieces)), is_checked=False, native="auto")
-    lane, is_over = server.server._lane, threading.Event()
+    lane, is_over = server.server._listening.lane, threading.Event()
 
     def look():
         while not is_over.is_set():
@@ -443,7 +443,9 @@ class Reentrant:
 def test_it_is_promoted_while_it_ends(start_server, method):
     """The end of the iterator runs the app, which may ask what runs."""
     server = start_server(
-        of(lambda: Reentrant(lambda: server.server._lane.native.promote_all())), is_checked=False, native="auto"
+        of(lambda: Reentrant(lambda: server.server._listening.lane.native.promote_all())),
+        is_checked=False,
+        native="auto",
     )
     octets = ask(server, request("end", method))
     assert octets.startswith(b"HTTP/1.1 200 OK") and octets.endswith(

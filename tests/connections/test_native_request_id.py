@@ -66,7 +66,7 @@ def parts_of(octets):
 
 
 def engine_of(server):
-    return server.server._lane.native.engine
+    return server.server._listening.lane.native.engine
 
 
 @pytest.mark.parametrize("settings", [NAMING, {**NAMING, "trusted_proxies": "*"}])
@@ -134,7 +134,7 @@ def test_the_name_of_one_that_runs(start_server):
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         gate.wait_entered()
-        [exchange] = server.call(lambda: server.server._lane.exchanges)
+        [exchange] = server.call(lambda: server.server._listening.lane.exchanges)
         assert exchange.vars.endswith(f"\0HTTP_X_REQUEST_ID\0{seen[0]}")
         gate.open()
         assert f"X-Request-ID: {seen[0]}\r\n".encode() in receive(client)

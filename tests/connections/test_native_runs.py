@@ -37,6 +37,6 @@ def test_a_drain(start_server, raw_client):
     client = raw_client(server)
     client.request("/")
     gate.wait_entered()
-    server.call(server.server._lane.drain)
+    server.call(server.server._listening.lane.drain)
     gate.open()
     assert client.recv_response().get("Connection") == "close"

@@ -156,15 +156,15 @@ def test_a_client_that_is_gone_before(start_server, raw_client):
     client = raw_client(server)
     client.request("/", *ASKING)
     assert app.is_in.wait(30)
-    server.call(lambda: [each.abort() for each in list(server.server._connections)])
+    server.call(lambda: [each.abort() for each in list(server.server._listening.connections)])
     server.wait_until_idle()
     app.may_begin.set()
     assert switching.ended.acquire(timeout=30)
-    wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))
+    wait_until(lambda: server.call(lambda: not server.server._listening.services[0].websockets._all))
 
 
 def abort(server, _):
-    server.call(lambda: [each.abort() for each in list(server.server._connections)])
+    server.call(lambda: [each.abort() for each in list(server.server._listening.connections)])
 
 
 @pytest.mark.any_parser
@@ -186,7 +186,7 @@ def test_an_app_that_reads_first(start_server, raw_client, end):
         return apps.hello(environ, start_response)
 
     server = start_server(app, is_checked=False)
-    all = server.server._services[0].websockets._all
+    all = server.server._listening.services[0].websockets._all
     client = raw_client(server)
     client.request("/", *ASKING)
     assert is_in.wait(30)
@@ -208,7 +208,9 @@ def test_octets_before_it_has_decided(start_server, raw_client):
     client.request("/", *ASKING)
     assert app.is_in.wait(30)
     client.send(b"abc")
-    wait_until(lambda: server.call(lambda: [each for each in server.server._connections if not is_reading(each)]))
+    wait_until(
+        lambda: server.call(lambda: [each for each in server.server._listening.connections if not is_reading(each)])
+    )
     client.send(b"def")
     client.end_sending()
     app.may_begin.set()

@@ -37,7 +37,7 @@ def test_a_plain_request(start_server, raw_client):
     pytest.importorskip("aserve._native", reason="aserve._native is not built here")
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, threads=2, native="auto", drain_seconds=20)
-    engine = server.server._lane.native.engine
+    engine = server.server._listening.lane.native.engine
     client = raw_client(server)
     client.request("/slow")
     gate.wait_entered()

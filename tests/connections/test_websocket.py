@@ -107,7 +107,7 @@ def test_a_client_that_is_gone(begun):
     client.reset()
     assert app.ended.acquire(timeout=30)
     server.wait_until_idle()
-    wait_until(lambda: server.call(lambda: server.server._executor.workers.aside) == 0)
+    wait_until(lambda: server.call(lambda: server.server._threads.executor.workers.aside) == 0)
 
 
 @pytest.mark.any_parser
@@ -141,7 +141,9 @@ def test_an_app_that_reads_slowly(begun):
     app, server, client = begun(talk)
     sender = threading.Thread(target=lambda: (client.send(LARGE), client.end_sending()))
     sender.start()
-    wait_until(lambda: server.call(lambda: [each._unsent for each in server.server._connections if each._unsent]))
+    wait_until(
+        lambda: server.call(lambda: [each._unsent for each in server.server._listening.connections if each._unsent])
+    )
     may_read.set()
     sender.join(30)
     assert app.ended.acquire(timeout=30) and b"".join(got) == LARGE
@@ -183,7 +185,7 @@ def test_the_threads_of_others(begun, raw_client):
     for _ in clients:
         assert app.ended.acquire(timeout=30)
     wait_until(lambda: not count(server))
-    wait_until(lambda: server.call(lambda: server.server._executor.workers)[2:] == (0, 0, 0, 0))
+    wait_until(lambda: server.call(lambda: server.server._threads.executor.workers)[2:] == (0, 0, 0, 0))
 
 
 @pytest.mark.one_way

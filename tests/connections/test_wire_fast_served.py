@@ -223,7 +223,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
     client = raw_client(server)
     client.request(path)
     assert entered.wait(30)
-    executor = server.server._executor
+    executor = server.server._threads.executor
     server.begin_drain()
     wait_until(lambda: not server._thread.is_alive())
     assert client.is_closed()
@@ -274,7 +274,7 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
 
     entered, gate, numbers = threading.Event(), threading.Event(), []
     server = start_server(writer, is_checked=False, threads=4)
-    lane = server.server._lane
+    lane = server.server._listening.lane
     server.lose_handovers(1)
     first, second = socket.socket(), socket.socket()
     with first, second:
@@ -299,7 +299,7 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
 def test_an_internal_error(start_server, raw_client, caplog):
     """A fault of ours costs the request, whose client sees the end; nothing is left of it. C has no gateway: see test_native.py."""
     server = start_server(app, is_checked=False, threads=2, native="off")
-    gateway = server.server._services[0].gateway
+    gateway = server.server._listening.services[0].gateway
 
     class Broken:
         def respond(self, exchange):
@@ -309,7 +309,7 @@ def test_an_internal_error(start_server, raw_client, caplog):
                 raise KeyError("ours")
             return gateway.respond(exchange)
 
-    server.server._services[0].gateway = Broken()
+    server.server._listening.services[0].gateway = Broken()
     for path in ("/breaks", "/breaks?early"):
         client = raw_client(server)
         client.fetch("/")
@@ -413,7 +413,7 @@ def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path
     wait_until(lambda: (gc.collect(), bodies[0]())[1] is None)
     client.close()
     server.wait_until_idle()
-    for connection in server.server._lane.connections.values():
+    for connection in server.server._listening.lane.connections.values():
         assert connection.exchange is None
 
 
@@ -441,7 +441,7 @@ async def test_a_second_start_with_a_worker_left_behind():
             first, first_writer = await ask(server, b"/slow")
             assert await loop.run_in_executor(None, entered.wait, 30)
         assert await first.read() == b""
-        executor = server._executor
+        executor = server._threads.executor
         async with server:
             clients = [await ask(server, b"/") for _ in range(20)]  # one of them has the number of the first
             gate.set()
@@ -494,7 +494,7 @@ def test_large_bodies_stay_on_the_fast_path(start_server, raw_client, path, body
     client = raw_client(server)
     for _ in range(3):
         assert client.fetch(path).body == body
-        (connection,) = server.server._lane.connections.values()
+        (connection,) = server.server._listening.lane.connections.values()
         assert connection.wire.in_lane
 
 
@@ -507,6 +507,6 @@ def test_a_large_body_whose_client_does_not_read(start_server, raw_client, wait_
     for client in clients:
         client.request("/much")
     assert raw_client(server).fetch("/large").body == BLOCK * 48
-    wait_until(lambda: sum(wire.connection.exchange is not None for wire in server.server._connections) == 5)
+    wait_until(lambda: sum(wire.connection.exchange is not None for wire in server.server._listening.connections) == 5)
     for client in clients:
         assert client.recv_response().body == BLOCK * 512

@@ -85,7 +85,7 @@ def test_without_it(start_server, raw_client, caplog):
     """Nobody is told, and nothing is in the way."""
     caplog.set_level(logging.INFO, "aserve")
     server = start_server(apps.echo)
-    assert not wire_log.is_told() and server.server._services[0].ends is None
-    assert not server.server._services[0].tells_wire
+    assert not wire_log.is_told() and server.server._listening.services[0].ends is None
+    assert not server.server._listening.services[0].tells_wire
     raw_client(server).fetch("/")
     assert not [record for record in caplog.records if record.name == "aserve.wire"]

@@ -140,7 +140,9 @@ def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, 
     client.request("/waits")
     assert log.entered.wait(30)
     client.request("/second")
-    wait_until(lambda: log.server.call(lambda: any(wire._inbox._waiting for wire in log.server.server._connections)))
+    wait_until(
+        lambda: log.server.call(lambda: any(wire._inbox._waiting for wire in log.server.server._listening.connections))
+    )
     client.reset()
     log.wait_for(wait_until, "client_gone 0 GET /second HTTP/1.1")
     log.go_on.set()
@@ -247,7 +249,7 @@ def test_an_app_that_comes_back_to_a_connection_lost_on_its_way(logged, raw_clie
     assert log.entered.wait(30)
     log.go_on.set()
     log.wait_for(wait_until, "client_gone 200 GET /writes HTTP/1.1")
-    assert not log.server.server._services[0].lost
+    assert not log.server.server._listening.services[0].lost
 
 
 def test_a_connection_lost_before_its_worker_is_written_off(logged, raw_client, wait_until):

@@ -38,7 +38,7 @@ def lines_of(log, mark):
 def test_the_disk_of_request_bodies(start_server, raw_client, wait_until, caplog):
     """A body that finds no room is answered 503; what was accepted is finished, and then there is room again."""
     server = start_server(apps.count_body, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB)
-    budgets = server.server._budgets
+    budgets = server.server._commons.budgets
     first = raw_client(server)
     upload(first, 60 * KIB, 50 * KIB)
     wait_until(lambda: budgets.body_spool_bytes == 50 * KIB)
@@ -80,7 +80,7 @@ def test_front_servers_are_told(start_server, raw_client, bind):
         spool_files=1,
         is_checked=False,
     )
-    server.server._budgets.files.reserve(1)
+    server.server._commons.budgets.files.reserve(1)
     vars = {"CONTENT_LENGTH": "200000", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "SCGI": "1"}
     client = raw_client(server)
     if bind.startswith("scgi"):
@@ -92,14 +92,14 @@ def test_front_servers_are_told(start_server, raw_client, bind):
     client.send(head + b"x" * 200_000)
     head = client.recv_until(b"\r\n\r\n")
     assert b" 503 " in head and b"Retry-After: 10\r\n" in head
-    server.server._budgets.files.release(1)
+    server.server._commons.budgets.files.release(1)
 
 
 def test_the_response_before_it_is_finished(start_server, raw_client):
     """A pipelined upload that cannot be kept costs itself alone: the request before it has its response, then comes the 503."""
     gate = apps.Gate(apps.hello)
     server = start_server(gate, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB, spool_files=1, lane="off")
-    server.server._budgets.files.reserve(1)
+    server.server._commons.budgets.files.reserve(1)
     client = raw_client(server)
     client.request("/")
     gate.wait_entered()
@@ -107,7 +107,7 @@ def test_the_response_before_it_is_finished(start_server, raw_client):
     gate.open()
     assert client.recv_response().status == 200
     assert client.recv_response().status == 503
-    server.server._budgets.files.release(1)
+    server.server._commons.budgets.files.release(1)
 
 
 # Disk: responses
@@ -121,7 +121,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
     app = apps.Streamer(lambda: (block for _ in range(count)))
     settings = {"response_spool_total_bytes": MIB} if lack == "disk" else {"spool_files": 1}
     server = start_server(app, **settings)
-    budgets = server.server._budgets
+    budgets = server.server._commons.budgets
     if lack == "files":
         budgets.files.reserve(1)
     clients = [raw_client(server, receive_buffer_bytes=4096) for _ in range(3)]
@@ -147,7 +147,7 @@ def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
     (tmp_path / "file").write_bytes(os.urandom(8 * MIB))
     app = apps.file_sender(lambda: open(tmp_path / "file", "rb"))
     server = start_server(app, is_checked=False, spool_files=3)
-    budgets = server.server._budgets
+    budgets = server.server._commons.budgets
     clients = [raw_client(server, receive_buffer_bytes=4096) for _ in range(3)]
     for client in clients:
         client.request("/")

@@ -114,7 +114,7 @@ def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog,
     client = raw_client(server, receive_buffer_bytes=8192)
     client.request()
     # The event loop has the time limits: it gets what a client does not read.
-    wait_until(lambda: any(wire.connection.exchange is not None for wire in server.server._connections))
+    wait_until(lambda: any(wire.connection.exchange is not None for wire in server.server._listening.connections))
 
     def has_more_or_left():
         return server.statistics().responses_unsent_bytes or not server.server.connection_count

@@ -52,4 +52,4 @@ def test_no_difference(twins, capsys):
         if time.monotonic() >= end:
             break
     # Half of the examples are plain: 63 to 263 requests, by the seed.
-    assert twins[0].server.server._lane.native.engine.plain_count > COUNT // 4
+    assert twins[0].server.server._listening.lane.native.engine.plain_count > COUNT // 4

@@ -19,8 +19,8 @@ def extension_of(server: Server, kind: type[Kind]) -> Kind:
 
 def flush_ends(server: Server) -> None:
     """Let readers have the ends of requests that wait."""
-    if server._ends is not None:
-        server._ends.flush()
+    if server._commons.ends is not None:
+        server._commons.ends.flush()
 
 
 def new_context(server: Any = None, **changes: Any) -> ServerContext:

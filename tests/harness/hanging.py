@@ -225,7 +225,7 @@ class ComputingClose(list):
 
 def deadlines_of(server):
     """Return what the tests let time pass for."""
-    return server.server._deadlines
+    return server.server._threads.deadlines
 
 
 def messages(caplog, level="ERROR"):

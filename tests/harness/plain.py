@@ -15,7 +15,7 @@ HEAD = f"{BARE}Accept: text/html\r\nCookie: a=b\r\n"
 
 def engine_of(server: Any) -> Any:
     """Return the engine of the server's lane."""
-    return server.server._lane.native.engine
+    return server.server._listening.lane.native.engine
 
 
 def site_of(apps: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import aserve
 from aserve._cparsers import lib
+from aserve.server.listening import Listening
 
 from . import faults
 from .client import RawClient
@@ -28,7 +29,7 @@ class RunningServer:
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         self.server = aserve.Server(app, **settings)
         self._has_told = threading.Event()  # in a drain: every connection
-        self.server._drain_connections = self._drain_connections  # type: ignore[method-assign]
+        self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
         self.faults: list[str] = []  # what reached the event loop's exception handler
         self.is_clean: bool | None = None  # what drain() returned
         self.clients: list[RawClient] = []
@@ -76,7 +77,7 @@ class RunningServer:
 
     def lose_handovers(self, count: int) -> None:
         """Lose the next so many connections on their way out of the lane."""
-        lane = self.server._lane
+        lane = self.server._listening.lane
         assert lane is not None
         handovers, left = lane.handovers, [count]
 
@@ -140,7 +141,7 @@ class RunningServer:
         wait_until(lambda: self.statistics().connections_idle == count and not self._is_lane_busy())
 
     def _is_lane_busy(self) -> bool:
-        lane = self.server._lane
+        lane = self.server._listening.lane
         if lane is None:
             return False
         lanes = lane.handovers.set
@@ -179,7 +180,7 @@ class RunningServer:
             wait_until(lambda: self._has_told.is_set() or not self._thread.is_alive())
 
     def _drain_connections(self) -> None:
-        aserve.Server._drain_connections(self.server)
+        Listening.drain(self.server._listening)
         self._has_told.set()
 
     def stop(self) -> None:

@@ -145,7 +145,7 @@ async def refuse(server, gate, log, name, width, is_spilled, nth):
         for _ in range(BATCH):
             clients.append(socket.create_connection(server.addresses[0][:2]))
             clients[-1].sendall(request(name))
-        server._executor._app_blocks = is_spilled
+        server._threads.executor._app_blocks = is_spilled
 
     log.taken()
     await gate.pass_batch(send, nth, nth + width)
@@ -159,7 +159,7 @@ async def refuse(server, gate, log, name, width, is_spilled, nth):
         assert is_as_ever or WORDS.search(told), (nth, answers, told)
     for client in clients:
         client.close()
-    engine = server._lane.native.engine
+    engine = server._listening.lane.native.engine
     promoted = engine.promoted_count
     engine.promote_all()
     assert (engine.waiting, engine.promoted_count) == (0, promoted), (name, nth, told)
@@ -181,7 +181,7 @@ async def main():
     logger.propagate = False
     # Python may lose a connection on its way out of the lane (the last case): the server is not to wait for it.
     async with aserve.Server(site, bind="127.0.0.1:0", native="auto", threads=1, drain_seconds=0.0) as server:
-        gate.lane = server._lane
+        gate.lane = server._listening.lane
         for is_spilled in (False, True):
             case = "echo", 1, is_spilled
             refused = await refuse_all(server, gate, log, case, range(70))

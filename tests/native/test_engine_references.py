@@ -64,9 +64,9 @@ def test_nothing_is_left(native, start_server, wait_until, no_records, name):
     server = start_server(app, is_checked=False, native="auto", threads=1)
     shared = [
         app,
-        server.server._lane.native.engine,
-        server.server._lane.native,
-        server.server._lane.services[0].base_environ,
+        server.server._listening.lane.native.engine,
+        server.server._listening.lane.native,
+        server.server._listening.lane.services[0].base_environ,
     ]
 
     def references():
@@ -76,7 +76,11 @@ def test_nothing_is_left(native, start_server, wait_until, no_records, name):
     def serve(times):
         for _ in range(times):
             ask(server.address, name)
-        wait_until(lambda: server.call(lambda: server.server._lane.count == 0 and server.server._executor.is_quiet))
+        wait_until(
+            lambda: server.call(
+                lambda: server.server._listening.lane.count == 0 and server.server._threads.executor.is_quiet
+            )
+        )
 
     serve(3)
     before = references()

@@ -413,7 +413,7 @@ async def test_threads_that_are_stuck(lead):
     """A server that fails goes on, and a successor is asked for."""
     led = lead()
     worker, running = await run_until_ready(led)
-    worker._server._failing.begin("3 threads are stuck")
+    worker._server._threads.failing.begin("3 threads are stuck")
     while len(heard := led.heard()) < 1 or heard[-1]["say"] != "failing":
         await asyncio.sleep(0)
     assert heard[-1]["why"] == "3 threads are stuck"

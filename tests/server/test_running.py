@@ -24,8 +24,8 @@ from aserve.core.errors import BindError
 from aserve.core.systemd import Notifier
 from aserve.features import Config
 from aserve.lifecycle.privileges import find_account
+from aserve.server import listening as listening_module
 from aserve.server import running
-from aserve.server import server as server_module
 from aserve.server.server import Server
 from aserve.settings import ConfigError
 
@@ -284,14 +284,14 @@ def test_run_has_no_workers():
 def test_a_signal_before_it_serves(monkeypatch, caplog):
     """A signal that comes while the server starts drains it, too: whoever has connected by then is served."""
     caplog.set_level(logging.INFO, "aserve")
-    bound = server_module.bind_listeners
+    bound = listening_module.bind_listeners
 
     def bind_listeners(config):
         listeners = bound(config)
         os.kill(os.getpid(), signal.SIGTERM)
         return listeners
 
-    monkeypatch.setattr(server_module, "bind_listeners", bind_listeners)
+    monkeypatch.setattr(listening_module, "bind_listeners", bind_listeners)
     before = signal.getsignal(signal.SIGTERM)
     assert aserve.run(hello, LOOPBACK) == 0 and signal.getsignal(signal.SIGTERM) == before
     assert "SIGTERM: draining" in caplog.text
@@ -516,7 +516,7 @@ def test_a_thread_does_not_speak_for_the_process(manager):
 
     async def serve_and_fail(self):
         await start(self)
-        self._failing.begin("the test is over")
+        self._threads.failing.begin("the test is over")
 
     with pytest.MonkeyPatch.context() as patch:
         start = Server.start

@@ -13,13 +13,15 @@ import types
 import pytest
 from harness.asking import get, is_open
 
+from aserve.connections.acceptor import Acceptor
 from aserve.connections.listeners import bind_listeners
 from aserve.core.errors import BindError
 from aserve.features import Config
 from aserve.lifecycle.loading import PatchedError
-from aserve.server import server as server_module
+from aserve.server import listening as listening_module
 from aserve.server.server import Server
 from aserve.settings import ConfigError
+from aserve.wsgi.response import CommonFields
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -222,7 +224,7 @@ async def test_one_thread_is_one_thread(threads, extra):
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=threads) as server:
-            workers = server._executor._threads
+            workers = server._threads.executor._threads
             assert workers._max_total - workers.max_threads == extra
 
     await main()
@@ -449,7 +451,7 @@ async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
 async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
     """Workers that wait for requests already end again, and the start may be tried anew."""
     ports = [free_port(), free_port()]
-    monkeypatch.setattr(server_module, "is_available", lambda listener, _: listener.address[1] == ports[0])
+    monkeypatch.setattr(listening_module, "is_available", lambda listener, _: listener.address[1] == ports[0])
 
     def fail(_):
         raise MemoryError
@@ -458,7 +460,7 @@ async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
         server = Server(hello, bind=[f"127.0.0.1:{port}" for port in ports], threads=threads)
         before = {*threading.enumerate()}  # a thread of another test may be on its way out
         with monkeypatch.context() as patch:
-            patch.setattr(server_module.Acceptor, "start", fail)
+            patch.setattr(Acceptor, "start", fail)
             with pytest.raises(MemoryError):
                 await server.start()
         assert server.addresses == [] and server.connection_count == 0
@@ -523,7 +525,7 @@ async def test_a_fault_does_not_stop_the_timer(monkeypatch):
         monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
         server = Server(hello, bind=LOOPBACK, threads=0)
         await server.start()
-        monkeypatch.setattr(server_module.CommonFields, "refresh", lambda self: 1 / 0)
+        monkeypatch.setattr(CommonFields, "refresh", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             timers[0][1]()
         assert timers[0] == timers[1]
@@ -575,7 +577,7 @@ async def test_drain_after_a_failing_start(tmp_path):
 async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
     """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
     async with Server(hello, bind=LOOPBACK, control=str(tmp_path / "c"), slot=slot) as server:
-        assert [service.times_requests for service in server._services] == [are_taken]
+        assert [service.times_requests for service in server._listening.services] == [are_taken]
 
 
 @pytest.mark.parametrize(("metrics", "seconds"), [(True, 3.0), (False, 0.0)])
@@ -585,4 +587,4 @@ async def test_how_long_threads_were_busy(tmp_path, metrics, seconds):
     async with Server(hello, bind=LOOPBACK, **settings) as server:
         server.thread_seconds = lambda now: 3.0
         server.on_second()
-        assert server._busy.seconds == seconds
+        assert server._threads.busy.seconds == seconds

@@ -412,12 +412,12 @@ async def test_serve_ends(app):
     async def main():
         server = aserve.Server(app, bind="127.0.0.1:0")
         async with server:
-            server._failing.begin("for a test")
+            server._threads.failing.begin("for a test")
             assert await server.wait_failing() == "for a test"
 
         class Status:
             def started(self, server):
-                asyncio.get_running_loop().call_soon(server._failing.begin, "for a test")
+                asyncio.get_running_loop().call_soon(server._threads.failing.begin, "for a test")
 
         await aserve.serve(app, "127.0.0.1:0", task_status=Status())
 
@@ -432,7 +432,7 @@ async def test_serve_ends(app):
 def test_without_a_limit_nothing_is_there(start_server):
     """The app is in the gateway as it is."""
     server = start_server(apps.hello, is_checked=False)
-    assert server.server._services[0].gateway.app is apps.hello
+    assert server.server._listening.services[0].gateway.app is apps.hello
     assert deadlines_of(server) is None
 
 

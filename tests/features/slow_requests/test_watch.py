@@ -67,13 +67,13 @@ def test_plain_requests(start_server, raw_client, monkeypatch):
     client.request("/slow?a=1")
     gate.wait_entered()
     log.look()
-    assert server.server._lane.native.engine.promoted_count == 0 and not log.last()
+    assert server.server._listening.lane.native.engine.promoted_count == 0 and not log.last()
     for module in (slow_requests, ends):
         monkeypatch.setattr(module, "_monotonic", lambda: time.monotonic() + 3601.0)
     for _ in range(2):
         log.look()
     (found,) = log.last()
-    assert (found["request"], found["end"], server.server._lane.native.engine.promoted_count) == (
+    assert (found["request"], found["end"], server.server._listening.lane.native.engine.promoted_count) == (
         "GET /slow?...",
         None,
         1,

@@ -1,0 +1,83 @@
+"""The threads that run the app of one server.
+
+Owns:     AppThreads: the executor, how many of its threads are busy, the time limit of requests, requests whose clients have left while they
+          waited, whether too many threads are stuck; the end of the threads.
+Thread:   event loop only.
+Not here: how threads get requests (workers/), what these do there (connections/connection.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from ..connections.departed import Departed
+from ..connections.stacks import ORDER, describe_stacks
+from ..connections.stalls import StallWatch
+from ..lifecycle.failing import Failing
+from ..settings import EngineSettings
+from ..workers.busy import Busy
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from ..workers.stopping import stop_workers
+from ..wsgi import WSGIApp
+from ..wsgi.deadlines import Deadlines
+
+logger = logging.getLogger("aserve")
+
+
+class AppThreads:
+    """The threads of one server, made anew at each start. With --threads 0 there are none: the event loop's own runs the app."""
+
+    def __init__(self, config: EngineSettings) -> None:
+        self._config = config
+        self.failing: Failing | None = None  # before the first start
+        self.executor: Executor | InlineExecutor = InlineExecutor()
+        self.deadlines: Deadlines | None = None  # with --request-timeout
+        self.busy, self._stalls = Busy(1), StallWatch()
+        self._departed: Departed | None = None  # with threads
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Be ready for requests; threads start as these come."""
+        config = self._config
+        failing = self.failing = Failing()
+        self.busy, self._stalls = Busy(config.threads or 1), StallWatch()  # --threads 0: the event loop's own
+        if config.threads:
+            # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
+            self.executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
+            self._departed = Departed(self.executor, config.keep_half_closed)
+            if config.request_seconds:  # then there are threads: settings/table.py
+                self.deadlines = Deadlines(config.request_seconds, self.executor, config.max_stuck, failing.begin)
+
+    def timed(self, app: WSGIApp) -> WSGIApp:
+        """Return the app as threads call it, with --request-timeout within that."""
+        return self.deadlines.timed(app) if self.deadlines is not None else app
+
+    def on_second(self) -> None:
+        """Called once a second: look at what waits, and at what takes too long."""
+        self.executor.on_second()
+        if self._departed is not None:
+            self._departed.on_second()
+        if self.deadlines is not None:
+            self.deadlines.on_second()
+
+    def look(self, counted_seconds: float | None) -> None:
+        """Called once a second, behind the ends of requests: note how many are busy; see Busy.look. Log a stall."""
+        workers = self.executor.workers
+        self.busy.look(time.monotonic(), max(workers.at_work - workers.idle, 0), workers.compensated, counted_seconds)
+        self._stalls.on_second(self.executor)
+
+    async def stop(self, loop: asyncio.AbstractEventLoop, deadline: float) -> bool:
+        """Let them end, at the deadline (loop time) or a little later; return whether all have. Log which have not."""
+        hung = await stop_workers(self.executor, loop, deadline)
+        if hung:
+            told = ", ".join(hung), ORDER, describe_stacks(hung).rstrip()
+            logger.warning("left behind, still inside the app: %s; they are at (%s):\n%s", *told)
+        return not hung
+
+    def on_forked(self) -> None:
+        """Give up, in a child that the app has forked; see forks.Watched."""
+        self.executor.on_forked()
+        if self.deadlines is not None:
+            self.deadlines.on_forked()

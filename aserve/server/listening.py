@@ -1,0 +1,207 @@
+"""What one server listens on, and the connections that come of it.
+
+Owns:     Listening: the listeners with their services, acceptors and lane, from the bind to the last connection's end.
+Thread:   event loop only.
+Not here: how many connections there may be (connections/limit.py), one of them (connections/connection.py), what the services are made
+          of (commons.py), when a drain takes its steps (server.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ..connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
+from ..connections.detaching import Detached, adopt, detach_idle
+from ..connections.in_flight import InFlight
+from ..connections.lane import Lane, is_available
+from ..connections.limit import ConnectionLimit
+from ..connections.listeners import Listener, bind_listeners
+from ..connections.load_board import LoadBoard
+from ..connections.service import Service
+from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
+from ..core.forks import local_address
+from ..settings import EngineSettings
+from .app_threads import AppThreads
+
+
+class Listening:
+    """The listeners of one server, and its connections."""
+
+    def __init__(
+        self,
+        config: EngineSettings,
+        shared: Sequence[Listener] | None = None,
+        load_board: LoadBoard | None = None,
+        in_flight: Any = None,
+    ) -> None:
+        """`shared`: listeners that are bound already, and not to be closed; None: the settings say where. The others: see Server."""
+        self._config, self._shared = config, shared
+        self._load_board, self._memory = load_board, in_flight
+        self.listeners: list[Listener] = []
+        self.bound: list[bytes] = []  # their addresses, for core/forks.py; also after their end
+        self.services: list[Service] = []  # of each
+        self.connections = ConnectionLimit()
+        self.lane: Lane | None = None
+        self._acceptors: list[Acceptor] = []
+
+    # Beginning
+
+    def bind(self) -> None:
+        """
+        Bind, and accept nothing yet.
+
+        Raises:
+            BindError: an address could not be bound; none is.
+        """
+        self.listeners = bind_listeners(self._config) if self._shared is None else [*self._shared]
+        self.bound = [local_address(listener.socket.fileno()) for listener in self.listeners]
+        self.services = []  # those of an earlier start are over
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """What shows other processes the requests on the event loop's wires; None: none looks."""
+        is_seen = self._load_board is not None or self._memory is not None
+        return InFlight(self._load_board, self._memory) if is_seen else None
+
+    def accept(self, services: list[Service], threads: AppThreads) -> None:
+        """Accept from now on, for these services, one for each listener."""
+        self.services = services
+        self.connections.join_board(self._load_board, self._config.threads)
+        pairs = list(zip(self.listeners, services))
+        in_lane = [pair for pair in pairs if is_available(*pair)]
+        if in_lane:
+            self.lane = Lane(threads.executor, in_lane, self._load_board, self._memory)
+            self.connections.include_lane(self.lane)
+            self.lane.start()
+        others = [pair for pair in pairs if pair not in in_lane]
+        self._acceptors = start_acceptors(asyncio.get_running_loop(), self.connections, others)
+
+    # Serving
+
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return self.connections.count
+
+    def on_second(self) -> None:
+        """Called once a second: the time-outs of connections, and their limit."""
+        for connection in list(self.connections):
+            connection.on_second()
+        if self.lane is not None:
+            self.lane.on_second()
+        self.connections.on_second()
+
+    def set_unready(self, why: str) -> None:
+        """See Server.set_unready."""
+        for service in self.services:
+            service.why_unready = why
+
+    def detach_idle(self, count: int | None) -> list[Detached]:
+        """See Server.detach_idle."""
+        return detach_idle(self.lane, list(self.connections), self.services, count)
+
+    async def adopt(self, detached: Detached) -> bool:
+        """See Server.adopt."""
+        pairs = list(zip(self.listeners, self.services))
+        return not self.is_draining and await adopt(detached, pairs, self.connections)
+
+    def statistics(self, threads: AppThreads, response_memory_bytes: int) -> Statistics:
+        """See Server.statistics."""
+        limit = self.connections.max_count if threads.failing is not None else 0  # 0: before the start
+        numbers = response_memory_bytes, threads.busy.mean, limit
+        return take_statistics(list(self.connections), self.lane, self.services, threads.executor, *numbers)
+
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """See Server.ongoing."""
+        return take_ongoing(list(self.connections), self.lane, count)
+
+    def thread_seconds(self, now: float) -> float:
+        """See Server.thread_seconds."""
+        return take_thread_seconds(list(self.connections), self.lane, now)
+
+    # Ending
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `begin_draining` was called."""
+        return any(service.is_draining or service.is_replaced for service in self.services)
+
+    def begin_draining(self, is_replaced: bool) -> None:
+        """Let pings and health checks answer so, and every response say that its connection closes; accept as before."""
+        for service in self.services:
+            service.is_draining, service.is_replaced = not is_replaced, is_replaced
+
+    def end_leave(self) -> None:
+        """Tell connections that were left in peace, as other processes go on with them, that they close."""
+        for service in self.services:
+            service.is_draining = True
+
+    async def stop_accepting(self) -> None:
+        """Accept no more, and let what was accepted become connections."""
+        self.connections.leave_board()
+        if self.lane is not None:
+            self.lane.stop_accepting()
+        while self._acceptors:
+            self._acceptors.pop().stop()
+        await let_connect()
+
+    async def accept_queued(self) -> None:
+        """End the listeners, and accept what was queued before."""
+        listeners, self.listeners = self.listeners, []
+        for listener, service in zip(listeners, self.services):
+            await accept_queued(service.loop, listener, protocol_factory(service, listener.bind))
+
+    def close_listeners(self) -> None:
+        """Close those that are not shared."""
+        if self._shared is None:
+            for listener in self.listeners:
+                listener.close()
+        self.listeners = []
+
+    def drain(self) -> None:
+        """Close what idles, and let every other connection close after its response."""
+        for service in self.services:
+            service.websockets.is_ending = True
+        for connection in list(self.connections):
+            connection.drain()
+        self._drain_lane()
+
+    def is_drained(self) -> bool:
+        """Look whether any connection is left; call it until none is."""
+        self.connections.leave_board()
+        self._drain_lane()
+        return self.count == 0
+
+    def _drain_lane(self) -> None:
+        if self.lane is not None:
+            self.lane.drain()
+
+    def abort(self) -> None:
+        """Cut off the connections on the event loop."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def end(self, threads: AppThreads) -> None:
+        """Close the lane, with all connections that are left; log what has not ended."""
+        lane = self.lane
+        if lane is not None:
+            while threads.executor.is_leader_waiting:  # nobody may wait on what is closed: it would never end
+                lane.wake()
+                await asyncio.sleep(0.001)
+            lane.close()
+            self.services[0].request_count += lane.request_count  # they were served all the same
+            self.lane = None
+            self.connections.include_lane(None)
+            self.abort()  # what has left the lane since the others were told
+        self.connections.leave_board()
+        for service in self.services:
+            service.log_cut()
+
+    # --- called in a child that the app has forked ---
+
+    @property
+    def fds(self) -> list[int]:
+        """Every descriptor of the lane's; see forks.Watched."""
+        return self.lane.fds if self.lane is not None else []
