@@ -11,7 +11,7 @@ import pwd
 
 
 def name_user(uid: int) -> str:
-    """Return "user www-data", or "user 54321" where this machine has no name for it."""
+    """Return "user www-data", or "user 54321" where this machine has no name for the number."""
     try:
         return f"user {pwd.getpwuid(uid).pw_name}"
     except KeyError:

@@ -27,7 +27,7 @@ class BufferedBody:
 
     __slots__ = ("_file", "_memory_bytes", "_space", "_spool", "is_chunked", "length")
     is_live = False
-    refusal: RequestRefused | None = None  # always None: a refused one never reaches the app
+    refusal: RequestRefused | None = None  # always None: a refused body never reaches the app
 
     def __init__(self, memory_bytes: int, is_chunked: bool, space: BodySpace = _UNLIMITED) -> None:
         self.length = 0  # octets collected
@@ -50,7 +50,7 @@ class BufferedBody:
         Append octets of the body.
 
         Raises:
-            RequestRefused: there is no room for them on the disk; the body is lost, and must be closed.
+            RequestRefused: the disk has no room for them; the body is lost, and must be closed.
         """
         self.length += len(data)
         if self.length > self._memory_bytes:
@@ -80,7 +80,7 @@ class BufferedBody:
 
     @property
     def is_spooled(self) -> bool:
-        """Whether it is in a file, and no longer in memory."""
+        """Whether the body is in a file, and no longer in memory."""
         return self._spool is not None
 
     @property
@@ -152,7 +152,7 @@ class LiveBody:
             self._ready.notify()
 
     def refuse(self, why: RequestRefused) -> None:
-        """End the body as refused: the reader finds an error, and the client, which is still there, is told why."""
+        """End the body as refused: the reader finds an error; the client, which is still there, gets the reason."""
         with self._ready:
             if not self._complete:
                 self._error, self.refusal = str(why), why
@@ -160,7 +160,7 @@ class LiveBody:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the whole body has come."""
+        """Whether the whole body has been received."""
         return self._complete
 
     @property
@@ -180,7 +180,7 @@ class LiveBody:
         return self
 
     def close(self) -> None:
-        """Drop what is buffered and what still comes: the app will read no more."""
+        """Drop octets that are buffered and those still to come: the app will read no more."""
         with self._ready:
             was_full = self.is_full
             self._is_reading = False

@@ -1,10 +1,10 @@
 """How much memory, disk and how many descriptors large bodies may take, all connections together.
 
-Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment, and which counts an object
-          once; SpoolSpace, what temporary files of one kind may take; SpoolFile, one of them, which is counted as long as it
-          is open; the log lines when a budget is used up, and when it has room again.
-Thread:   any; each Budget has a lock, which is held for a sum and no longer. A patient `reserve_body`: never the event
-          loop. A SpoolFile is used by one thread at a time.
+Owns:     Budget, a count with a limit; MemoryBudget, which counts an object once, and lets a worker wait a moment for
+          room; SpoolSpace, the disk and descriptors of temporary files of one kind; SpoolFile, one temporary file, which is
+          counted while it is open; the log lines when a budget is used up, and when it has room again.
+Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_body` with `is_patient`: never on
+          the event loop. A SpoolFile is used by one thread at a time.
 Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
           which budgets a server has (connections/server_budgets.py).
 """
@@ -30,8 +30,8 @@ UNLIMITED = 1 << 62
 SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
 SENT_FILE_COUNT = 2
-# A worker waits for memory while some was given back in so many seconds: clients read, and each that ends leaves room. But no
-# longer than this in all, as others may wait for the worker. Guesses: 5 MB to a client that reads take some milliseconds.
+# A worker waits for memory while other responses released some within MOVING_SECONDS: clients read, so room will come. It waits at
+# most LONGEST_SECONDS, as other requests may need the worker. Guesses: 5 MB to a client that reads take some milliseconds.
 MOVING_SECONDS, LONGEST_SECONDS = 0.05, 0.25
 
 
@@ -44,13 +44,13 @@ class Budget:
         self.refused_count = 0  # how often there was no room
         self._texts = used_up, is_over  # for the log; empty: nothing is logged
         self._lock = threading.Lock()
-        self._missing = 0  # how much found no room, the last time
+        self._missing = 0  # how much the last refused `reserve` asked for
         self._episode = Episode()
         # What `__del__` gave back: the garbage collector may run while this thread has the lock.
         self._dropped: collections.deque[int] = collections.deque()
 
     def reserve(self, count: int, is_forced: bool = False) -> bool:
-        """Count this many more, if there is room; False: there is none, which the log says once."""
+        """Add `count`, if there is room; False: there is none, which the log says once."""
         with self._lock:
             self._count_dropped()
             if self.count + count <= self.limit or is_forced:
@@ -70,12 +70,12 @@ class Budget:
             return self.count + count <= self.limit
 
     def release(self, count: int) -> None:
-        """Count this many less."""
+        """Subtract `count`."""
         with self._lock:
             self.count -= count
 
     def release_later(self, count: int) -> None:
-        """Count this many less at the next call; for `__del__`, which must not take the lock."""
+        """Subtract `count` at the next call; for `__del__`, which must not take the lock."""
         self._dropped.append(count)
 
     def _count_dropped(self) -> None:
@@ -87,7 +87,7 @@ class Budget:
         with self._lock:
             self._count_dropped()
             if self.count + self._missing > self.limit:
-                return  # it is still used up, even if nobody asks
+                return  # still used up, even if no `reserve` asks now
             is_over = self._episode.is_over_at_second()
         if is_over and self._texts[1]:
             logger.warning("%s", self._texts[1])
@@ -95,9 +95,9 @@ class Budget:
 
 class MemoryBudget(Budget):
     """
-    A Budget for whose room a worker waits while clients read: that costs less than a temporary file.
+    A Budget in which a worker may wait for room while clients read: that costs less than a temporary file.
 
-    A body is counted as an object: an app that returns the same one again, such as a page that it keeps, makes many responses
+    A body is counted once as an object: if an app returns the same bytes object for many responses, such as a cached page, they
     take its memory once.
     """
 
@@ -105,24 +105,24 @@ class MemoryBudget(Budget):
         super().__init__(limit)
         self._is_released = threading.Condition(self._lock)
         self._released_at = -math.inf
-        # Bodies, and how many responses send each, by id(): as long as one is in here, no other object has its id.
+        # By id(): each body, and how many responses send it. While a body is in here, no other object has its id.
         self._bodies: dict[int, tuple[bytes, int]] = {}
 
     def release(self, count: int) -> None:
-        """Count this many less, and wake one that waits."""
+        """Subtract `count`, and wake one waiting worker."""
         with self._lock:
             self._release(count)
 
     def _release(self, count: int) -> None:
         self.count -= count
         self._released_at = time.monotonic()
-        self._is_released.notify()  # not all: dozens may wait, and room for one is what there is
+        self._is_released.notify()  # not all: dozens may wait, and there is room for one
 
     def reserve_body(self, body: bytes, is_patient: bool = False, is_forced: bool = False) -> bool:
         """
-        Count one more response that sends this body, and the body itself if it is the first; False: there is no room for it.
+        Count one more response that sends this body, and the body itself for the first of them; False: there is no room.
 
-        `is_patient`: wait for room while some is given back; not if there never will be.
+        `is_patient`: wait while other responses release room; not if the body is larger than the limit.
         """
         size = len(body)
         until = time.monotonic() + LONGEST_SECONDS if is_patient and size <= self.limit else 0.0
@@ -137,11 +137,11 @@ class MemoryBudget(Budget):
             if not response_count:
                 self.count += size
             self._bodies[id(body)] = body, response_count + 1
-            self._is_released.notify()  # there may be room for one more; one for whom there is not looks again in MOVING_SECONDS
+            self._is_released.notify()  # there may be room for one more; a worker that finds none looks again in MOVING_SECONDS
         return True
 
     def release_body(self, body: bytes) -> None:
-        """Count one response less that sends this body; with the last one, it is counted no longer."""
+        """Count one response less that sends this body; after the last, release the body's memory."""
         with self._lock:
             _, response_count = self._bodies.pop(id(body))
             if response_count > 1:
@@ -151,7 +151,7 @@ class MemoryBudget(Budget):
 
 
 class SpoolSpace:
-    """What the temporary files of one kind may take: `octets` of the disk, and `files` shared with the other kind."""
+    """The budgets of temporary files of one kind: `octets` of the disk, and `files`, shared with the other kind."""
 
     def __init__(self, octets: Budget, files: Budget, prefix: str) -> None:
         self.octets = octets
@@ -161,14 +161,14 @@ class SpoolSpace:
         self._faults = Episode()  # the system's: a full disk, no descriptor
 
     def log_fault(self, exc: OSError, text: str) -> None:
-        """Log that a temporary file could not be made or written, once for as long as it goes on."""
+        """Log that a temporary file could not be made or written, once an episode."""
         with self._lock:
             is_news = self._faults.begins()
         if is_news:
             logger.error(text, exc)
 
     def on_second(self) -> None:
-        """Log when budget or system have room again; called once a second."""
+        """Log when the budget or the system has room again; called once a second."""
         self.octets.on_second()
         with self._lock:
             is_over = self._faults.is_over_at_second()
@@ -188,7 +188,7 @@ class SpoolFile:
         self.file: Any = None  # a raw file, once it was opened
 
     def reserve(self, size_bytes: int) -> bool:
-        """Let the file become as large as this; False: there is no room for that, or for one more file."""
+        """Let the file grow to `size_bytes`; False: there is no room for that, or for one more file."""
         space, more = self._space, max(size_bytes - self.size_bytes, 0)
         if more and not space.octets.reserve(more):
             return False
@@ -212,7 +212,7 @@ class SpoolFile:
         Return the file; make it first if there is none.
 
         Raises:
-            OSError: the system has no room for one, or no descriptor.
+            OSError: the system has no room for a file, or no descriptor.
         """
         if self.file is None:
             # Unlinked from the start, so that nothing is left behind however the process ends.
@@ -220,11 +220,11 @@ class SpoolFile:
         return cast(BinaryIO, self.file)
 
     def close(self) -> None:
-        """Close the file, and then give back what it took."""
+        """Close the file, and then release what it took of the budgets."""
         try:
             if self.file is not None:
                 self.file.close()
-        except OSError as exc:  # it is closed anyway (close(2)), and nobody wants its content
+        except OSError as exc:  # it is closed anyway (close(2)), and its content is not needed
             logger.warning("a temporary file could not be closed: %s", exc)
         size_bytes, self.size_bytes = self.size_bytes, 0
         has_descriptor, self._has_descriptor = self._has_descriptor, False
@@ -241,14 +241,14 @@ class SpoolFile:
 
 
 class BodySpace(SpoolSpace):
-    """The space of request bodies, and the refusals of those that find no room."""
+    """The space of request bodies, and the refusals when there is no room."""
 
     def check(self, length: int) -> None:
         """
-        Check that a body of this length has room, before any of it comes.
+        Check that there is room for a body of this length, before it is received.
 
         Raises:
-            RequestRefused: 503, there is none now; 413, there never will be.
+            RequestRefused: 503: no room now; 413: the body is larger than the whole budget.
         """
         if length > self.octets.limit:
             raise self.too_large()

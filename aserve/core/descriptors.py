@@ -1,9 +1,9 @@
 """The open descriptors of this process.
 
-Owns:     whether a number is open; which are.
+Owns:     is_open, list_open.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
-Not here: what they are (processes/opened.py), what becomes of them.
+Not here: what descriptors refer to (processes/opened.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_open(fd: int) -> bool:
 
 
 def list_open(known: Iterable[int] = ()) -> set[int]:
-    """Return all open descriptors, those that are known to be open among them, and maybe the one used to list them."""
+    """Return all open descriptors, those in `known` included, and maybe the one used to list them."""
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
             return {int(name) for name in os.listdir(folder)}

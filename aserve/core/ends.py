@@ -1,11 +1,11 @@
-"""What is told when requests have ended, and when: in batches.
+"""Reports of ended requests to their readers (access log, metrics ...), in batches.
 
-Owns:     RequestLog, what a service tells of each end; Ends, which keeps them for a moment; Reader, what is told then.
-Thread:   `write` whichever thread ends an exchange; `flush` the same, and the event loop, when requests cease and once a second: one at a time.
+Owns:     RequestLog, the interface; Ends, which collects ended requests for a moment; Reader, the callbacks of one reader.
+Thread:   `write`: the thread that ends the exchange; `flush`: the same, and the event loop, when requests cease and once a second: one at a time.
 Not here: when a request ends (connections/connection.py, connections/wire_loop.py); what its readers are (extension.py).
 
-Up to 64 ends share what it costs to begin with each reader. They wait while there is more to do, and in the lane until no request has come for
-1 to 2 ms: a timer of the kernel tells the event loop of that in any case (workers/executor.py), so it costs a request nothing. Measured
+A batch of up to 64 ends shares the cost of calling each reader. Ends wait while there is more to do, and in the lane until no request has come
+for 1 to 2 ms: a kernel timer wakes the event loop then in any case (workers/executor.py), so this costs a request nothing. Measured
 2026-11-23, CPython 3.11, `write` and the call of a reader that does nothing: 0.6 us for one alone, 0.2 us for each of 64.
 """
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from .errors import RequestRefused
     from .exchange import Exchange
 
-# What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
-# it; status (0: there was none) and octets sent of its response; how it ended (core/exchange.py); when it arrived, was begun, was left to the event
-# loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
+# An ended request: its vars; whether a front server sent them; the client's address, "" on a unix socket or if the vars have it;
+# the response's status (0: there was none) and octets sent; how it ended (core/exchange.py); the times at which it arrived, was begun, was left
+# to the event loop, and ended, by time.monotonic() (0.0: not reached, or not asked for); the thread that began it; whether the app failed; the
 # response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
 Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]
-# What native/ends.c has counted already: lines, or, if Python is to make these, records.
+# What native/ends.c has counted already: finished log lines, or records if Python makes the lines.
 Batch = Union[bytes, list[Ended]]
 
-# The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
+# The most ends in a batch: as many as a batch of the lane (connections/lane_memory.py).
 MOST = 64
-# Seconds after which the next end tells of those that wait: with --threads 0 the loop looks only when the last job is done, and 64 may
-# take minutes.
+# Seconds after which the next end reports the waiting ones: with --threads 0 the loop flushes only after the last job, and 64 requests
+# may take minutes.
 _LONGEST = 1.0
-# Beyond so many a thread waits until it can tell: or a disk that hangs would let them grow without end. Guess.
+# With more ends than this a thread waits until it can report: else they would grow without end while a disk hangs. Guess.
 _TOO_MANY = 1024
 
 _monotonic = time.monotonic
 
 
 def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> Ended:
-    """Return what is kept of an exchange whose response is out, or lost; its response is still there."""
+    """Return the record of an exchange whose response is out, or lost; call it while `exchange.response` is there."""
     response, client = exchange.response, exchange.client or exchange.connection
     if response is None:
         status, size, head = 0, 0, b""
@@ -54,42 +54,42 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
     )  # fmt: skip
 
 
-# The deque of ends (None: they are noted elsewhere); what tells of them; how many wait at most; `soon`; how long one takes that is to be told
-# at once; whether the heads of responses are asked for; Counting.places, or None; Lines.program, or None. See Ends.
+# The deque of ends (None: only C counts them); `flush`; the most ends that wait; `soon`; the duration from which an end is reported
+# at once; whether a reader asks for heads of responses; Counting.places, or None; Lines.program, or None. See Ends.
 Parts = tuple[Any, Any, int, float, float, bool, Any, Any]
 
 
 class NativeEnds(Protocol):
     """The ends of plain requests: native/ends.h."""
 
-    ends_waiting: int  # those that are not in the deque yet
+    ends_waiting: int  # ends that are not in the deque yet
 
     def put_ends(self) -> None:
         """Put a Batch of them into the deque."""
 
     def take_counts(self) -> tuple[list[tuple[int, int]], float]:
-        """Return what Counting.add takes."""
+        """Return the arguments of Counting.add, and count anew."""
 
 
 class RequestLog(Protocol):
-    """Is told of the end of each request, once."""
+    """Takes the end of each request, once."""
 
     @property
     def parts(self) -> Parts:
         """What native/ends.c shares with this."""
 
     def attach(self, native: NativeEnds) -> None:
-        """Tell of the ends of plain requests, too."""
+        """Report the ends of plain requests, too."""
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """
-        Note an exchange whose response is out, or lost. Its response is still there, and its body.
+        Record an exchange whose response is out, or lost, before its response and body are dropped.
 
-        `may_wait`: it is the lane's: when no more come, Executor.on_pause is called.
+        `may_wait`: an exchange of the lane: Executor.on_pause is called when no more requests come.
         """
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Note a request that aserve has refused; `exchange` is what is known of it."""
+        """Record a request that aserve has refused; `exchange` holds what is known of it."""
 
 
 class Counting(Protocol):
@@ -97,14 +97,14 @@ class Counting(Protocol):
 
     @property
     def places(self) -> Any:
-        """Where it counts what: see native/counts.h."""
+        """The memory to count in: see native/counts.h."""
 
     @property
     def thread_seconds(self) -> float:
-        """For how long threads have been with the requests that it has counted."""
+        """Seconds that threads spent in the requests that were counted."""
 
     def add(self, found: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Count what has been counted there: by how much to raise which place; for how long threads have been with these requests."""
+        """Add what C has counted: (place, increment) pairs, and the seconds that threads spent in these requests."""
 
 
 class Lines(Protocol):
@@ -112,24 +112,24 @@ class Lines(Protocol):
 
     @property
     def program(self) -> Any:
-        """What they say: see native/lines.h; None: Python makes them all."""
+        """The format of the lines: see native/lines.h; None: Python makes all lines."""
 
     def write_lines(self, octets: bytes) -> None:
-        """Take some."""
+        """Take finished lines."""
 
 
 class Reader(NamedTuple):
-    """What is told of ends; None: not in this way."""
+    """The callbacks of one reader; None: it wants no such calls."""
 
     ended: Callable[[Sequence[Ended]], None] | None = (
-        None  # of many at once, in the order in which they have ended; one thread at a time
+        None  # called with a batch, in the order in which the requests ended; one thread at a time
     )
-    at_end: Callable[[Exchange], None] | None = None  # of each at once: its response is still there
-    at_end_seconds: float = 0.0  # only of those that took so long
+    at_end: Callable[[Exchange], None] | None = None  # called at once for each, while its response is there
+    at_end_seconds: float = 0.0  # call `at_end` only for requests that took at least this long
     refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
     wants_head: bool = False  # it reads the response's head
-    counting: Counting | None = None  # what C does in place of `ended`
-    lines: Lines | None = None  # the same
+    counting: Counting | None = None  # C counts in place of `ended`
+    lines: Lines | None = None  # C makes lines in place of `ended`
 
 
 class Ends:
@@ -137,19 +137,19 @@ class Ends:
 
     def __init__(self, readers: Iterable[Reader], waiting: Sized = (), *, soon: float = 0.0) -> None:
         """
-        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
+        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too, until there are MOST.
 
-        `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
-        C counts for one reader. It makes lines if only one other is told of many at once.
+        `soon`: an end with `may_wait` waits if its request came less than this many seconds ago: `flush` is then called soon.
+        C counts for one reader. It makes lines if only one other reader takes batches.
         """
-        # What counts comes first: it does not wait for a disk.
+        # The reader that counts comes first: it does not wait for a disk.
         found = sorted(readers, key=lambda reader: reader.counting is None)
         batched = [reader for reader in found if reader.ended is not None]
         self._counting = batched[0].counting if batched else None
         others = batched[1:] if self._counting is not None else batched
         self._lines = others[0].lines if len(others) == 1 else None
         self._all: Sequence[Callable[[Sequence[Ended]], None]] = [reader.ended for reader in batched if reader.ended]
-        self._others = self._all[-len(others) :] if others else ()  # what is told of records that C has counted
+        self._others = self._all[-len(others) :] if others else ()  # the readers of records that C has counted
         self._at_end = [(reader.at_end_seconds, reader.at_end) for reader in found if reader.at_end is not None]
         self._at_end_seconds = min((seconds for seconds, _ in self._at_end), default=float("inf"))
         self._refused = [reader.refused for reader in found if reader.refused is not None]
@@ -158,7 +158,7 @@ class Ends:
         self._waiting, self._soon = waiting, soon
         self._ends: collections.deque[Ended | Batch] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
-        self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
+        self._telling = threading.Lock()  # the thread that takes ends out also reports them: they stay in order
 
     @property
     def parts(self) -> Parts:
@@ -171,7 +171,7 @@ class Ends:
 
     @property
     def thread_seconds(self) -> float | None:
-        """For how long threads have been with requests that have ended; None: that is not counted."""
+        """Seconds that threads spent in requests that have ended; None: not counted."""
         return None if self._counting is None else self._counting.thread_seconds
 
     def attach(self, native: NativeEnds) -> None:
@@ -187,7 +187,7 @@ class Ends:
         if not self._all:
             return
         if self._native is not None:
-            self._native.put_ends()  # those before it
+            self._native.put_ends()  # earlier ends first
         ends.append(ended_of(exchange, ended_at, self._wants_head))
         if ((may_wait and took < self._soon) or self._waiting) and len(ends) < MOST and ended_at < self._due_at:
             return
@@ -195,17 +195,17 @@ class Ends:
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""
-        self.flush()  # those before it
+        self.flush()  # earlier ends first
         for tell in self._refused:
             tell(connection, exchange, why)
 
     def flush(self) -> None:
-        """Tell of those that wait; if another thread does so just now, that tells of these, too."""
+        """Report the waiting ends; if another thread is reporting just now, it reports these, too."""
         ends, telling, native, self._due_at = self._ends, self._telling, self._native, _monotonic() + _LONGEST
         if native is not None and self._counting is not None:
             self._counting.add(*native.take_counts())
         while ends or (native is not None and native.ends_waiting):
-            # Once more after the release: who could not acquire it relies on this.
+            # Look once more after the release: a thread that could not acquire the lock relies on this.
             if not telling.acquire(len(ends) + (native.ends_waiting if native is not None else 0) > _TOO_MANY):
                 return
             try:
@@ -236,7 +236,7 @@ class Ends:
                 self._tell_counted(batch)
 
     def _tell_counted(self, batch: Any) -> None:
-        """Tell of what native/ends.c has counted: lines, or records."""
+        """Report what native/ends.c has counted: lines, or records."""
         if type(batch) is bytes:
             assert self._lines is not None
             self._lines.write_lines(batch)

@@ -1,11 +1,11 @@
 """The messages of a process on standard error, whose reader may stop.
 
-Owns:     ErrorLog, and the one of this process; lines that wait, and those that are lost.
-Thread:   any: logging locks a handler. A child that the process forks begins with nothing that waits.
+Owns:     ErrorLog, and this process's instance; waiting lines, and lost lines.
+Thread:   any: logging locks a handler. A forked child begins without waiting lines.
 Not here: which messages there are, and their form (lifecycle/logs.py); how a pipe or a file is written (log_target.py).
 
-No thread, and no end, waits for the reader. A few lines wait in memory, for the next message or the next second; beyond that they are
-lost, counted, and reported when the reader is back. A thread of its own could not serve a supervisor, which forks.
+No thread waits for the reader, nor does the end of the process. A few lines wait in memory, for the next message or the next second; beyond
+that they are lost, counted, and reported when the reader is back. A thread for the log could not serve a supervisor, which forks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .forks import weakly
 from .log_pipe import PipeTarget
 from .log_target import FileTarget, Target, open_stream
 
-# What waits in memory, in characters. Guess: tracebacks of a burst.
+# The most characters that wait in memory. Guess: tracebacks of a burst.
 MAX_WAITING = 1 << 16
 # For how long the end of a process waits for a reader. Guess.
 ENDING_SECONDS = 1.0
@@ -33,17 +33,17 @@ class ErrorLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.stream = sys.stderr
-        # Without standard error there is no reader to lose anything.
+        # Without standard error there is no reader, so no lines count as lost.
         self._target: Target = open_stream(self.stream) if self.stream is not None else FileTarget(os.devnull)
-        self._lines: list[str] = []  # that wait
-        self._is_behind = False  # the reader has not gone
+        self._lines: list[str] = []  # waiting
+        self._is_behind = False  # there is a reader, and it does not keep up
         self._lost_count, self._lost_why = 0, ""  # since the last report
         self.lost_count = 0  # since the start
         os.register_at_fork(after_in_child=weakly(self._forget))
         atexit.register(weakly(self.finish))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message, or let it wait, or lose it."""
+        """Write a message; if there is no room, keep it for later, or lose it."""
         try:
             text = self.format(record)
         except Exception:
@@ -53,12 +53,12 @@ class ErrorLog(logging.Handler):
         self._write()
 
     def on_second(self) -> None:
-        """Called once a second: write what waits."""
+        """Write the waiting lines; called once a second."""
         if self._lines:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, as far as there is room."""
+        """Write the waiting lines, as far as there is room."""
         self.acquire()
         try:
             self._write()
@@ -66,7 +66,7 @@ class ErrorLog(logging.Handler):
             self.release()
 
     def finish(self) -> None:
-        """Write what waits; give a reader that is behind a moment."""
+        """Write the waiting lines; give a slow reader ENDING_SECONDS."""
         deadline = time.monotonic() + ENDING_SECONDS
         self.flush()
         while self._lines and self._is_behind and time.monotonic() < deadline:
@@ -74,7 +74,7 @@ class ErrorLog(logging.Handler):
             self.flush()
 
     def release_target(self) -> None:
-        """Close what this has opened: another takes its place."""
+        """Close the target: another ErrorLog takes this one's place."""
         self._target.close()
         self._lines.clear()
 
@@ -87,7 +87,7 @@ class ErrorLog(logging.Handler):
             self._put()
 
     def _put(self) -> bool:
-        """Write what waits; return whether that is all. Lose what is too much."""
+        """Write the waiting lines; return whether all went out. Drop lines over MAX_WAITING."""
         lines, self._lines = self._lines, []  # a signal's handler may log meanwhile
         sent, self._is_behind, why = 0, False, ""
         try:
@@ -111,7 +111,7 @@ class ErrorLog(logging.Handler):
         return False
 
     def _forget(self) -> None:
-        """In a child: what waits is its parent's."""
+        """Drop the waiting lines in a forked child: they are its parent's."""
         self._lines, self._lost_count = [], 0
         if isinstance(self._target, PipeTarget):
             self._target.forget()
@@ -125,7 +125,7 @@ _current: list[ErrorLog] = []  # none in a program that embeds a Server
 
 
 def open_error_log() -> ErrorLog:
-    """Return the one of this process; another one if the program has replaced standard error."""
+    """Return the ErrorLog of this process; a new one if the program has replaced standard error."""
     if not (_current and _current[0].stream is sys.stderr):
         for earlier in _current:
             earlier.release_target()
@@ -134,7 +134,7 @@ def open_error_log() -> ErrorLog:
 
 
 def on_second() -> int:
-    """Write what waits, once a second; return how many lines were lost since the start."""
+    """Write the waiting lines, once a second; return how many lines were lost since the start."""
     for current in _current:
         current.on_second()
     return lost_lines()
@@ -146,12 +146,12 @@ def lost_lines() -> int:
 
 
 def end_error_log() -> None:
-    """Write what waits before the process ends without Python's end."""
+    """Write the waiting lines before os._exit() or exec."""
     for current in _current:
         current.finish()
 
 
 def end_logs() -> None:
-    """Close the app's handlers and ours, and write what waits: the process ends without Python's end."""
+    """Close the app's handlers and ours, and write the waiting lines, before os._exit() or exec."""
     logging.shutdown()
     end_error_log()

@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed
-USAGE_ERROR = 2  # a mistake in what was typed, or in the settings: no other start helps
-DONE = "exited with status 0"  # how a process ends that has failed at nothing, as processes/child.py says it
+USAGE_ERROR = 2  # a mistake in the command line or in the settings: another start does not help
+DONE = "exited with status 0"  # processes/child.py's text for a process that ended without a failure
 
 
 class AserveError(Exception):
     """Base of the errors that are not OSErrors."""
 
-    exit_status = USAGE_ERROR  # of a command that ends by it
+    exit_status = USAGE_ERROR  # of a command that ends by this error
 
 
 class Fault(NamedTuple):
-    """Why code cannot serve: in one line, and the traceback of the app's own code, or ""."""
+    """Why code cannot serve: one line, and the traceback of the app's own code, or ""."""
 
     why: str
     app_traceback: str
@@ -60,7 +60,7 @@ class RequestTimeout(BaseException):
 
 
 class WrittenOff(BaseException):
-    """Raised in a worker that returns from the app too late: the loop has answered. The thread ends; the app never sees this."""
+    """Raised in a worker that returns from the app after the loop has answered. The thread ends; the app never sees this."""
 
 
 class WorkersStuck(AserveError):

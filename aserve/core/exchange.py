@@ -2,9 +2,9 @@
 
 Owns:     Exchange, which crosses from the event loop to a worker and back;
           ResponseForm, what a response looks like on a wire protocol; Client,
-          who asks.
-Thread:   built on the event loop, or by the lane's leader; then its worker's. docs/threads.md has what
-          others touch meanwhile: the loop (a drain, a lost client) and threads of the app that write().
+          the address that a trusted proxy names.
+Thread:   built on the event loop, or by the lane's leader; then owned by its worker. docs/threads.md lists what
+          the loop (a drain, a lost client) and threads of the app that call write() touch meanwhile.
 Spec:     RFC 9110 section 3.4 ("exchange").
 Not here: parsing (protocols/), building the response (wsgi/response.py).
 """
@@ -30,14 +30,14 @@ class ResponseForm(NamedTuple):
     may_inform: bool  # 1xx responses: RFC 9110 section 15.2, not to an HTTP/1.0 client
 
     def with_line(self, line: bytes) -> ResponseForm:
-        """Return the form of a response that has this field line, too: in whichever head is made."""
+        """Return a copy that adds this field line to every head."""
         prefix, may_chunk, keep_alive_line, close_line, may_inform = self
         return ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
 
 
 _CLOSE = b"Connection: close\r\n"
 HTTP_1_1 = ResponseForm("HTTP/1.1 ", may_chunk=True, keep_alive_line=b"", close_line=_CLOSE, may_inform=True)
-# RFC 9112 appendix C.2.2: a 1.0 client that asked for keep-alive must be told that it got it.
+# RFC 9112 appendix C.2.2: a response to a 1.0 client that asked for keep-alive must say that the connection stays open.
 HTTP_1_0 = HTTP_1_1._replace(may_chunk=False, keep_alive_line=b"Connection: keep-alive\r\n", may_inform=False)
 # A front server copies the body as it is, until its length is reached or the connection closes.
 UWSGI = ResponseForm("HTTP/1.1 ", may_chunk=False, keep_alive_line=b"", close_line=b"", may_inform=False)
@@ -76,11 +76,11 @@ class RpcCall(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Who a request is from, as a trusted proxy says."""
+    """A request's client, as a trusted proxy names it."""
 
     remote_addr: str  # "" on a unix socket
     remote_port: str
-    base_environ: dict[str, Any]  # what is the same in each environ of this client
+    base_environ: dict[str, Any]  # the part that every environ of this client shares
 
 
 class Exchange:
@@ -98,7 +98,7 @@ class Exchange:
     is_from_front = False  # the vars come from a front server, as CGI has them, not from a client
     is_mounted = False  # SCRIPT_NAME is to be taken off PATH_INFO
     is_for_loop = (
-        False  # the event loop answers by itself, or looks first: a refusal, a ping, what asks for a WebSocket
+        False  # the event loop answers by itself, or looks first: a refusal, a ping, a request for a WebSocket
     )
     asks_websocket = False  # if the app agrees, the connection leaves HTTP
     websocket: Any = None  # set while the app may agree, and from then on (a WebSocket)
@@ -109,33 +109,33 @@ class Exchange:
     rpc: RpcCall | None = None  # set: a function is called, not the app
     # The fields in which proxies describe their client, by CGI names; removed from `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
-    # The fields of --underscore-fields, by CGI names, of any sender; they come into `vars` when they are believed (features/underscore_fields.py).
+    # The fields of --underscore-fields, by CGI names, from any sender; trusted ones go into `vars` (features/underscore_fields.py).
     underscored: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection)
-    client: Client | None = None  # set if a trusted proxy names another client than its own address
+    client: Client | None = None  # set if a trusted proxy names a client address other than its own
     response: Any = None  # set when the app is called (a Response)
     has_app_failed = False  # the app has raised an exception, or broken PEP 3333
     is_written = False  # the app has called write(), before any of its octets went out
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
-    counted_body: bytes | None = None  # of those, what is counted there as an object
+    counted_body: bytes | None = None  # the part of them that is counted there as an object
     entry: int | None = None  # its number in the table of connections/in_flight.py
     spool: ResponseSpool | None = None  # set when the response outruns its reader
-    # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: it has not come so far.
-    arrived_at: float = 0.0  # it was whole (of a live body: its head), and waited for a worker from then on
+    # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: not reached yet.
+    arrived_at: float = 0.0  # the request was whole (of a live body: its head), and waited for a worker from then on
     began_at: float = 0.0  # a worker began it
-    left_at: float = 0.0  # it was done with it, and the event loop sends on; 0.0, too, where the worker has ended it
-    thread_id = 0  # which
-    # Of a response that is sent in pieces, as it was seen once a second: how much was out, and when it had grown (time.monotonic()).
+    left_at: float = 0.0  # the worker was done, and the event loop sends the rest; 0.0, too: the worker ended it
+    thread_id = 0  # that worker's
+    # Looked at once a second, for a response sent in pieces: octets sent, and when that number last grew (time.monotonic()).
     seen_bytes = 0
     grew_at: float = 0.0
     end = ANSWERED
 
     def __init__(self, vars: str, own_count: int = REQUEST_LINE_COUNT) -> None:
         self.vars = vars  # NAME NUL VALUE NUL ... , octets as latin-1
-        # So many pairs come first, which are the request's own (cparsers/vars.h); a client sends the others again and again.
+        # The number of pairs at the start that are the request's own (cparsers/vars.h); a client repeats the others in each request.
         self.own_count = own_count
-        # What every request asks for is found sooner in the instance than in the class: 500 instructions of 65,000
-        # for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more.
+        # Attributes that every request reads are found sooner in the instance than in the class: 500 instructions fewer of
+        # 65,000 for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more.
         self.form = HTTP_1_1
         self.keep_alive = True
         self.is_head = False
@@ -145,7 +145,7 @@ class Exchange:
 
     @property
     def method_and_target(self) -> str:
-        """Method and target as they came. (A front server sends vars in any order, or none.)"""
+        """Method and target as received. (A front server sends vars in any order, or none.)"""
         first = self.vars.split("\0", 4)
         if first[0] == "REQUEST_METHOD" and first[2:3] == ["REQUEST_URI"]:  # HTTP's
             return f"{first[1]} {first[3]}"
@@ -155,18 +155,18 @@ class Exchange:
 
     @property
     def summary(self) -> str:
-        """Method and target, escaped for a log; without a user's name and password, and without the query, in which there may be such, unless --show-queries."""
+        """Method and target, escaped for a log; without userinfo; without the query, which may hold secrets, unless --show-queries."""
         text, connection = without_userinfo(self.method_and_target), self.connection
         is_shown = connection is not None and connection.service.config.show_queries
         return escape(text if is_shown else without_query(text))
 
 
-# With --reload, a name in the environ of a request with one of the fields in which proxies describe their client. No field has a name like it.
+# With --reload, a key in the environ of a request that has a field in which proxies describe their client. No field can have this name.
 IS_FORWARDED = "aserve.is_forwarded"
 
 
 def escape(text: str) -> str:
-    """Return text from a client as a log may hold it: printable ASCII, with quotes, backslashes and all else escaped."""
+    """Return a client's text escaped for a log: printable ASCII, with quotes, backslashes and all else escaped."""
     return (
         text
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
@@ -175,7 +175,7 @@ def escape(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most so many characters of a text, and "..." in the place of the rest."""
+    """Return at most `most` characters of a text, and "..." in the place of the rest."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -186,7 +186,7 @@ def without_query(text: str) -> str:
 
 
 def without_userinfo(text: str) -> str:
-    """Return "METHOD target" without what stands before the host's @: RFC 9110 section 4.2.4 forbids it, and so only a refused request has it."""
+    """Return "METHOD target" without userinfo (before the host's @): RFC 9110 section 4.2.4 forbids it, so only refused requests have it."""
     return _USERINFO.sub(r"\1...@", text) if "@" in text else text
 
 
@@ -196,7 +196,7 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
     exchange.is_head = request is not None and request.is_head
     exchange.is_from_front = request is not None and request.is_from_front
     exchange.forwarded = request.forwarded if request is not None else None
-    exchange.keep_alive = False  # where the next request would begin is not known
+    exchange.keep_alive = False  # it is unknown where the next request would begin
     exchange.is_for_loop = True
     exchange.refusal = why
     return exchange
@@ -204,11 +204,11 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
 
 def _reserve_names() -> None:
     """
-    Let CPython know of what is set behind `__init__`, before many exchanges are made.
+    Set once the attributes that are set after `__init__`, so that CPython knows their names before many exchanges are made.
 
-    From 3.11 on instances of a class share their names, but no more of them than were set while the first 30 instances were made; each
-    later name gives its instance a dict. A first batch of 50 requests with times cost each later one 1,900 instructions of 53,100, for ever
-    (2026-11-23, callgrind, --threads 0, CPython 3.11).
+    From 3.11 on instances of a class share the table of attribute names, but only names set while the first 30 instances were made; a
+    later name gives its instance a dict. A first batch of 50 requests with times cost each later one 1,900 instructions of 53,100,
+    permanently (2026-11-23, callgrind, --threads 0, CPython 3.11).
     """
     first = Exchange("", 0)
     for name in ("connection", "response", "arrived_at", "began_at", "thread_id"):

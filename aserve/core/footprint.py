@@ -1,6 +1,6 @@
-"""What a process takes and does, as the system tells.
+"""The resources and the state of a process, from /proc.
 
-Owns:     memory, descriptors, CPU time and state of a process; Footprints, which are found anew every few seconds.
+Owns:     memory, descriptors, CPU time and state of a process; Footprints, a cache of some seconds.
 Thread:   any; some small files of /proc are read. `with_shares` lets the kernel walk a process's page tables:
           measured 2026-11-22, 1.6 ms for 126 MiB, and 0.015 ms without.
 Spec:     proc(5).
@@ -15,32 +15,32 @@ import re
 import time
 from typing import NamedTuple
 
-# For so long what a process takes is taken to stay: the kernel walks its page tables to find it. Guess.
+# How long a Footprint is cached: the kernel walks the process's page tables for a new one. Guess.
 FRESH_SECONDS = 5.0
 
 
 class Memory(NamedTuple):
-    """What a process takes, in octets; None: not asked for."""
+    """A process's memory, in octets; None: not asked for."""
 
-    rss_bytes: int  # resident: all that it has in memory, also what it shares
-    pss_bytes: int | None = None  # proportional: of what n processes share, the nth part
-    uss_bytes: int | None = None  # unique: its own alone, what would be free without it
+    rss_bytes: int  # resident: all of its memory, shared pages included
+    pss_bytes: int | None = None  # proportional: a page that n processes share counts as 1/n
+    uss_bytes: int | None = None  # unique: pages that are not shared, which its end would free
 
 
 class Activity(NamedTuple):
     """What a process does."""
 
     state: str  # proc(5): R running, S sleeping, D waiting for a disk, T stopped, t traced, Z ended, ...
-    cpu_seconds: float  # that it has used since its start
+    cpu_seconds: float  # used since its start
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody has stopped it: SIGSTOP, or a debugger."""
+        """Whether the process is stopped, by SIGSTOP or by a debugger."""
         return self.state in ("T", "t")
 
 
 def memory_of(pid: int, with_shares: bool = False, proc: str = "/proc") -> Memory | None:
-    """Return what a process takes, PSS and USS only `with_shares`; None: it has ended, or this system does not tell."""
+    """Return a process's memory, PSS and USS only `with_shares`; None: it has ended, or this system has no such files."""
     fields = read_file(f"{proc}/{pid}/statm").split()
     if len(fields) < 2:
         return None
@@ -55,7 +55,7 @@ def memory_of(pid: int, with_shares: bool = False, proc: str = "/proc") -> Memor
 
 
 def activity_of(pid: int, proc: str = "/proc") -> Activity | None:
-    """Return what a process does; None: it has ended, or this system does not tell."""
+    """Return a process's state and CPU time; None: it has ended, or this system has no such file."""
     fields = read_file(f"{proc}/{pid}/stat").rpartition(")")[2].split()  # its name may have blanks and parentheses
     if len(fields) < 13:
         return None
@@ -63,7 +63,7 @@ def activity_of(pid: int, proc: str = "/proc") -> Activity | None:
 
 
 def read_file(path: str) -> str:
-    """Return what a small file says; "": it cannot be read."""
+    """Return the content of a small file; "": it cannot be read."""
     try:
         with open(path) as file:
             return file.read()
@@ -72,7 +72,7 @@ def read_file(path: str) -> str:
 
 
 class Footprint(NamedTuple):
-    """What a process takes of what may run out; None: this system does not tell."""
+    """A process's memory and descriptors; None: this system does not show them."""
 
     memory: Memory | None
     descriptors: int | None
@@ -80,13 +80,13 @@ class Footprint(NamedTuple):
 
 
 class Footprints:
-    """Those of several processes, by their pids; each is looked at every five seconds at most."""
+    """The Footprints of several processes, by pid; each is made anew every five seconds at most."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[float, Footprint]] = {}  # and when
 
     def of(self, pid: int) -> Footprint:
-        """Return what a process takes, or took five seconds ago."""
+        """Return the Footprint of a process, at most FRESH_SECONDS old."""
         now, before = time.monotonic(), self._found.get(pid)
         if before is not None and now - before[0] < FRESH_SECONDS:
             return before[1]
@@ -97,11 +97,11 @@ class Footprints:
 
 
 def descriptors_of(pid: int, proc: str = "/proc") -> tuple[int | None, int | None]:
-    """Return how many descriptors a process has open, and how many it may have; None: this system does not tell."""
+    """Return how many descriptors a process has open, and how many it may have; None: this system does not show it."""
     found = re.search(r"^Max open files +(\d+) ", read_file(f"{proc}/{pid}/limits"), re.M)
     folder = f"{proc}/{pid}/fd"
     try:
-        # Linux 6.2 and later tell the number as the folder's size; to list 60,000 would take a while.
+        # Linux 6.2 and later show the number as the folder's size; to list 60,000 would take a while.
         count = os.stat(folder).st_size or len(os.listdir(folder))
     except OSError:  # it has ended; or another user's process
         return None, None

@@ -1,22 +1,22 @@
-"""Processes that the app forks: they drop what is the server's, and end if they come back into it.
+"""Processes that the app forks: they drop the server's descriptors, and end if they return into the server.
 
-Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); what was printed before (`flush_output`);
-          `weakly`, for hooks of objects.
-Thread:   the one that forks, which is the only thread of the child.
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); flushing what was printed before
+          (`flush_output`); `weakly`, for hooks of objects.
+Thread:   the thread that forks, which is the only thread of the child.
 Not here: subprocess, which starts another program: there all our descriptors close, and hooks
           run only with preexec_fn.
 
 A child has a copy of everything, but no other thread. Three things must not happen:
 
 - A signal for the child ends the server: the child inherits the handlers, and the descriptor by
-  which they wake the parent's event loop. So it gets back the handlers that were there before.
+  which they wake the parent's event loop. So it gets back the handlers that were installed before.
 - The child answers, too. So after each call of the app, the worker checks whether `forked` has grown
-  since the server was started (an empty list, unless somebody has forked). If it has, this is a child,
+  since the server was started (an empty list, unless the app has forked). If it has, this is a child,
   and it ends. A server that the child starts itself is not the parent's, and works.
 - The child keeps connections open: their clients would see the end of a response without a length, or of
-  the server, only when the child ends, and nobody could bind the port. So, before all else, the child drops
-  what is the server's. /dev/null takes the place of each descriptor: a Python object may still own the
-  number, and would close somebody else's file. The parent's epoll set still watches what it watched, as
+  the server, only when the child ends, and the port would stay taken. So, before all else, the child drops
+  the server's descriptors. /dev/null takes the place of each: a Python object may still own the number,
+  and would close another file with that number. The parent's epoll set still watches what it watched, as
   long as the parent has it open (epoll(7), Q6).
 """
 
@@ -46,7 +46,7 @@ logger = logging.getLogger("aserve")
 # One item for each fork between the process that imported this module and this process.
 forked: list[None] = []
 
-# How long a process may take for its last words if a pipe is full or a lock is taken. Guess.
+# How long `end_process` may take if a pipe is full or a lock is taken. Guess.
 LAST_WORDS_SECONDS = 10
 
 # A struct sockaddr: family, port, host; or family, path.
@@ -55,11 +55,11 @@ PORT_END = 4
 
 
 class Watched(Protocol):
-    """What has threads and descriptors that a child must not use: a server."""
+    """An object with threads and descriptors that a child must not use: a server."""
 
     def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
         """
-        Stop running anything, in a child; return what the child must drop: descriptors, and addresses.
+        Stop all activity, in a child; return what the child must drop: descriptors, and addresses.
 
         The addresses are those of the listeners, as `local_address` returns them; every socket that is bound to one is
         dropped. (Descriptors are cheaper to find. Addresses are complete: a connection may be between two owners.)
@@ -67,7 +67,7 @@ class Watched(Protocol):
 
 
 _watched: weakref.WeakSet[Watched] = weakref.WeakSet()
-# By signal: our handler, and the one that was there before; None: a handler that is not Python's.
+# By signal: our handler, and the one that was installed before; None: a handler that is not Python's.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
 # By thread: the signals that it blocked before it began to fork.
 _masks: dict[int, Any] = {}
@@ -79,12 +79,12 @@ def watch(watched: Watched) -> None:
 
 
 def unwatch(watched: Watched) -> None:
-    """Call it no longer: the server has closed everything."""
+    """Stop calling `on_forked` of this server: it has closed everything."""
     _watched.discard(watched)
 
 
 def local_address(fd: int) -> bytes:
-    """Return the address to which a stream socket is bound, as octets of a sockaddr; empty: it is not one."""
+    """Return the address to which a stream socket is bound, as octets of a sockaddr; empty: not a stream socket."""
     return _local_address(fd, ffi.new("char[]", ADDRESS_BYTES))
 
 
@@ -102,7 +102,7 @@ def disown_handlers() -> None:
     _handlers.clear()
 
 
-# The end of a child that comes back
+# The end of a child that returns
 
 
 def end_if_forked(count: int, exc: BaseException | None = None) -> None:
@@ -113,11 +113,11 @@ def end_if_forked(count: int, exc: BaseException | None = None) -> None:
 
 def end_child(exc: BaseException | None = None) -> NoReturn:
     """
-    End this process, a child that came back into the server from the app, by an exception or without one.
+    End this process, a child that returned into the server from the app, by an exception or without one.
 
     Exit status, as in a program of its own: that of a SystemExit (0 for sys.exit() and sys.exit(0)); a KeyboardInterrupt
-    ends it by SIGINT; otherwise 1. What it has printed is written; neither atexit functions nor `finally` blocks of its
-    parent's frames run.
+    ends it by SIGINT; otherwise 1. Output that it printed is flushed; neither atexit functions nor `finally` blocks of
+    its parent's frames run.
     """
     status = 1
     if isinstance(exc, SystemExit) and (exc.code is None or isinstance(exc.code, int)):
@@ -146,12 +146,12 @@ def _say_why(exc: BaseException | None, status: int) -> None:
 
 def end_process(status: int, say: Callable[[], object]) -> NoReturn:
     """
-    End this process at once, after its last words: say(), then what it has printed and not yet written.
+    End this process at once, after say() and a flush of what it has printed.
 
-    What fails of them is left out; what hangs ends it by SIGALRM. A negative status is a signal, which ends it as by default.
+    Failures of these are ignored; if one hangs, SIGALRM ends the process. A negative status is a signal, which ends it as by default.
     """
     try:
-        with contextlib.suppress(ValueError):  # not the main thread: what hangs, hangs
+        with contextlib.suppress(ValueError):  # not the main thread: then nothing ends a hang
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LAST_WORDS_SECONDS)
         with contextlib.suppress(Exception):
@@ -165,9 +165,9 @@ def end_process(status: int, say: Callable[[], object]) -> NoReturn:
 
 
 def flush_output() -> None:
-    """Write what was printed, as far as somebody takes it: before a fork, or the child would write it again, and before an end."""
+    """Flush standard output and error, as far as they have a reader: before a fork, as the child would write it again, and before an end."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # None, closed, a full disk, or nobody reads it
+        with contextlib.suppress(Exception):  # None, closed, a full disk, or no reader
             stream.flush()
 
 
@@ -183,7 +183,7 @@ def _before() -> None:
 
 
 def _unblock() -> None:
-    # The handlers of signals that have come meanwhile run here.
+    # The handlers of signals that arrived meanwhile run here.
     mask = _masks.pop(threading.get_ident(), None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -206,7 +206,7 @@ def _in_child() -> None:
 def _give_signals_back() -> None:
     """Let signals do what they would do without the server."""
     if signals_enabled is not None:
-        signals_enabled.__enter__()  # PyPy still takes the thread that forks for one beside the main thread
+        signals_enabled.__enter__()  # PyPy still does not take the thread that forks for the main thread
     signal.set_wakeup_fd(-1)
     for number, (ours, before) in _handlers.items():
         if signal.getsignal(number) == ours:
@@ -236,7 +236,7 @@ def _drop_servers() -> None:
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
-    """Whether this address is among them, or its port on all interfaces is."""
+    """Whether `addresses` holds this address, or its port on all interfaces."""
     return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
 
 
@@ -256,7 +256,7 @@ def _replace_by_null(fds: set[int]) -> None:
 
 
 def weakly(method: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that calls this method while its object is there: os.register_at_fork() and atexit keep what they are given for ever."""
+    """Return a function that calls this method while its object lives: os.register_at_fork() and atexit keep their functions for ever."""
     found = weakref.WeakMethod(method)
 
     def call() -> None:

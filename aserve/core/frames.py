@@ -1,11 +1,11 @@
 """The frames of a thread's stack, and how a person reads them.
 
-Owns:     outer_frames; Call, one of them as it is at a moment; show_calls, a stack as text: the last call first, and what is not the
-          app's own in few lines; where_of, the one line of the app's that matters.
+Owns:     outer_frames; Call, a snapshot of a frame; show_calls, a stack as text: the last call first, and code that is not the
+          app's own in few lines; where_of, the one line of the app's code that matters.
 Thread:   any; show_calls reads source files.
-Not here: what is said of them (connections/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
+Not here: the reports with stacks (connections/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
 
-A request of Django's is twenty frames of Django's, and one or two of the app's, which a reader looks for.
+The stack of a Django request has twenty frames of Django, and one or two of the app, which a reader looks for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import groupby
 from types import FrameType
 from typing import NamedTuple
 
-MAX_CALLS = 30  # of the app's own; those inside the others
-# Of the calls from the app's last one on: what it waits in. Guess: a lock or a socket is three calls away.
+MAX_CALLS = 30  # of the app's own calls to show
+# The most calls to show that the app's last call made: what it waits in. Guess: a lock or a socket is three calls away.
 MAX_INNERMOST = 3
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]([^/\\.]+)")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
@@ -27,7 +27,7 @@ _AROUND = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package
 
 
 class Call(NamedTuple):
-    """Where a frame is."""
+    """The place of a frame in the source."""
 
     path: str
     line: int
@@ -36,9 +36,9 @@ class Call(NamedTuple):
 
 def outer_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """
-    Yield a frame, and those that it was called by, the innermost first.
+    Yield a frame, and its callers, the innermost first.
 
-    PyPy ends early where another thread is in code that is compiled: 7.3.11 then raises a SystemError, once in some runs.
+    PyPy may end early if another thread runs compiled code: 7.3.11 then raises a SystemError, once in some runs.
     """
     while frame is not None:
         yield frame
@@ -49,12 +49,12 @@ def outer_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def calls_of(frames: Iterable[FrameType]) -> list[Call]:
-    """Return where frames are at this moment: a thread that runs goes on."""
+    """Return where frames are at this moment: a running thread moves on."""
     return [Call(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name) for frame in frames]
 
 
 def library_of(path: str) -> str:
-    """Return whose code is in a file: the name of an installed package or of a module of Python's; "": the app's own."""
+    """Return the library that a file belongs to: an installed package or a module of Python's; "": the app's own code."""
     installed = _INSTALLED.match(path)
     if installed:
         return installed[1]
@@ -65,7 +65,7 @@ def library_of(path: str) -> str:
 
 
 def show_calls(calls: Sequence[Call]) -> str:
-    """Return a stack as text, whose innermost call comes first, as in `calls`."""
+    """Return a stack as text, the innermost call first, as in `calls`."""
     first_own = next((number for number, call in enumerate(calls) if not library_of(call.path)), None)
     if first_own is None:
         return _show(calls[:MAX_CALLS]) + _show_left_out(calls[MAX_CALLS:])
@@ -80,7 +80,7 @@ def show_calls(calls: Sequence[Call]) -> str:
 
 
 def where_of(calls: Sequence[Call]) -> str:
-    """Return the app's own call that is the last, or else the last of all, in one line; "" if there is none."""
+    """Return the app's innermost call, or else the innermost of all, in one line; "" if there is none."""
     for call in (*(call for call in calls if not library_of(call.path)), *calls):
         return f'File "{call.path}", line {call.line}, in {call.function}'
     return ""

@@ -17,6 +17,6 @@ _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 
 
 def http_date(seconds: float) -> str:
-    """Return a Unix time so: "Sun, 06 Nov 1994 08:49:37 GMT"."""
+    """Return a Unix time as "Sun, 06 Nov 1994 08:49:37 GMT"."""
     year, month, day, hour, minute, second, weekday, _, _ = time.gmtime(seconds)  # strftime follows the app's locale
     return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month]} {year:04} {hour:02}:{minute:02}:{second:02} GMT"

@@ -1,9 +1,9 @@
-"""JSON that others have written.
+"""JSON from other programs.
 
-Owns:     read_json; read_object, for a message.
+Owns:     read_json, read_object.
 Thread:   any; pure.
 Spec:     RFC 8259; its section 9 lets a parser limit how deep texts are nested.
-Not here: whose fault a bad text is, and what becomes of it: whoever reads knows where it came from.
+Not here: whose fault a bad text is: the caller knows its source.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ TOO_DEEP = "it is nested too deeply"
 
 def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
     """
-    Return the value that a text says; `options` are those of `json.loads`.
+    Parse a text; `options` are those of `json.loads`.
 
     Raises:
-        ValueError: it is no JSON, or more than can be read: how deep, Python's recursion limit says.
+        ValueError: not JSON, or nested more deeply than Python's recursion limit allows.
     """
     try:
         return json.loads(text, **options)
@@ -29,10 +29,10 @@ def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
 
 def read_object(text: str | bytes | bytearray) -> dict[str, Any]:
     """
-    Return the object that a text says.
+    Parse a text that must be an object.
 
     Raises:
-        ValueError: it is no JSON, or another value.
+        ValueError: not JSON, or not an object.
     """
     value = read_json(text)
     if not isinstance(value, dict):

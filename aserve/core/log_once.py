@@ -1,8 +1,8 @@
-"""A line for the log that is said once.
+"""A log line that is written once.
 
 Owns:     LogOnce.
-Thread:   any; two threads at once may both say it.
-Not here: what is told again when it was over (episode.py).
+Thread:   any; two threads at once may both write it.
+Not here: trouble that is logged each time it begins (episode.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LogOnce:
     def __init__(self, logger: logging.Logger, level: int) -> None:
         self._logger = logger
         self._level = level
-        self.is_said = False  # to be looked at before its arguments are made
+        self.is_said = False  # look here before making costly arguments
 
     def log(self, text: str, *args: object) -> None:
         """Log the line, unless it was said already."""
@@ -27,5 +27,5 @@ class LogOnce:
             self._logger.log(self._level, text, *args)
 
     def reset(self) -> None:
-        """Say it again the next time."""
+        """Let the next `log` write the line again."""
         self.is_said = False

@@ -1,12 +1,12 @@
-"""Where a log goes that a process reads, which may stop: a named pipe, a pipe or terminal as a standard stream, a socket.
+"""Log targets with a reader that may stop: a named pipe, a socket, and a pipe or terminal as a standard stream.
 
 Owns:     PipeTarget; `awaited_reader`, before the first start.
 Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
-Spec:     pipe(7): of PIPE_BUF octets at most all are written at once, or none; so processes that write one pipe tear no lines.
-Not here: which targets these are (log_target.py); what is done about lines that are lost (features/access_log/log.py, error_log.py).
+Spec:     pipe(7): a write of at most PIPE_BUF octets is atomic; so lines of several processes in one pipe stay whole.
+Not here: the choice of a target (log_target.py); reports of lost lines (features/access_log/log.py, error_log.py).
 
-Nobody waits for such a reader. What waits for it is in the kernel; beyond that lines are lost. In a thread of its own a log
-could wait; but that would only put the same end off, and hold the process at its own.
+No thread waits for such a reader. The kernel's buffer holds lines for it; beyond that lines are lost. A thread for the log
+could wait; but that would only delay the loss, and hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 logger = logging.getLogger("aserve")
 
-# What the kernel is asked to hold of a pipe: 8,000 lines of 128 octets. Linux has 64 KiB by default, and lets anybody have 1 MiB.
+# The pipe buffer that the kernel is asked for: 8,000 lines of 128 octets. Linux gives 64 KiB by default, and 1 MiB to any user.
 WAITING_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
 BEHIND = "its reader does not keep up"
@@ -41,13 +41,13 @@ class PipeTarget:
 
     def __init__(self, fd: int, path: str = "", encoding: str = "utf-8") -> None:
         """
-        Take the descriptor, which is closed at the end; -1: there is no reader yet.
+        Own the descriptor, which `close` closes; -1: there is no reader yet.
 
-        `path`: what `reopen` opens; empty: nothing. A descriptor that is not non-blocking, since others have it too, is asked each
-        time whether it has room.
+        `path`: what `reopen` opens; empty: nothing. A blocking descriptor (other processes share it) is polled for room before
+        each write.
         """
         self._path, self._encoding = path, encoding
-        self._rest = b""  # of a line that the reader has in part
+        self._rest = b""  # of a line of which the reader has a part
         self._take(fd)
 
     def _take(self, fd: int) -> None:
@@ -60,12 +60,12 @@ class PipeTarget:
     @classmethod
     def open(cls, path: str, is_patient: bool) -> PipeTarget:
         """
-        Open what has this name; `is_patient`: a named pipe may get its reader later, and each write looks whether it has.
+        Open the file of this name; `is_patient`: a named pipe may get its reader later, and each write looks for one.
 
         Raises:
-            OSError: it cannot be opened, or it has no reader.
+            OSError: the file cannot be opened, or has no reader.
         """
-        path = os.path.abspath(path)  # the app may change the folder
+        path = os.path.abspath(path)  # the app may change the working directory
         try:
             return cls(os.open(path, _FLAGS), path)
         except OSError as exc:
@@ -77,12 +77,12 @@ class PipeTarget:
     @classmethod
     def beside(cls, fd: int, encoding: str = "utf-8") -> PipeTarget:
         """
-        Write to what a descriptor has, which is the program's: its flags stay as they are.
+        Write to the open file of a descriptor of the program, whose flags stay as they are.
 
         Raises:
             OSError: there is no descriptor left.
         """
-        # Non-blocking is a flag of what open() has made, and others have that, too: so make another.
+        # Non-blocking is a flag of the open file description, which other processes share: so open another.
         with contextlib.suppress(OSError):  # a socket; another user's; no /proc
             return cls(os.open(f"/proc/self/fd/{fd}", _FLAGS), encoding=encoding)
         return cls(os.dup(fd), encoding=encoding)
@@ -103,14 +103,14 @@ class PipeTarget:
                     count -= bool(self._rest)
                     break
         except OSError:
-            self._rest = b""  # the next reader has not its beginning
+            self._rest = b""  # the next reader lacks its beginning
             raise
         if count == whole:
             raise BlockingIOError(errno.EAGAIN, BEHIND)
         return count
 
     def _put(self, octets: bytes) -> int:
-        """Write as much as there is room for; return how much that was."""
+        """Write as many octets as there is room for; return how many."""
         sent = 0
         with contextlib.suppress(BlockingIOError):
             while sent < len(octets) and self._has_room():
@@ -122,7 +122,7 @@ class PipeTarget:
         return sent
 
     def _has_room(self) -> bool:
-        """Whether PIPE_BUF octets can be written without waiting: a descriptor that is non-blocking says so by itself."""
+        """Whether PIPE_BUF octets can be written without waiting; a non-blocking descriptor may just be tried."""
         if self._is_socket or not os.get_blocking(self._fd):
             return True
         poll = select.poll()
@@ -140,7 +140,7 @@ class PipeTarget:
         return True
 
     def forget(self) -> None:
-        """Leave out the rest of a line that a reader has in part: in a child it is its parent's."""
+        """Drop the rest of a half-written line: in a forked child it is the parent's."""
         self._rest = b""
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class PipeTarget:
 
 
 def _batches(lines: str, encoding: str) -> Iterator[bytes]:
-    """Return the lines in pieces that a pipe takes as a whole, each of whole lines; a line that is longer is one by itself."""
+    """Yield pieces of whole lines, each at most PIPE_BUF octets; a longer line is a piece by itself."""
     batch = b""
     for line in lines.encode(encoding, "backslashreplace").split(b"\n")[:-1]:
         octets = line + b"\n"
@@ -169,7 +169,7 @@ def _is_named_pipe(path: str) -> bool:
 @contextlib.contextmanager
 def awaited_reader(path: str) -> Iterator[None]:
     """
-    If this is a named pipe, wait until it has a reader, and stay its writer until the end.
+    If this is a named pipe, wait until it has a reader, and keep it open for writing in the block.
 
     Without a writer the reader would find the end of the file before the log begins.
     """
@@ -182,7 +182,7 @@ def awaited_reader(path: str) -> Iterator[None]:
 
 
 def _wait_for_reader(path: str) -> int:
-    """Return a descriptor of the named pipe; -1: it is none, or cannot be opened, which the log itself reports."""
+    """Return a descriptor of the named pipe; -1: not a named pipe, or it cannot be opened, which the log itself reports."""
     is_told = False
     while True:
         try:

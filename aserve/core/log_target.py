@@ -1,13 +1,13 @@
-"""Where the lines of a log go: a file, a standard stream, or syslog.
+"""Log targets: a file, a standard stream, or syslog.
 
-Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream` choose, also a PipeTarget
-          (log_pipe.py).
+Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream`, which choose one of these
+          or a PipeTarget (log_pipe.py).
 Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
-Not here: what is done when a line cannot be written (features/access_log/log.py, error_log.py).
+Not here: reports of lost lines (features/access_log/log.py, error_log.py).
 
-Several processes may write one file: each appends whole lines with one write(2). One that the disk has room for a part of is taken
-off the end again, under flock(2), if it is still there.
+Several processes may write one file: each appends whole lines with one write(2). If a full disk takes only a part of a line, that part
+is cut off the end again, under flock(2), if it is still the end.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class Target(Protocol):
-    """What lines are written to, each with its newline. Those of the access log are ASCII."""
+    """A place to write lines to, each with its newline. The lines of the access log are ASCII."""
 
     why_in_part: str  # why fewer lines are written than there were
 
     def write(self, lines: str) -> int:
         """
-        Write these lines; return how many at their end were not written: to count those that were costs more than to write them.
+        Write these lines; return how many at their end were not written: to count the written ones costs more than to write them.
 
         Raises:
-            OSError: none was.
+            OSError: no line was written.
         """
 
     def reopen(self) -> bool:
         """
-        Go on in what has the name now; False: there is no such thing.
+        Open the file that has the name now; False: the target has no name.
 
         Raises:
-            OSError: it cannot be opened; nothing has changed.
+            OSError: the file cannot be opened; nothing has changed.
         """
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Close the target's descriptors."""
 
 
 class FileTarget:
-    """A file, to which others append, too."""
+    """A file, to which other processes append, too."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.abspath(path)  # the app may change the folder
+        self._path = os.path.abspath(path)  # the app may change the working directory
         self._fd = os.open(self._path, _FLAGS, 0o666)
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
@@ -78,15 +78,15 @@ class FileTarget:
                 self._is_torn = False
                 return 0
             begun = sent - octets.rfind(b"\n", 0, sent) - 1
-            # What went out in two pieces may have another process's line between them.
+            # Two writes may have another process's line between them.
             self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
         return octets.count(b"\n", sent)
 
     def _cut_back(self, count: int) -> bool:
-        """Take the beginning of a line, so many octets, off the end again: another process's next line would follow it; False: one does."""
+        """Cut a half-written line, `count` octets, off the end, as another process's line would follow it; False: one does already."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else is writing
-            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # behind what this process has written
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no other process is writing
+            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # after the octets that this process wrote
             if os.fstat(self._fd).st_size != end:
                 return False
             os.ftruncate(self._fd, end - count)
@@ -110,17 +110,17 @@ class FileTarget:
 
 
 def _octets_of(lines: str, is_behind_torn: bool, encoding: str) -> bytes:
-    """Return what to write for these lines; if the last before them has no end, with its end."""
+    """Return the octets of these lines; with a newline first if the line before them is torn."""
     octets = lines.encode(encoding, "backslashreplace")
     return b"\n" + octets if is_behind_torn else octets
 
 
 def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
     """
-    Write until there is no room; return how many went out, how many of them at the last, and why no more did.
+    Write until there is no room; return the octets written, those of the last write(2), and why no more were.
 
     Raises:
-        OSError: none did.
+        OSError: nothing was written.
     """
     sent = last = os.write(fd, octets)
     while sent < len(octets):
@@ -134,7 +134,7 @@ def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
 
 @contextlib.contextmanager
 def _locked(fd: int) -> Iterator[None]:
-    """Let no other process take anything off the end meanwhile; all may write. Where there are no locks, nobody takes anything off."""
+    """Keep other processes from cutting off the end meanwhile; all may write. Where there are no locks, no process cuts."""
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_SH)
     try:
@@ -146,10 +146,10 @@ def _locked(fd: int) -> Iterator[None]:
 
 class OutputTarget:
     """
-    A standard stream that is a file: it is the program's, which prints there, too.
+    A standard stream that is a file, to which the program prints, too.
 
-    Lines go past the stream, which would keep what a full disk does not take, and write it later, or fail at it again and again. Nothing
-    is locked or cut off: other processes have the same open file, which a lock does not tell apart.
+    Lines bypass the stream's buffer, which would keep lines that a full disk refuses, and write them later, or fail again and again. There
+    is no lock and no cutting: other processes share the open file description, so a lock does not keep them apart.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -160,11 +160,11 @@ class OutputTarget:
     def write(self, lines: str) -> int:
         """See Target.write."""
         try:
-            self._stream.flush()  # what was printed before
+            self._stream.flush()  # earlier output of the program
         except ValueError as exc:  # the program has closed it
             raise OSError(0, str(exc)) from None
         except OSError:
-            pass  # what was printed is the program's to lose
+            pass  # that output is lost as it would be without this log
         octets = _octets_of(lines, self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
         self._is_torn = not octets[:sent].endswith(b"\n")
@@ -179,7 +179,7 @@ class OutputTarget:
 
 
 class StreamTarget:
-    """What the program has put in the place of a standard stream: it is the program's."""
+    """An object that the program has put in the place of a standard stream."""
 
     why_in_part = "only a part of it was taken"
 
@@ -204,7 +204,7 @@ class StreamTarget:
 
 
 class SyslogTarget:
-    """A syslog server: the machine's own, or one that is reached by UDP. A line is a datagram; nobody waits for one."""
+    """A syslog server: the machine's own, or one that is reached by UDP. A line is a datagram; sending never waits."""
 
     why_in_part = "only a part of it was taken"
 
@@ -213,7 +213,7 @@ class SyslogTarget:
         Connect.
 
         Raises:
-            OSError: nobody is there, as far as the system can tell.
+            OSError: no server listens there, as far as the system can tell.
             ValueError: `where` is neither a path nor udp://HOST:PORT.
         """
         self._where = where
@@ -252,7 +252,7 @@ class SyslogTarget:
         except BlockingIOError:
             raise  # it does not keep up
         except OSError:
-            # It has begun anew; or, over UDP, it did not listen when the last came. To ask for its name anew might take long.
+            # The server has restarted; or, over UDP, it did not listen for the last datagram. To resolve its name again might take long.
             before, self._socket = self._socket, _connected(*self._place)
             before.close()
             self._socket.send(octets)
@@ -283,11 +283,11 @@ def _connected(family: int, address: object) -> socket.socket:
 
 def open_target(name: str, is_patient: bool = True) -> Target:
     """
-    Return what --access-log means; `is_patient`: see PipeTarget.open.
+    Return the target that --access-log names; `is_patient`: see PipeTarget.open.
 
     Raises:
-        OSError: it cannot be opened, or nobody is there.
-        ValueError: it is not of the form that syslog: wants.
+        OSError: it cannot be opened, or no server listens.
+        ValueError: the address after syslog: has not the right form.
     """
     if name == "-":
         if sys.stdout is None:
@@ -300,13 +300,13 @@ def open_target(name: str, is_patient: bool = True) -> Target:
 
 
 def open_stream(stream: TextIO) -> Target:
-    """Return what writes to a standard stream of the program, without waiting for its reader."""
+    """Return a target for a standard stream of the program that never waits for its reader."""
     try:
         fd = stream.fileno()
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return PipeTarget.beside(fd, stream.encoding)
         if stream in (sys.__stdout__, sys.__stderr__):
             return OutputTarget(stream)
-    except (AttributeError, OSError, ValueError):  # it is none of the system's: the program's own
+    except (AttributeError, OSError, ValueError):  # no file of the system: an object of the program
         pass
     return StreamTarget(stream)

@@ -1,6 +1,6 @@
-"""Files that are only in memory, for what outlives a program (execve(2)) but not its process.
+"""Files in memory, for data that survives execve(2) but not the end of the process.
 
-Owns:     making and mapping them; which programs inherit them, and which of them the new code of an upgrade finds (KEPT).
+Owns:     making and mapping them; which programs inherit them, and which of them the next code of an upgrade finds (KEPT).
 Thread:   the supervisor's only one.
 Not here: what is in them (processes/slots.py, processes/inheritance.py).
 """
@@ -16,13 +16,13 @@ from .descriptors import list_open
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
 
-# Files that the supervisor hands down to the code that takes its place, by name: they are nobody's in processes/.
+# Files that the supervisor passes on to the next code of an upgrade, by name; no module in processes/ owns one.
 KEPT: dict[str, int] = {}
 
 
 def open_memory_file(name: str) -> int:
     """
-    Return the descriptor of a new, empty file, which no other user can open; the name is for people who look into /proc.
+    Return the descriptor of a new, empty file, which no other user can open; the name shows in /proc.
 
     The kernel frees it with its last descriptor. It is no file of a disk, unless the system has neither memfd_create(2) nor /dev/shm.
 
@@ -31,7 +31,7 @@ def open_memory_file(name: str) -> int:
     """
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name)
-        os.fchmod(fd, 0o600)  # from 0o777: it may have settings with secrets, and requests with theirs
+        os.fchmod(fd, 0o600)  # from 0o777: it may hold settings and requests with secrets
         return fd
     # A Python that was built where the kernel or the C library were older than memfd_create(2).
     with tempfile.TemporaryFile(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None) as file:
@@ -39,14 +39,14 @@ def open_memory_file(name: str) -> int:
 
 
 def map_memory_file(fd: int) -> mmap.mmap:
-    """Return all of this file as memory, which needs the descriptor no more."""
+    """Return all of this file as memory; the descriptor may be closed afterwards."""
     memory = mmap.mmap(fd, os.fstat(fd).st_size)
     keep_from_programs(fd)
     return memory
 
 
 def keep_from_programs(fd: int) -> None:
-    """Let no program inherit this file, by whatever descriptor of this process: PyPy's mmap keeps one that they would."""
+    """Make every descriptor of this file non-inheritable: PyPy's mmap keeps an inheritable one."""
     for other in list_open():
         with contextlib.suppress(OSError):  # the one by which they were listed is closed
             if os.path.samestat(os.fstat(other), os.fstat(fd)):

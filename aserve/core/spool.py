@@ -9,8 +9,8 @@ The file is written to the end of the ring and then from its beginning again, ov
 what has been read: it never grows beyond its limit, however long the response is.
 Both sides give their own offsets (pread, pwrite), so one descriptor is enough.
 
-The file is closed once: whoever takes it out of the spool under the lock closes it,
-after releasing the lock. That is the writer, if the spool is closed while it writes,
+The file is closed once: the thread that takes it out of the spool under the lock closes
+it, after releasing the lock. That is the writer, if the spool is closed while it writes,
 and otherwise `close`.
 """
 
@@ -46,7 +46,7 @@ class ResponseSpool:
 
     def __init__(self, limit_bytes: int, space: SpoolSpace) -> None:
         self._limit_bytes = limit_bytes
-        self._file: SpoolFile | None = SpoolFile(space)  # whoever closes it takes it out
+        self._file: SpoolFile | None = SpoolFile(space)  # the thread that closes it takes it out
         self._lock = threading.Lock()  # guards all below; never held while waiting for the disk
         self._writer = threading.Lock()  # an app's second thread may write() meanwhile
         self._read_count = self._written_count = 0  # octets, since it was last empty
@@ -56,7 +56,7 @@ class ResponseSpool:
         self._is_sealed = False
         self.is_begun = False
         self.has_reader = False  # the loop is about to read, or will come back to it
-        # Only the event loop's: whether the app is done, and what then cut the response short.
+        # Used on the event loop alone: whether the app is done, and the error that then cut the response short.
         self.is_ended = False
         self.end_error: str | None = None
 
@@ -109,7 +109,7 @@ class ResponseSpool:
             file.close()
 
     def _take_file(self) -> SpoolFile | None:
-        """Take the file out in order to close it, with the lock held; None: somebody has taken it already."""
+        """Take the file out in order to close it, with the lock held; None: another thread has taken it already."""
         file, self._file = self._file, None
         return file
 
@@ -134,7 +134,7 @@ class ResponseSpool:
         return not self._is_failed and self._written_count - self._read_count + count <= self._limit_bytes
 
     def _size_with(self, count: int) -> int:
-        """Return how large the file would be with this many more octets."""
+        """Return the size of the file with `count` more octets."""
         return min(self._written_count % self._limit_bytes + count, self._limit_bytes)
 
     def seal(self) -> None:
@@ -143,7 +143,7 @@ class ResponseSpool:
             self._is_sealed = True
 
     def wants_reader(self) -> bool:
-        """Return whether the caller must make the loop read, and count it as told."""
+        """Return whether the caller must wake the loop to read; mark it as woken."""
         with self._lock:
             if self.has_reader:
                 return False

@@ -1,11 +1,11 @@
-"""The folder in which the command was started, by its name: where that leads now, and not where it led then.
+"""The folder in which the command was started, by name: where the name leads now, and not where it led then.
 
-Owns:     StartFolder: its name, entering it again, and what Python has kept of the folder to which the name led before.
+Owns:     StartFolder: the name, entering the folder again, and forgetting the modules of the folder to which the name led before.
 Thread:   the main thread.
 Not here: --chdir and --python-path (lifecycle/surroundings.py), the folder of the app on sys.path (lifecycle/loading.py).
 
-A deploy puts a new release beside the current one, and lets a symbolic link lead to it. A process stays in the folder where it began,
-whatever the link does: so before each import, and before settings are read again, it enters the folder by the link's name.
+A deploy puts a new release beside the current one, and points a symbolic link at it. A process stays in the folder where it began,
+even if the link changes: so before each import, and before settings are read again, it enters the folder by the link's name.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .errors import AserveError
 
 
 class FolderGoneError(AserveError):
-    """The folder of the start has another name now, or none: what is imported from it is the code of before."""
+    """The folder of the start has another name now, or none: an import from it would find the old code."""
 
 
 class StartFolder(NamedTuple):
-    """A name, and what says that it is the right one."""
+    """The folder's name, and whether the environment gave it."""
 
     name: str
-    is_said: bool  # by the environment, so it is the name that was typed; else where that led at the start
+    is_said: bool  # by the environment: the name as typed; else the folder to which it led at the start
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> StartFolder:
         """
         Return the working directory by the name that the shell or systemd has given it, if that is true.
 
-        It may be a symbolic link to the release that is current: os.getcwd() would say where it leads.
+        It may be a symbolic link to the current release: os.getcwd() would return the folder to which it leads.
         """
         said = environ.get("PWD", "")
         try:
@@ -44,17 +44,17 @@ class StartFolder(NamedTuple):
             return cls(".", False)
 
     def whole(self, path: str) -> str:
-        """Return a path that is meant from here, from the root on; as it is where the name is not known for sure."""
+        """Return a path relative to here as an absolute one; unchanged if the folder's name is not certain."""
         return os.path.join(self.name, path) if self.is_said and os.path.isdir(self.name) else path
 
     def enter(self, own: frozenset[str], is_anew: bool = False) -> None:
         """
-        Be where the name leads now; if that is another folder, or all is read anew, forget what was imported from the one of before.
+        Enter the folder to which the name leads now; if it is another one, or `is_anew`, forget the modules imported from the old one.
 
-        `own` are the names of the modules that stay, whatever they are.
+        `own`: the names of modules to keep in any case.
 
         Raises:
-            FolderGoneError: the name leads nowhere, or elsewhere and may not be the one that was meant.
+            FolderGoneError: the name leads nowhere, or elsewhere and it is uncertain whether that folder is meant.
         """
         before = real_folder()
         is_moved = self._leads_elsewhere()
@@ -68,7 +68,7 @@ class StartFolder(NamedTuple):
     def _leads_elsewhere(self) -> bool:
         try:
             return not os.path.samefile(self.name, ".")
-        except PermissionError:  # after --user: it cannot be seen where it leads
+        except PermissionError:  # after --user: the name cannot be resolved
             return False
         except OSError as exc:
             raise FolderGoneError(
@@ -89,7 +89,7 @@ class StartFolder(NamedTuple):
 
 
 def real_folder() -> str:
-    """Return the working directory without links; "": it was removed."""
+    """Return the working directory without symbolic links; "": it was removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -97,13 +97,13 @@ def real_folder() -> str:
 
 
 def _move_path(before: str, after: str) -> None:
-    """Have sys.path name the other folder, where PYTHONPATH or `python -m` have put this one, or a part of it."""
+    """Replace the old folder in sys.path, where PYTHONPATH or `python -m` put it or a folder in it, by the new one."""
     moved = [after + path[len(before) :] if _is_below(path, before) else path for path in sys.path]
     sys.path[:] = moved  # the same list: others refer to it
 
 
 def _forget_modules(folder: str, own: frozenset[str]) -> None:
-    """Have modules of the folder imported again, which a configuration has imported; not aserve's, nor those in C."""
+    """Forget modules of the folder, which a configuration imported, so that they are imported again; not aserve's, nor those in C."""
     for name, module in [*sys.modules.items()]:
         path = getattr(module, "__file__", None) or ""
         if name not in own and name.partition(".")[0] != "aserve" and path.endswith(".py") and _is_below(path, folder):
@@ -111,7 +111,7 @@ def _forget_modules(folder: str, own: frozenset[str]) -> None:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether this is the app's: in this folder, and not in an environment that lies there."""
+    """Whether a path is the app's: in this folder, and not in a virtual environment in it."""
     is_installed = any(_begins(path, prefix) for prefix in (sys.prefix, sys.base_prefix))
     return bool(folder) and _begins(path, folder) and not is_installed
 

@@ -1,11 +1,11 @@
-"""What systemd says to a service by its environment, and what a service says back.
+"""systemd's interface to a service: variables of the environment, and the messages of sd_notify(3).
 
-Owns:     the sockets that were passed (sd_listen_fds(3)), those of them that this service has stored before, the notify
+Owns:     the passed sockets (sd_listen_fds(3)), those of them that this service has stored before, the notify
           socket (sd_notify(3)), the watchdog's time.
 Thread:   any; nothing here waits.
-Not here: when what is said (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
+Not here: when a message is sent (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
 
-Without systemd the variables are missing, and all of this does nothing. podman and others speak the same.
+Without systemd the variables are missing, and all of this does nothing. podman and others use the same variables.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger("aserve")
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
 UNNAMED = "unknown"  # what sd_listen_fds_with_names(3) calls a socket without a name
-STORED = "aserve-stored-"  # what the names of sockets begin with that a process of ours has stored
+STORED = "aserve-stored-"  # the prefix of the names of sockets that a process of ours has stored
 NONBLOCKING = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 def passed_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[int]]:
     """
-    Return the descriptors of sockets that systemd has passed to this process, by name; those left out that were stored.
+    Return the descriptors of sockets that systemd has passed to this process, by name, without the stored ones.
 
     Several may have one name: those of one socket unit.
 
@@ -44,7 +44,7 @@ def stored_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[in
     try:
         return {name: fds for name, fds in _all_sockets(environ).items() if name.startswith(STORED)}
     except ValueError:
-        return {}  # they are another process's
+        return {}  # they belong to another process
 
 
 def store_size(environ: Mapping[str, str] = os.environ) -> int:
@@ -87,19 +87,19 @@ def _number_of(name: str, environ: Mapping[str, str]) -> int:
 
 class Notifier:
     """
-    Tells the service manager where a service stands; without a manager nobody is told.
+    Reports the state of a service to the service manager, if there is one.
 
-    Nothing is raised: a service goes on without its manager. The first message that is lost is in the log; what must be heard
-    returns whether it went out, to be said again. Without a manager it has.
+    Nothing is raised: a service goes on without its manager. The first lost message is logged; methods whose message must
+    arrive return whether it went out, so that it can be repeated; True without a manager.
     """
 
     def __init__(self, address: str) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._is_told = False  # that somebody cannot be
+        self._is_told = False  # whether a lost message was logged
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Notifier:
-        """Return the one of the manager that has started this process."""
+        """Return the Notifier of the manager that started this process."""
         return cls(environ.get("NOTIFY_SOCKET", ""))
 
     @property
@@ -108,20 +108,20 @@ class Notifier:
         return bool(self._address)
 
     def ready(self, status: str, main_pid: int | None = None) -> bool:
-        """Say that it serves, after the start or after `reloading`; `main_pid`: which process is the service."""
+        """Report that the service serves, after the start or after `reloading`; `main_pid`: the service's main process."""
         pid = [] if main_pid is None else [f"MAINPID={main_pid}"]
         return self.send("READY=1", *pid, _status(status))
 
     def reloading(self, status: str) -> bool:
-        """Say that a reload has begun; `ready` ends it. (Type=notify-reload compares the time with that of its signal.)"""
+        """Report that a reload has begun; `ready` ends it. (Type=notify-reload compares the time with that of its signal.)"""
         return self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", _status(status))
 
     def stopping(self, status: str) -> None:
-        """Say that it ends."""
+        """Report that the service ends."""
         self.send("STOPPING=1", _status(status))
 
     def status(self, status: str) -> bool:
-        """Say in one line what `systemctl status` shows."""
+        """Set the line that `systemctl status` shows."""
         return self.send(_status(status))
 
     def alive(self) -> None:
@@ -133,7 +133,7 @@ class Notifier:
         self.send("FDSTORE=1", f"FDNAME={name}", fds=fds)
 
     def forget(self, name: str) -> None:
-        """Let it close those."""
+        """Let the manager close the descriptors stored under this name."""
         self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
     def send(self, *fields: str, fds: Sequence[int] = ()) -> bool:

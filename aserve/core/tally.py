@@ -1,10 +1,10 @@
-"""What the supervisor counts: workers replaced, reloads, ends for want of memory, requests that are lost with them.
+"""The supervisor's counters: workers replaced, reloads, out-of-memory kills, requests lost with a worker.
 
-Owns:     the names of these counters, and the labels of each; Tally: their numbers, and why a slot's worker is about to be replaced.
+Owns:     the names of these counters, and the labels of each; Tally: their values, and why a slot's worker is about to be replaced.
 Thread:   the supervisor's only one; pure.
-Not here: what each means to people (features/metrics/table.py), what workers count (features/metrics/counting.py), and what of that is kept (features/metrics/totals.py).
+Not here: their help texts (features/metrics/table.py), the workers' counters (features/metrics/counting.py), kept totals (features/metrics/totals.py).
 
-They are counted with metrics and without: new code of an upgrade, which may have metrics, goes on with them.
+They are counted with and without metrics: the next code of an upgrade, which may have metrics, goes on with them.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ class Tally:
         self._reasons: dict[int, str] = {}  # by slot
 
     def count(self, name: str, cell: str = "", by: int = 1) -> None:
-        """Count one, or so many; `cell` is its label, as in CELLS."""
+        """Add `by` to a counter; `cell` is its label, as in CELLS."""
         self._counts[name, cell] += by
 
     def expect_restart(self, slot: int, reason: str) -> None:
-        """Note why the worker of a slot is to be replaced, until it is."""
+        """Record why the worker of a slot is about to be replaced."""
         self._reasons[slot] = reason
 
     def count_restart(self, slot: int, reason: str = "") -> None:
-        """Count a worker that served, and is replaced: for this reason, or what was expected, or a reload."""
+        """Count the replacement of a worker that served: for this reason, or the expected one, or a reload."""
         expected = self._reasons.pop(slot, RELOAD)
         self.count(RESTARTS, f'reason="{reason or expected}"')
 
     def __iter__(self) -> Iterator[tuple[str, str, int]]:
-        """Yield all of them: name, cell, number."""
+        """Yield all counters: name, cell, value."""
         return ((name, cell, count) for (name, cell), count in self._counts.items())
 
     def describe(self) -> dict[str, int]:
-        """Return them by names, for `restore`."""
+        """Return all counters by name and cell, for `restore`."""
         return {f"{name} {cell}": count for (name, cell), count in self._counts.items()}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on with those of before; what has no place any more is dropped."""
+        """Add the counts of the previous process; drop those that no longer exist."""
         for name, cell in self._counts:
             self._counts[name, cell] += state.get(f"{name} {cell}", 0)

@@ -1,4 +1,4 @@
-"""The wire protocols by name and parser, and by name what makes their exchanges for the lane; nothing else."""
+"""The wire protocols by name and parser, and the lane's exchange factories by name; nothing else."""
 
 from __future__ import annotations
 

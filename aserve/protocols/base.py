@@ -1,7 +1,7 @@
-"""What every wire protocol is, and the one door from C result codes to exceptions.
+"""The interface of a wire protocol, and the one place where C result codes become exceptions.
 
-Owns:     WireProtocol, and RequestReceiver, what is the same in all of them; ExchangeFactory, Limits, `refusal`.
-Thread:   event loop; what an exchange factory makes and calls, the worker that leads the lane.
+Owns:     WireProtocol; RequestReceiver, the part that all protocols share; ExchangeFactory, Limits, `refusal`.
+Thread:   event loop; exchange factories, and what they make: the worker that leads the lane.
 Not here: any one protocol; transports (connections/wire_loop.py).
 """
 
@@ -19,14 +19,14 @@ from ..settings import EngineSettings
 from .refused_head import known_request, looks_like
 from .underscores import Underscores
 
-# What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, count of own ones, flags, modifier1,
-# and the octets of the head: the buffer that holds them, from where, and how many. If it is for the event loop, it must be
+# Makes an exchange of a head that the lane has parsed in C (connections/lane.py). Arguments: vars, count of own ones, flags, modifier1,
+# and the octets of the head: their buffer, offset and count. An exchange for the event loop must be
 # parsed again there.
 ExchangeFactory = Callable[[str, int, int, int, Any, int, int], Exchange]
 
 
 class Limits(NamedTuple):
-    """How much a protocol takes from one connection; octets unless said (settings/table.py gives the reasons)."""
+    """The limits of one connection; in octets, unless noted (settings/table.py gives the reasons)."""
 
     max_line_bytes: int = 8190
     max_head_bytes: int = 65536
@@ -37,10 +37,10 @@ class Limits(NamedTuple):
     is_live: bool = False  # --body stream
     has_status_line: bool = False  # --scgi-status line
     strip_forwarded: Callable[[Exchange], None] = (
-        strip_forwarded  # for a request with fields that only a proxy is believed
+        strip_forwarded  # called for a request with fields that only a proxy may send
     )
     body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
-    underscores: Underscores | None = None  # tells of fields that were dropped
+    underscores: Underscores | None = None  # logs dropped fields
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
         body_space: BodySpace,
         underscores: Underscores | None = None,
     ) -> Limits:
-        """Return what the settings allow on the connections of one listener."""
+        """Return the limits that the settings give to the connections of one listener."""
         return cls(
             max_line_bytes=config.max_request_line_bytes,
             max_head_bytes=config.max_head_bytes,
@@ -74,11 +74,11 @@ class WireProtocol(Protocol):
     holds its refusal, so that responses keep their order.
     """
 
-    # Whether a connection carries one request, which is on its way as soon as the connection is there.
+    # Whether a connection carries one request, which the peer sends as soon as it has connected.
     is_single: bool
     # True while a client waits for "100 Continue" before it sends its body (RFC 9110 10.1.1).
     is_continue_due: bool
-    # Octets kept for later: an incomplete head, or what came after `max_pipelined` exchanges.
+    # Octets kept for later: an incomplete head, or octets after `max_pipelined` exchanges.
     unparsed: bytes
 
     def receive(self, data: bytes) -> list[Exchange]:
@@ -90,10 +90,10 @@ class WireProtocol(Protocol):
         """
 
     def go_on(self) -> None:
-        """Take what has come behind a request for a WebSocket, which was kept unparsed, for HTTP after all."""
+        """Parse the octets after a declined request for a WebSocket, which were kept unparsed, as HTTP."""
 
     def receive_eof(self) -> None:
-        """Note that the client will send no more: tell the reader of a live body, drop another; parse what it has sent."""
+        """Handle the end of the client's octets: wake the reader of a live body with an error, drop another body; parse earlier octets."""
 
     @property
     def is_mid_message(self) -> bool:
@@ -109,7 +109,7 @@ class WireProtocol(Protocol):
 
     @property
     def incomplete(self) -> list[Exchange]:
-        """The request whose buffered body is still being received, or nothing: that of a live one is with the app."""
+        """The request whose buffered body is still being received, if any; a request with a live body is with the app already."""
 
     @property
     def known(self) -> Exchange | None:
@@ -125,7 +125,7 @@ class WireProtocol(Protocol):
 
 
 class RequestReceiver:
-    """What every wire protocol knows of the request that it is receiving."""
+    """The state of the request that is being received, as every wire protocol needs it."""
 
     __slots__ = ("_body", "_exchange", "unparsed")
 
@@ -135,14 +135,14 @@ class RequestReceiver:
     _body: Any
 
     def go_on(self) -> None:
-        """See WireProtocol; most know of no such request."""
+        """See WireProtocol; most protocols have no such request."""
 
     def receive_eof(self) -> None:
         """See WireProtocol."""
         if self.live_body is not None:
             self.live_body.feed_error("the connection was closed before the end of the request body")
         elif self._body is not None:
-            self._body.close()  # its file goes now, not when the garbage is collected
+            self._body.close()  # closes its file now, not when the garbage is collected
 
     @property
     def incomplete(self) -> list[Exchange]:
@@ -177,7 +177,7 @@ class RequestReceiver:
         return self._body if self._body is not None and self._body.is_live else None
 
     def _refuse_request(self, why: RequestRefused, exchanges: list[Exchange]) -> None:
-        """Answer the request with an error: as a last exchange, or where the app that serves it already reads its body."""
+        """Answer the request with an error: as a last exchange, or, if the app has it already, by an error of its live body."""
         exchange, body = self._exchange, self._body
         if body is not None and body.is_live:
             assert exchange is not None
@@ -192,17 +192,17 @@ class RequestReceiver:
 
 
 def refusal(code: int, octets: bytes = b"", position: int = 0) -> RequestRefused:
-    """Return a C parser's error code as the exception that answers it; `octets`: of a head, which may look like something else."""
+    """Return the RequestRefused of a C parser's error code; `octets`: the head, which may look like another protocol."""
     text = looks_like(octets, position) or ffi.string(lib.aserve_strerror(code)).decode("ascii")
     return RequestRefused(lib.aserve_status(code), text)
 
 
 def new_body(limits: Limits, is_chunked: bool, length: int = 0) -> BufferedBody | LiveBody:
     """
-    Return an empty body of the kind that the configuration asks for; 0: its length is not known.
+    Return an empty body of the kind that the configuration asks for; `length` 0: unknown.
 
     Raises:
-        RequestRefused: it is over the limit; or too large for memory, and there is no room on the disk.
+        RequestRefused: the body is over the limit; or too large for memory, and there is no room on the disk.
     """
     if length > limits.max_body_bytes:
         raise body_too_large(limits)

@@ -1,9 +1,9 @@
-"""Chunked bodies: by the decoder in C and with its limits, whichever parser has read the head.
+"""Chunked bodies: decoded in C with the same limits for both parsers of heads.
 
 Owns:     Chunks, and the memory that it decodes into.
 Thread:   event loop only.
 Spec:     RFC 9112 section 7.1.
-Not here: the grammar (cparsers/chunked.c), what becomes of the content (core/body.py).
+Not here: the grammar (cparsers/chunked.c), keeping the content (core/body.py).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Chunks:
 
     def decode(self, state: Any, data: bytes, position: int, body: Any) -> int:
         """
-        Feed octets from `position` on; the body takes what they hold; return how many were consumed.
+        Decode octets from `position` on into the body; return how many were consumed.
 
         Raises:
-            RequestRefused: they are no chunks, or too many.
+            RequestRefused: they are malformed, or the body is over its limit.
         """
         consumed: int = _decode_at(state, data, position, min(len(data) - position, _DECODE_BYTES), self._decoded)
         if consumed < 0:

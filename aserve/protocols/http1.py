@@ -1,12 +1,12 @@
 """HTTP/1.1: octets from the network to exchanges, parsed in C.
 
 Owns:     keep-alive, pipelining, 100-continue and body framing of HTTP/1.x.
-Thread:   event loop; what an exchange factory makes and calls, the worker that leads the lane.
+Thread:   event loop; the exchange factory: the worker that leads the lane.
 Phases:   one method each; `_phase` is the one that takes the next octets:
           _receive_head -> _receive_head                      no body
           _receive_head -> _receive_length -> _receive_head   Content-Length
           _receive_head -> _receive_chunked -> _receive_head  chunked
-          _receive_head -> _receive_later -> _receive_head    a WebSocket is asked for: `go_on` leads back
+          _receive_head -> _receive_later -> _receive_head    a request for a WebSocket: `go_on` leads back
           any -> _receive_nothing                             a client's fault
 Spec:     RFC 9112; RFC 9110 section 10.1.1.
 Not here: the grammar (cparsers/http1.c), transports and time-outs
@@ -35,7 +35,7 @@ EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
 FORWARDED: int = lib.HTTP1_FORWARDED
 DROPPED: int = lib.HTTP1_DROPPED
 WEBSOCKET: int = lib.HTTP1_WEBSOCKET
-# Neither a body nor a surprise: most requests there are.
+# The flags of a head without a body or anything special, as most requests have.
 PLAIN = KEEP_ALIVE | VERSION_1_1
 _VERSION_OR_WEBSOCKET = VERSION_1_1 | WEBSOCKET
 
@@ -78,7 +78,7 @@ class HTTP1(RequestReceiver):
         self._scratch = scratch
         self._exchange = self._body = None
         self.unparsed = b""
-        self._scanned = 0  # of the octets not yet parsed, those that an earlier call found incomplete
+        self._scanned = 0  # of the octets not yet parsed, how many an earlier call found incomplete
         self._phase: Callable[..., int] = HTTP1._receive_head
         self.is_continue_due = False
         self._body_left = 0  # octets, when the length is known
@@ -102,9 +102,9 @@ class HTTP1(RequestReceiver):
         return exchanges
 
     def _receive_rest(self, data: bytes, consumed: int, exchanges: list[Exchange]) -> None:
-        """Go on after what the first phase has consumed; keep what cannot be used yet."""
+        """Run the phases on the octets after `consumed`; keep those that cannot be used yet."""
         position, end, max_pipelined = 0, len(data), self._scratch.limits.max_pipelined
-        # The body of a live exchange, which is out already, does not wait for its end.
+        # A live body is fed on even at `max_pipelined`: its exchange is with the app already.
         while consumed and (len(exchanges) < max_pipelined or self._exchange is not None):
             position += consumed
             if position >= end:
@@ -122,7 +122,7 @@ class HTTP1(RequestReceiver):
         if self._phase is HTTP1._receive_later:
             self._phase = HTTP1._receive_head
 
-    # Phases: take octets of `data` from `position`; return how many; 0: more are needed
+    # Phases: consume octets of `data` from `position`; return how many; 0: more are needed
 
     def _receive_head(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
         scratch = self._scratch
@@ -134,7 +134,7 @@ class HTTP1(RequestReceiver):
                     return 2  # RFC 9112 2.2: an empty line after a request does not begin the next
                 self._scanned = len(data) - position
                 return 0
-            if consumed != lib.ASERVE_TARGET_TOO_LONG:  # at the octet that crosses it, whatever has come behind
+            if consumed != lib.ASERVE_TARGET_TOO_LONG:  # refused at the octet over the limit, whatever follows
                 self._exchange = known_request(data, position)
             return self._refuse(refusal(consumed, data, position), exchanges)
         self._scanned = 0
@@ -171,7 +171,7 @@ class HTTP1(RequestReceiver):
         return consumed
 
     def _receive_later(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
-        return 0  # whether it is HTTP is not known yet
+        return 0  # it is not known yet whether this is HTTP
 
     def _receive_nothing(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
         return len(data) - position
@@ -179,7 +179,7 @@ class HTTP1(RequestReceiver):
     # Transitions
 
     def _begin_request(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
-        """Begin a request with a body, or with something to remember for the response."""
+        """Begin a request with a body, or with flags that matter for the response."""
         limits = self._scratch.limits
         set_flags(exchange, flags, limits.strip_forwarded)
         if not flags & (LENGTH | CHUNKED | WEBSOCKET):
@@ -215,7 +215,7 @@ class HTTP1(RequestReceiver):
         self._phase = HTTP1._receive_head
 
     def _refuse(self, why: RequestRefused, exchanges: list[Exchange]) -> int:
-        """Answer with an error, and parse no more: where the next request begins is not known."""
+        """Answer with an error, and parse no more: it is unknown where the next request begins."""
         self._refuse_request(why, exchanges)
         self._chunked = None
         self.is_continue_due = False
@@ -224,7 +224,7 @@ class HTTP1(RequestReceiver):
 
 
 def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchange], None]) -> None:
-    """Remember for the response what the head's flags say; take what proxies tell out of the vars."""
+    """Store the head's flags for the response; move the fields of proxies out of the vars."""
     if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more for what is not PLAIN
         if flags & WEBSOCKET:
             exchange.asks_websocket = exchange.is_for_loop = True
@@ -237,12 +237,12 @@ def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchang
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return what makes one HTTP1 for each connection of an event loop."""
+    """Return a function that makes an HTTP1 for each connection of an event loop."""
     return functools.partial(HTTP1, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return what makes the exchange of a head that was parsed."""
+    """Return a function that makes the exchange of a parsed head."""
     strip_forwarded, underscores = limits.strip_forwarded, limits.underscores
 
     def make(vars: str, _: int, flags: int, __: int, data: Any, start: int, size: int) -> Exchange:

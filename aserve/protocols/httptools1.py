@@ -1,7 +1,7 @@
-"""HTTP/1.1 by llhttp through httptools: for those who want it in place of our C parser.
+"""HTTP/1.1 by llhttp through httptools: an option in place of our C parser.
 
 Owns:     the same rules as http1.py (see there), with llhttp for the grammar
-          and Python for what llhttp leaves to its user; chunks are decoded as there (chunked.py).
+          and Python for checks that llhttp leaves to its user; chunks are decoded as there (chunked.py).
 Thread:   event loop only.
 Spec:     RFC 9112; docs/parser-differences.md lists where the two differ.
 Not here: as in http1.py.
@@ -26,7 +26,7 @@ try:
 except ImportError:  # PyPy; settings/table.py refuses the setting
     httptools = None  # type: ignore[assignment]
 
-# Octets fed at once: so much of an endless head is taken before it is counted.
+# Octets fed at once: the most by which an endless head exceeds its limit before it is counted.
 _FEED_BYTES = 4096
 _LINE_END, _HEAD_END = b"\r\n", b"\r\n\r\n"
 
@@ -38,7 +38,7 @@ _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
 _REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
-# What llhttp is given for octets above ASCII in a request line: it takes this in a target, and nowhere else in the line.
+# Replaces octets above ASCII in a request line for llhttp, which takes the quote in a target, and nowhere else in the line.
 _MASK = bytes(range(0x80)) + b'"' * 0x80
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
@@ -63,14 +63,14 @@ class HTTPTools1(RequestReceiver):
         self._is_head_begun = False
         self._head_bytes = 0  # of the head under way, and of the empty lines before it
         self._head_tail = b""  # its last octets, which may be half of its end
-        self._line = b""  # the request line as it came, so far; whole with its LF
+        self._line = b""  # the request line as received so far; whole with its LF
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._underscored: list[tuple[bytes, bytes]] = []
         self._length = 0  # of the body
         self._chunked: Any = None  # the state of its decoder, if it is chunked
         self.is_continue_due = False
-        self._is_held = False  # a WebSocket was asked for: what follows may not be HTTP
+        self._is_held = False  # a WebSocket was asked for: the octets that follow may not be HTTP
 
     def receive(self, data: bytes) -> list[Exchange]:
         """Feed octets from the network; see WireProtocol.receive."""
@@ -106,7 +106,7 @@ class HTTPTools1(RequestReceiver):
 
     def _end_of_slice(self, data: bytes, position: int) -> int:
         """
-        Return up to where octets are fed at once: not beyond the end of a head, or of a body.
+        Return the end of the next slice to feed: not beyond the end of a head, or of a body.
 
         llhttp does not say where in a slice a head ends, and has no limits for chunk extensions, trailers and empty lines.
         """
@@ -133,10 +133,10 @@ class HTTPTools1(RequestReceiver):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
-            # We know one other protocol (RFC 9110 7.8), which has no body: else what follows is the next request.
+            # WebSocket, the one other protocol served (RFC 9110 7.8), has no body; otherwise the next request follows.
             self._parser = httptools.HttpRequestParser(self)
             if self._exchange is not None and self._chunked is None:
-                # Or the body, before which llhttp stops, too: another parser is told to expect it.
+                # Or the body, before which llhttp stops, too: feed another parser a head that announces it.
                 self._parser.feed_data(_REST_OF_LENGTH % self._length)
             self._is_held = bool(self._exchanges) and self._exchanges[-1].asks_websocket
             return int(exc.args[0])
@@ -158,7 +158,7 @@ class HTTPTools1(RequestReceiver):
         return len(data)
 
     def _take_line(self, data: bytes) -> bytes:
-        """Keep what is of the request line; return the slice as llhttp takes it, which refuses octets that we let pass (request_line.c)."""
+        """Keep octets of the request line; return the slice masked for llhttp, which refuses octets that request_line.c lets pass."""
         if self._line.endswith(b"\n"):
             return data
         begin = 0 if self._line else len(data) - len(data.lstrip(_LINE_END))
@@ -380,7 +380,7 @@ class HTTPTools1(RequestReceiver):
         return path, query, authority
 
     def _remember(self) -> None:
-        """Keep the request line of a head that is refused once it is whole: llhttp's own faults come when they come."""
+        """Keep the request line of a head that is refused once it is whole: llhttp's own errors may come earlier."""
         if self._exchange is None and not self._is_head_begun:
             parser = self._parser
             version = parser.get_http_version().encode("ascii")
@@ -395,7 +395,7 @@ class HTTPTools1(RequestReceiver):
 
 
 def _explain(exc: Exception, octets: bytes) -> RequestRefused:
-    """Return the refusal of what llhttp has refused; `octets`: which begin a head."""
+    """Return the refusal of a head that llhttp has refused; `octets`: its beginning."""
     likeness = looks_like(octets)
     if likeness:
         return RequestRefused(400, likeness)
@@ -405,5 +405,5 @@ def _explain(exc: Exception, octets: bytes) -> RequestRefused:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return what makes one HTTPTools1 for each connection of an event loop."""
+    """Return a function that makes an HTTPTools1 for each connection of an event loop."""
     return functools.partial(HTTPTools1, limits, Chunks(limits))

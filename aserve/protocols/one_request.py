@@ -33,7 +33,7 @@ class OneRequest(RequestReceiver):
         self.unparsed = b""
         self._form = form
         self._body_left = 0  # octets
-        # A function and no bound method: that would be a cycle, and each connection the garbage collector's.
+        # A function and not a bound method: that would be a cycle, which only the garbage collector frees.
         self._phase: Callable[..., list[Exchange]] = type(self)._receive_head
 
     def receive(self, data: bytes) -> list[Exchange]:
@@ -92,7 +92,7 @@ class OneRequest(RequestReceiver):
         return [] if is_live else [exchange]
 
     def _drop_body(self, why: RequestRefused) -> list[Exchange]:
-        """Refuse a request for the rest of whose body there is no room."""
+        """Refuse a request: there is no room for the rest of its body."""
         exchange = self._exchange
         self._body.close()
         self._exchange = self._body = None
@@ -106,7 +106,7 @@ class OneRequest(RequestReceiver):
         return [self.new_refusal(why, request)]
 
     def new_refusal(self, why: RequestRefused, request: Exchange | None = None) -> Exchange:
-        """Return what answers a client's fault; `request` is what is known of the request, if anything."""
+        """Return the exchange that answers a client's fault; `request` holds what is known of the request, if anything."""
         refused = refused_exchange(why, request)
         refused.form = self._form
         refused.is_from_front = True
@@ -114,6 +114,6 @@ class OneRequest(RequestReceiver):
 
 
 def is_head_request(vars: str) -> bool:
-    """Whether these vars ask for no body in the response (RFC 9110 section 9.3.2)."""
+    """Whether these vars are a HEAD request's, whose response has no body (RFC 9110 section 9.3.2)."""
     parts = iter(vars.split("\0"))
     return dict(zip(parts, parts)).get("REQUEST_METHOD") == "HEAD"

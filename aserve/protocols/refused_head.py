@@ -1,9 +1,9 @@
-"""What can be said of a head that HTTP/1.x does not take: its request line, for the log, and what it looks like instead.
+"""A refused head of HTTP/1.x: its request line, for the log, and the protocol that it looks like instead.
 
 Owns:     known_request, looks_like.
 Thread:   event loop only.
 Spec:     RFC 9112 section 3.
-Not here: what is refused, and why (cparsers/http1.c, httptools1.py); the same for uwsgi and SCGI (cparsers/aserve.c).
+Not here: refusing, and the reason (cparsers/http1.c, httptools1.py); the same for uwsgi and SCGI (cparsers/aserve.c).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.exchange import Exchange
 _REQUEST_LINE = re.compile(rb"(?:\r\n)*([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([!-\"$-~\x80-\xff]+) (HTTP/1\.[0-9])\r\n")
 
 
-# What is spoken to the wrong bind, by its first octets.
+# Other protocols, sent to the wrong bind, by their first octets.
 _OTHERS = [
     (
         re.compile(rb"\x16(?:\x03|\Z)"),  # RFC 8446 section 5.1: a handshake's record
@@ -42,13 +42,13 @@ _OTHERS = [
 
 
 def looks_like(octets: bytes, position: int = 0) -> str:
-    """Return what octets that are refused look like, and what to do; "": like nothing that is known here."""
+    """Return which protocol refused octets look like, and what to do; "": none that is known here."""
     return next((text for pattern, text in _OTHERS if pattern.match(octets, position)), "")
 
 
 def known_request(octets: bytes, position: int = 0) -> Exchange | None:
     """
-    Return a request of which the request line is known; None: that is not whole, or none.
+    Return a request made of the request line; None: the line is incomplete or malformed.
 
     Its path is not decoded: the fault may be an escape in it.
     """

@@ -56,12 +56,12 @@ class SCGI(OneRequest):
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return what makes one SCGI for each connection of an event loop."""
+    """Return a function that makes an SCGI for each connection of an event loop."""
     return functools.partial(SCGI, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return what makes the exchange of a head that was parsed."""
+    """Return a function that makes the exchange of a parsed head."""
     new_exchange = SCGI(Scratch(limits)).new_exchange
 
     def make(vars: str, own_count: int, *_: Any) -> Exchange:

@@ -1,9 +1,9 @@
-"""Fields whose names have an underscore, which no app sees: the log says so, once. Those of --underscore-fields are kept aside.
+"""Fields with an underscore in their names: they are dropped, which is logged once. Those of --underscore-fields are kept aside.
 
 Owns:     Underscores, and ListedUnderscores: one of them for each listener.
 Thread:   event loop, or the lane's leader.
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name; RFC 9110 section 5.3.
-Not here: dropping them (cparsers/vars.c, httptools1.py), from whom the listed ones are believed (features/underscore_fields.py).
+Not here: dropping them (cparsers/vars.c, httptools1.py), which peers may send the listed ones (features/underscore_fields.py).
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _MAX_SHOWN = 100
 
 
 class Underscores:
-    """What is said of them."""
+    """Logs the first dropped field of a listener."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.line = LogOnce(logger, logging.INFO)
 
     def look_at(self, head: bytes, exchange: Exchange) -> None:
-        """Tell of a field that was dropped from the head of this exchange, unless one was told of before."""
+        """Log a field that was dropped from the head of this exchange, unless one was logged before."""
         if not self.line.is_said:
             found = _FIELD.search(head)
             if found is not None:
                 self.tell(found[1])
 
     def look_at_fields(self, fields: Iterable[tuple[bytes, bytes]], exchange: Exchange) -> None:
-        """The same of the names and values of those that were dropped."""
+        """Do as `look_at`, given the names and values of the dropped fields."""
         for name, _ in fields:
             self.tell(name)
 
     def tell(self, field: bytes) -> None:
-        """Tell of a field by its name, unless one was told of before."""
+        """Log a dropped field by its name, unless one was logged before."""
         name = field.decode("latin-1")[:_MAX_SHOWN]
         self.line.log(
-            "%s: the field %s came, and the app does not see it, as any whose name has an underscore: %s would be the same to it. If a proxy of "
-            "yours sets it, let its name have hyphens, or see --underscore-fields (said once)",
+            "%s: dropped the field %s, as every field with an underscore in its name: the app could not tell it from %s. If a proxy of "
+            "yours sets it, write its name with hyphens, or see --underscore-fields (said once)",
             self._where,
             name,
             name.replace("_", "-"),
@@ -54,18 +54,18 @@ class Underscores:
 
 
 class ListedUnderscores(Underscores):
-    """Those of a listener where proxies may send some: `Exchange.underscored` has them."""
+    """For a listener on which proxies may send some: stores them in `Exchange.underscored`."""
 
     def __init__(self, where: str, names: Sequence[str]) -> None:
         super().__init__(where)
         self._names = {name.upper().encode(): cgi_name(name) for name in names}
 
     def look_at(self, head: bytes, exchange: Exchange) -> None:
-        """Keep what is listed aside; tell of another, unless one was told of before."""
+        """Store listed fields; log another, unless one was logged before."""
         self.look_at_fields(_FIELD.findall(head), exchange)
 
     def look_at_fields(self, fields: Iterable[tuple[bytes, bytes]], exchange: Exchange) -> None:
-        """The same of the names and values of those that were dropped."""
+        """Do as `look_at`, given the names and values of the dropped fields."""
         sent: dict[str, str] = {}
         for name, octets in fields:
             cgi = self._names.get(name.upper())

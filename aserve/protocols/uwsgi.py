@@ -6,8 +6,8 @@ Spec:     uwsgi-docs Protocol.rst.
 Not here: the grammar (cparsers/uwsgi.c), the body (one_request.py), calling RPC
           functions (rpc/registry.py).
 
-Nothing that a packet asks for beyond a request, a ping or a call is ever
-done: UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
+A packet may ask for a request, a ping or a call, and for nothing else:
+UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RPC: int = lib.UWSGI_RPC
 RPC_BY_PATH = 2  # modifier2: the data are vars, PATH_INFO names function and arguments
 MAX_RPC_ITEMS = 255  # uWSGI's own limit: the name and 254 arguments
 
-# What others would do with the modifiers that we refuse, for the log line.
+# What uWSGI does for the modifiers that we refuse, for the log line.
 MEANINGS = {
     1: "reserved", 5: "PSGI (Perl)", 6: "Lua", 7: "Rack (Ruby)", 8: "JVM", 9: "CGI", 10: "management", 14: "PHP",
     15: "Mono", 17: "spooler", 18: "symbol call", 22: "code evaluation", 23: "XSLT", 24: "V8", 25: "Go", 26: "GridFS",
@@ -91,7 +91,7 @@ class Uwsgi(OneRequest):
     def read_packet(
         self, vars: str, own_count: int, _: int, modifier1: int, octets: Any, start: int, size: int
     ) -> Exchange:
-        """Return what a packet asks for: a request, perhaps with a body, a call, a ping; or its refusal. An ExchangeFactory."""
+        """Return the exchange of a packet: a request, perhaps with a body, a call, a ping; or its refusal. An ExchangeFactory."""
         if modifier1 in REQUESTS:
             if not vars:
                 return self._new_silent_refusal(RequestRefused(400, "the packet has no vars"))
@@ -147,10 +147,10 @@ def encode_ping(warning: str) -> bytes:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return what makes one Uwsgi for each connection of an event loop."""
+    """Return a function that makes a Uwsgi for each connection of an event loop."""
     return functools.partial(Uwsgi, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return what makes the exchange of a packet that was parsed, with scratch memory of its own, as another thread calls it."""
+    """Return a function that makes the exchange of a parsed packet, with scratch memory of its own, as another thread calls it."""
     return Uwsgi(Scratch(limits)).read_packet

@@ -1,1 +1,1 @@
-"""Proxies before this server: who is one, what they say about their client, and what of it is believed."""
+"""Proxies in front of this server: which peers are proxies, what they claim about their clients, and which claims count."""

@@ -4,7 +4,7 @@ Owns:     their names; removing them from every request; reading what they claim
           for listeners that trust a proxy. Pure.
 Thread:   `strip_forwarded` on the event loop, or in the lane's leader; `read_claims` in a worker.
 Spec:     RFC 7239; its section 7.4 is about X-Forwarded-*, which have no specification.
-Not here: who is believed (peers.py), what becomes of a claim (trust.py).
+Not here: which peers are trusted (peers.py), applying a claim (trust.py).
 
 A list is read from its right end. Each proxy appends to what it got, so the proxy
 that is connected to us wrote the last entry. The proxy that the last entry names
@@ -57,29 +57,29 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """A client or proxy, as a field names it; the address is empty if it hides."""
+    """A client or proxy, as a field names it; the address is empty if the field hides it."""
 
     address: str
     port: str
 
 
 class Rules(NamedTuple):
-    """What is believed of a proxy."""
+    """Which claims of a proxy count."""
 
-    names: frozenset[str]  # of the fields that the proxies set, under their CGI names
-    hops: int  # proxies before us; 0: as many as `is_proxy` knows
+    names: frozenset[str]  # CGI names of the fields that the proxies set
+    hops: int  # number of proxies in front of us; 0: as many as `is_proxy` accepts
     is_proxy: Callable[[str], bool]  # whether an address is that of a proxy
 
 
 class Claims(NamedTuple):
-    """What the proxies say; what they do not say is empty."""
+    """The claims of the proxies; empty where they make none."""
 
     client: Node | None
     scheme: str
     host: str  # with its port, if it has one
     port: str
     prefix: str
-    # The fields themselves, without what a client may have put before the proxies' words.
+    # The fields themselves, without entries that a client may have put in front of the proxies' own.
     fields: tuple[tuple[str, str], ...]
 
 
@@ -93,7 +93,7 @@ def field_name(cgi: str) -> str:
     return cgi[len("HTTP_") :].replace("_", "-").title().replace("-Ip", "-IP")
 
 
-# Removing them
+# Removing the fields
 
 
 def strip_forwarded(exchange: Exchange) -> None:
@@ -123,7 +123,7 @@ def strip_forwarded(exchange: Exchange) -> None:
 
 
 class StripForwarded:
-    """`strip_forwarded` for a listener that trusts nobody; logs the first fields that it removes."""
+    """`strip_forwarded` for a listener without trusted proxies; logs the first fields that it removes."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -142,7 +142,7 @@ class StripForwarded:
 
 
 def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
-    """Return the same, but a mark stays: the environ has IS_FORWARDED. Only --reload wants that, for its page (features/fault_page.py)."""
+    """Return `strip`, extended: it leaves IS_FORWARDED in the environ. Only --reload needs that, for its page (features/fault_page.py)."""
 
     def strip_and_mark(exchange: Exchange) -> None:
         strip(exchange)
@@ -152,7 +152,7 @@ def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
     return strip_and_mark
 
 
-# What they claim
+# Reading the claims
 
 
 def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
@@ -160,7 +160,7 @@ def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
     Return what the proxies claim in the fields that the rules name.
 
     Raises:
-        RequestRefused: one is malformed.
+        RequestRefused: a field is malformed.
     """
     named = {name: value for name, value in sent.items() if name in rules.names}
     client, count = None, rules.hops or 1
@@ -220,7 +220,7 @@ def _split(value: str) -> list[str]:
 
 
 def _believe_nodes(entries: list[str], rules: Rules) -> list[Node]:
-    """Return the nodes of X-Forwarded-For that count, from the right."""
+    """Return the entries of X-Forwarded-For that count, from the right."""
     nodes: list[Node] = []
     for entry in reversed(entries):
         node = parse_node(entry.strip('"'))
@@ -308,14 +308,14 @@ def read_prefix(text: str) -> str:
 
 
 class Element(NamedTuple):
-    """What one proxy said: forwarded-element."""
+    """One proxy's part of the field: forwarded-element."""
 
     text: str
     pairs: dict[str, str]  # by names in lower case
 
     @property
     def node(self) -> Node | None:
-        """Whom it names as its client."""
+        """The client that the proxy names."""
         return parse_node(self.pairs["for"]) if "for" in self.pairs else None
 
 
@@ -324,7 +324,7 @@ def parse_forwarded(value: str) -> list[Element]:
     Parse a whole field.
 
     Raises:
-        ValueError: it is malformed, or takes too long to parse.
+        ValueError: the field is malformed, or too long.
 
     Spec: RFC 7239 section 4.
     """

@@ -1,10 +1,10 @@
-"""The PROXY protocol, versions 1 and 2: what a balancer says of the connection before its first octet.
+"""The PROXY protocol, versions 1 and 2: a balancer's header before the first octet of a connection.
 
-Owns:     the grammar of a header; octets in, what they announce out. Pure.
+Owns:     the grammar of a header: octets in, a Header out. Pure.
 Thread:   any.
 Spec:     proxy-protocol.txt of HAProxy, sections 2.1 and 2.2.
-Not here: who may send one, when it must be there, what follows from it
-          (connections/greeting.py).
+Not here: which peers may send one, when it must be there, what follows from
+          it (connections/greeting.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .peers import pack, unpack
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"  # 2.2
 V1_START = b"PROXY "
 V1_MAX_BYTES = 107  # 2.1: the longest line, CRLF counted
-# The octets after the first 16 of version 2: addresses, which take 216 at most, and TLVs. What nginx takes.
+# The most octets after the first 16 of version 2: addresses, which take 216 at most, and TLVs. As much as nginx takes.
 V2_MAX_BYTES = 4096
 
 LOCAL, PROXY = 0, 1
@@ -43,10 +43,10 @@ class BadHeader(Exception):
 
 
 class Header(NamedTuple):
-    """What a header announces."""
+    """The content of a header."""
 
     size: int  # octets that it takes
-    is_local: bool = False  # the balancer's own connection, as for a health check: nobody is announced
+    is_local: bool = False  # the balancer's own connection, as for a health check: no client is named
     source: tuple[str, int] | None = None  # the client's address and port; None: not said, or no IP address
     destination: tuple[str, int] | None = None  # what the client has connected to
     is_unix: bool = False  # the client connected to the balancer's unix socket
@@ -61,7 +61,7 @@ def parse_header(data: bytes) -> Header | None:
     header are not read.
 
     Raises:
-        BadHeader: it is not one.
+        BadHeader: the octets are no header.
     """
     if data.startswith(SIGNATURE):
         return _parse_v2(data)
@@ -131,7 +131,7 @@ def _parse_v2(data: bytes) -> Header | None:
         if offset > size:
             raise BadHeader(f"{size - 16} octets of addresses, and not {layout.size}")
         header = _announce(header, family, transport, layout.unpack_from(data, 16))
-        # Without a family nobody knows where the TLVs begin: they are not read.
+        # Without a family it is unknown where the TLVs begin: they are not read.
         header = header._replace(is_tls=_read_tlvs(data[:size], offset))
     return header
 

@@ -1,15 +1,15 @@
-"""What a listener believes of its peers' words about their clients, and what follows from it.
+"""Applying the claims of trusted proxies about their clients.
 
 Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
-          the client knows them; on listeners that trust somebody, the access log
-          and what stands before the app do so.
+          the client knows them; on listeners with trusted proxies, the access log
+          and the step before the app do so.
 Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
-Not here: who is believed (peers.py), reading the fields (forwarded.py), the
+Not here: which peers are trusted (peers.py), reading the fields (forwarded.py), the
           PROXY protocol (connections/greeting.py).
 
-A listener that trusts nobody has none of this: `strip_forwarded` has removed the
-fields, and its requests do not pass through here.
+A listener without trusted proxies needs none of this: `strip_forwarded` has removed
+the fields, and its requests do not pass through here.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def peers_of(config: EngineSettings) -> Peers | None:
 
 
 def needs_identity(bind: Bind, peers: Peers) -> bool:
-    """Whether a connection must find out by itself whether its peer is believed (`is_believed`)."""
+    """Whether each connection must find out whether its peer is trusted (`is_believed`)."""
     return bind.is_proxied or (bind.kind == "unix" and peers.needs_credentials)
 
 
 class Trust:
-    """What one listener believes."""
+    """The trust of one listener in its peers."""
 
     def __init__(self, rules: Rules, is_believed: Callable[[Any], bool]) -> None:
         self._rules = rules
@@ -66,10 +66,10 @@ class Trust:
 
     def apply(self, exchange: Exchange) -> bool:
         """
-        Rewrite an exchange as its peer describes the client, if the peer is believed; return whether it is.
+        Rewrite an exchange as its peer describes the client, if the peer is trusted; return whether it is.
 
         Raises:
-            RequestRefused: a believed peer has sent something malformed.
+            RequestRefused: a trusted peer has sent a malformed field.
         """
         assert exchange.forwarded is not None
         if not self.is_believed(exchange.connection):
@@ -79,10 +79,10 @@ class Trust:
 
     def changes(self, exchange: Exchange) -> Environ:
         """
-        Return what a believed peer's words change in an environ, of a listener without TLS; the exchange stays as it is.
+        Return the entries of an environ that a trusted peer's claims change, for a listener without TLS; the exchange stays as it is.
 
         Raises:
-            RequestRefused: they are malformed.
+            RequestRefused: the claims are malformed.
         """
         assert exchange.forwarded is not None
         claims = self._claims_of(exchange.forwarded)
@@ -108,7 +108,7 @@ class Trust:
 
 
 def trust_of(config: EngineSettings, bind: Bind, peers: Peers | None) -> Trust | None:
-    """Return what a listener believes; None: nothing."""
+    """Return the Trust of a listener; None: it trusts no peer."""
     # A front server that speaks uwsgi or SCGI is believed in everything; the fields that it passes on are the app's.
     if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:
         return None
@@ -120,7 +120,7 @@ def trust_of(config: EngineSettings, bind: Bind, peers: Peers | None) -> Trust |
 
 
 def who_is_believed(bind: Bind, peers: Peers) -> Callable[[Any], bool] | None:
-    """Return what says of a connection whether its peer is believed; None: no peer can be."""
+    """Return a function that says whether a connection's peer is trusted; None: no peer can be."""
     if needs_identity(bind, peers):
         return operator.attrgetter("is_believed")
     if bind.kind == "unix":
@@ -141,7 +141,7 @@ class TrustedProxies(Before):
         self.line = LogOnce(logger, logging.INFO)
 
     def before(self, exchange: Exchange) -> Reply | None:
-        """Rewrite the exchange if its peer is trusted; refuse it if that has sent nonsense."""
+        """Rewrite the exchange if its peer is trusted; refuse it if the peer's fields are malformed."""
         if exchange.forwarded is not None:
             try:
                 if not self.trust.apply(exchange) and not self.line.is_said:
@@ -166,7 +166,7 @@ class TrustedProxies(Before):
 
 
 class TrustingLog:
-    """The access log of a listener that trusts proxies: refused requests show the client that they name, too."""
+    """The access log of a listener that trusts proxies: also a refused request shows the client that the proxy names."""
 
     def __init__(self, inner: RequestLog, trust: Trust) -> None:
         self._inner = inner
@@ -210,7 +210,7 @@ def _believe(exchange: Exchange, claims: Claims) -> None:
 
 
 def _changes_of_base(claims: Claims, base: Environ) -> Environ:
-    """Return what is another in the base environ of the client; with another scheme than https there is no HTTPS, either."""
+    """Return the entries that differ in the client's base environ; if the scheme is not https, the caller removes HTTPS."""
     scheme = claims.scheme or base["wsgi.url_scheme"]
     changes: Environ = {"wsgi.url_scheme": scheme}
     if scheme == "https":
@@ -234,7 +234,7 @@ def _find_host(exchange: Exchange) -> tuple[list[str], int]:
 
 
 def _host_as_sent(host: str, claims: Claims, scheme: str) -> str:
-    """Return Host as the client has sent it: as claimed, or with a port that it has lost."""
+    """Return Host as the client sent it: as claimed, or with the port that a proxy dropped."""
     host = claims.host or host
     is_bare = host and not split_host(host)[1] and claims.port not in ("", DEFAULT_PORTS[scheme])
     return f"{host}:{claims.port}" if is_bare else host

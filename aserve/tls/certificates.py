@@ -2,7 +2,7 @@
 
 Owns:     loading certificates, keys and authorities, with a message for each way
           in which they can be wrong; what is allowed on the wire; the choice
-          by server name; reloading; what the environ says about a client.
+          by server name; reloading; a client's certificate in the environ.
 Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
@@ -63,7 +63,7 @@ class Certificates:
         Load everything.
 
         Raises:
-            ConfigError: something cannot be used; the text says what to do.
+            ConfigError: a file or a setting cannot be used; the text says what to do.
         """
         self._all_settings = [_with_absolute_paths(settings) for settings in all_settings]
         self._paths = [path for settings in self._all_settings for path in _paths_of(settings)]
@@ -71,7 +71,7 @@ class Certificates:
         self._contexts, self.warnings = _load(self._all_settings)
 
     def wrap_by(self, settings: TLSSettings) -> Wrap:
-        """Return the function that wraps a new connection by the contexts that are in force then."""
+        """Return the function that wraps a new connection by the contexts that are current at that time."""
         return functools.partial(self._wrap, _with_absolute_paths(settings))
 
     def _wrap(
@@ -84,7 +84,7 @@ class Certificates:
         return context.wrap_bio(incoming, outgoing, server_side=True)
 
     def reload(self) -> bool:
-        """Load everything anew; if anything cannot be used, keep the old, log why, and return False."""
+        """Load everything anew; if any file cannot be used, keep the old contexts, log why, and return False."""
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
         try:
             self._contexts, self.warnings = _load(self._all_settings)
@@ -96,7 +96,7 @@ class Certificates:
         return True
 
     def log_warnings(self) -> None:
-        """Log what is wrong with certificates that can still be used."""
+        """Log the faults of certificates that can still be used."""
         for warning in self.warnings:
             logger.warning("TLS: %s", warning)
 
@@ -191,7 +191,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None, warn
         guard(context.load_cert_chain)(certificate, key, _refuse_passphrase)
     except _PassphraseNeeded:
         raise ConfigError(
-            f"the key {key or certificate} has a passphrase, and nobody is here to type it; "
+            f"the key {key or certificate} has a passphrase, and a server cannot ask for it; "
             "`openssl pkey -in WITH -out WITHOUT` takes it off"
         ) from None
     except OSError as exc:  # an SSLError is one
@@ -224,7 +224,7 @@ def _read(path: str, what: str) -> bytes:
 
 
 def _who_may_not(path: str) -> str:
-    """Return who may not read a file, and what to do: with --user it is read after root was given up, as when it is loaded anew."""
+    """Return which user may not read a file, and what to do: with --user it is read after root was given up, as when it is loaded anew."""
     who, place = name_user(os.geteuid()), os.path.abspath(path)
     closed = next((folder for folder in _folders_of(place) if not os.access(folder, os.X_OK)), None)
     if closed is not None:
@@ -304,10 +304,10 @@ def _read_der(data: bytes, position: int) -> tuple[int, int, int]:
 
 def describe_client(ssl_object: ssl.SSLObject) -> dict[str, str]:
     """
-    Return what the environ says of a connection, under the names of Apache's mod_ssl.
+    Return a connection's entries for the environ, with the names of Apache's mod_ssl.
 
     Raises:
-        ValueError: the client's certificate has a name that is not text.
+        ValueError: a name in the client's certificate is not text.
     """
     cipher = ssl_object.cipher()
     vars = {
@@ -380,8 +380,8 @@ def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
         if not isinstance(first, ssl.SSLError):
             raise
         try:
-            # It may be somebody else's error, such as that of a TLS client in the same program. If not,
-            # the session is broken, and says so again or pretends to have ended.
+            # The error may belong to another session, such as that of a TLS client in the same program. If not,
+            # this session is broken, and reports it again or seems to have ended.
             result = function(*arguments)
         except ssl.SSLWantReadError:
             raise
@@ -395,7 +395,7 @@ def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def guard(function: Function) -> Function:
     """
-    Return `function`, one of OpenSSL's, in a form that does not raise the errors of others.
+    Return `function`, one of OpenSSL's, in a form that does not raise errors of other sessions.
 
     PyPy 3.9 looks at the thread's queue of errors after each call, and does not clear it: after one
     client's broken record the calls for all others would fail with that client's error.
@@ -407,10 +407,10 @@ def guard(function: Function) -> Function:
 
 def load_certificates(config: EngineSettings) -> Certificates:
     """
-    Load what the https binds of these settings name.
+    Load the files that the https binds of these settings name.
 
     Raises:
-        ConfigError: something cannot be used.
+        ConfigError: a file or a setting cannot be used.
     """
     binds = [parse_bind(bind) for bind in config.bind]
     return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")

@@ -1,15 +1,15 @@
-"""The ClientHello: what is decided about it before OpenSSL sees it.
+"""The ClientHello: reading it before OpenSSL does.
 
 Owns:     telling TLS from anything else; the server name and the protocols
           that a client asks for.
 Thread:   any; pure.
 Spec:     RFC 8446 sections 4.1.2 and 5.1 (ClientHello), RFC 6066 section 3
           (server name), RFC 7301 section 3 (ALPN).
-Not here: everything else that a ClientHello says (OpenSSL reads it).
+Not here: everything else in a ClientHello (OpenSSL reads it).
 
 The ssl module has a callback for the server name, but a client that sends one
 which is not ASCII makes it write a traceback to standard error; and it does
-not tell what a client offers by ALPN.
+not give the protocols that a client offers by ALPN.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import NamedTuple
 HANDSHAKE, CLIENT_HELLO = 22, 1  # RFC 8446 5.1: content type; 4: message type
 SERVER_NAME, ALPN = 0, 16  # RFC 6066 3, RFC 7301 6: extensions
 RECORD_HEAD_BYTES, MESSAGE_HEAD_BYTES = 5, 4
-# A larger ClientHello is not waited for. Guess: those of today have 200 octets to 4 KiB.
+# A larger ClientHello is given to OpenSSL unread. Guess: today they have 200 octets to 4 KiB.
 MAX_HELLO_BYTES = 1 << 14
 # RFC 8446 6: a fatal alert in a record of its own; 120 is no_application_protocol.
 NO_APPLICATION_PROTOCOL = bytes([21, 3, 3, 0, 2, 2, 120])
 
 
 class ClientHello(NamedTuple):
-    """What a client asks for."""
+    """The server name and protocols that a client asks for."""
 
-    server_name: str = ""  # as it came, octets as latin-1; empty: it does not say
-    protocols: tuple[bytes, ...] = ()  # none: it does not say
+    server_name: str = ""  # as received, octets as latin-1; empty: the extension is missing
+    protocols: tuple[bytes, ...] = ()  # empty: the extension is missing
 
 
 def is_tls(data: bytes | bytearray) -> bool:
@@ -38,7 +38,7 @@ def is_tls(data: bytes | bytearray) -> bool:
 
 
 class FirstOctets:
-    """What a client sends first, in pieces however small: each octet is looked at once."""
+    """Collects a client's first octets, in pieces however small: each octet is looked at once."""
 
     __slots__ = ("_is_open", "_left", "_message", "_position", "data")
 
@@ -50,7 +50,7 @@ class FirstOctets:
         self._is_open = True  # more may belong to the message
 
     def feed(self, data: bytes | bytearray) -> bool:
-        """Add octets; return whether the ClientHello has come whole, or is not one that is worth waiting for."""
+        """Add octets; return whether the ClientHello is whole, or there is no need to wait for more."""
         self.data += data
         while self._is_open and self._position < len(self.data):
             if self._left:

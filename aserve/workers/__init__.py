@@ -1,1 +1,1 @@
-"""The threads that run the app, or the event loop in their place. They know no connection and no WSGI."""
+"""The threads that run the app, or the event loop in their place; without knowledge of connections and WSGI."""

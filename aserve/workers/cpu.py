@@ -2,7 +2,7 @@
 
 Owns:     CpuMeter; whether a thread is ready to run.
 Thread:   one at a time: the executor measures on the event loop, TimeSlices under its lock.
-Not here: what follows from it (executor.py, time_slices.py).
+Not here: decisions by it (executor.py, time_slices.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 def is_ready(number: int) -> bool:
     """
-    Return whether a thread of this process runs, or would if it had a CPU; False: it sleeps, or that is not known here.
+    Return whether a thread of this process runs, or would if it had a CPU; False: it sleeps, or this system does not show it.
 
     `number` is the system's (threading.get_native_id). It costs about as much as three system calls.
     """
@@ -34,7 +34,7 @@ def is_ready(number: int) -> bool:
 
 class CpuMeter:
     """
-    Tells whether the process has used most of a CPU lately. Then it lacks the GIL, not threads.
+    Measures whether the process has used most of a CPU lately. Then it lacks the GIL, not threads.
 
     Without a GIL a process never counts as busy.
     """

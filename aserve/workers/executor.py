@@ -1,10 +1,10 @@
-"""The seam: the batched hand-off from the event loop to worker threads and back.
+"""The batched hand-off from the event loop to worker threads and back.
 
 Owns:     the two queues; the decision which worker to wake, and when.
 Thread:   both sides; banners say which side calls a method.
-Not here: what a job does (connections/connection.py gives it), the app (wsgi/gateway.py), how many
-          threads there are (threads.py), which of those that yield may continue (time_slices.py), for how
-          long jobs wait (queue_wait.py).
+Not here: the jobs (connections/connection.py), the app (wsgi/gateway.py), the number of threads
+          (threads.py), which of the yielding workers may continue (time_slices.py), how long jobs
+          wait (queue_wait.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
@@ -23,7 +23,7 @@ The order of events, and why (figures: benchmarks/README.md):
 Requests of the lane need no hand-off at all. They follow the Leader/Followers
 pattern (POSA2): one worker, the leader, waits for them itself (`_lead`), and runs
 them one after another, while the loop sleeps. Unlike in the pattern, it promotes no
-follower first: it only puts the leadership token back, and nobody waits for more
+follower first: it only puts the leadership token back, and no worker waits for more
 meanwhile. If nothing is answered for STALL_SECONDS (or twice that), a timer in the
 kernel wakes the loop (`_on_stall`); a long batch that moves does not, as each wake-up of
 the loop takes the GIL and the CPU from the leader. By the rule above, the loop then wakes another
@@ -65,31 +65,31 @@ logger = logging.getLogger("aserve")
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
 # tenth of a typical database query and a hundred times the cost of a wake-up.
 STALL_SECONDS = 0.001
-# The same while the process is busy. It then lacks the GIL and not threads, but quick requests must not wait for all of one
-# that computes. Measured 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms do the same for the quick ones, 2 ms takes half
-# of the CPU from those that compute; with 20 ms a request of 19 ms held up all others, and all clients came in step with it.
+# The same while the process is busy. It then lacks the GIL and not threads, but quick requests must not wait until a computing one
+# ends. Measured 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms help the quick ones equally, 2 ms takes half of
+# the CPU from computing ones; with 20 ms a request of 19 ms held up all others, and all clients came in step with it.
 BUSY_STALL_SECONDS = 0.005
-# How often requests are looked for while every worker is busy, for the sake of health checks and pings. Guess.
+# How often the loop polls for requests while every worker is busy, for the sake of health checks and pings. Guess.
 BUSY_POLL_SECONDS = 0.020
 
-Job = tuple[Callable[[Any], None], Any]  # a function, and what it is called with; it must not raise
+Job = tuple[Callable[[Any], None], Any]  # a function and its argument; it must not raise
 
 
 class HandleSet(Protocol):
-    """What the leader waits on for requests (POSA2's handle set): the lane."""
+    """The set of connections on which the leader waits for requests (POSA2's handle set): the lane."""
 
     @property
     def stall_fd(self) -> int:
         """
-        A descriptor that tells of a stall: requests were found, and the next `wait` does not begin.
+        A descriptor that signals a stall: requests were found, and the next `wait` does not begin.
 
-        It becomes readable STALL_SECONDS to twice that after they were found, or after the last were answered (some at a time);
-        and once in vain when nothing more comes.
+        It becomes readable STALL_SECONDS to twice that after requests were found, or after the last were answered (some at a
+        time); and once in vain when no more requests come.
         """
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody is inside `wait`, and nothing has come yet."""
+        """Whether a worker is inside `wait`, and no request has come yet."""
 
     def wait(self, milliseconds: int) -> int:
         """Wait for requests, at most this long (-1: for ever); return how many have come."""
@@ -101,44 +101,46 @@ class HandleSet(Protocol):
         """Make `wait` return; from any thread."""
 
     def watch(self) -> None:
-        """Let `stall_fd` tell in STALL_SECONDS to twice that, unless requests are answered meanwhile."""
+        """Let `stall_fd` signal in STALL_SECONDS to twice that, unless requests are answered meanwhile."""
 
 
 class Executor:
     """Worker threads for one event loop."""
 
     is_inline = False
-    pause_seconds = STALL_SECONDS  # `on_pause` is called so long after a batch of the handles, or up to twice as long
+    pause_seconds = STALL_SECONDS  # `on_pause` is called this long after a batch of the handles, or up to twice as long
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
         self._threads = WorkerThreads(self._work, max_threads, extra_threads)
         self._slices = TimeSlices(loop, max_threads)  # of the compensated workers
-        self.jobs: collections.deque[Job] = collections.deque()  # those that no worker has begun
-        # Queue a job and wake nobody: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. No method of
-        # ours: each request of the lane would pay for its call.
+        self.jobs: collections.deque[Job] = collections.deque()  # jobs that no worker has begun
+        # Queue a job without waking a worker: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. Not a
+        # method of ours: each request of the lane would pay for its call.
         self.submit_here: Callable[[Job], None] = self.jobs.append
         self._wait = QueueWait(self.jobs)
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._is_wake_due = False
-        self._may_flush: dict[None, bool] = {None: True}  # who takes the item out asks the loop for a `_flush`
+        self._may_flush: dict[None, bool] = {
+            None: True
+        }  # the thread that takes the item out asks the loop for a `_flush`
         self._is_stopping = False
         # One item for each worker on its way to the queue, just woken or writing its last
-        # response: none has to be woken. (A list, since its append and pop are atomic.)
+        # response: no other has to be woken. (A list, since its append and pop are atomic.)
         self.waking: list[None] = []
         # The app has been seen to block: workers wake one another without waiting for the stall timer.
         self._app_blocks = not HAS_GIL
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._seen_waiting: Any = None  # what waited when the timer last fired
-        self._still_since = 0.0  # loop time since when it has
+        self._seen_waiting: Any = None  # `_what_waits` when the timer last fired
+        self._still_since = 0.0  # loop time since when it is the same
         self._handles: HandleSet | None = None
         self._native: Any = None  # the leader in C, if there is one
-        self._leadership: list[HandleSet] = []  # the token: who takes the handles out of it may wait for requests
+        self._leadership: list[HandleSet] = []  # the token: the worker that takes the handles out may wait for requests
         self._generation = 0  # how often the token was taken; only the leader changes it
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
-        self._last_awake = 0  # the system's number of the worker that has last come to the queue
+        self._last_awake = 0  # the system's number of the worker that last came to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
 
@@ -153,14 +155,14 @@ class Executor:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What the native leader shares with this (connections/native.py)."""
+        """The state that the native leader shares with this (connections/native.py)."""
         return {
             "executor": self, "jobs": self.jobs, "leadership": self._leadership, "waiting_leader": self._waiting_leader,
             "compensated": self._threads.compensated,
         }  # fmt: skip
 
     def attach(self, handles: HandleSet, native: Any = None) -> None:
-        """Let a worker wait for requests on these handles, from now on; `native`: a Native that does it."""
+        """Let a worker wait for requests on these handles from now on; `native`: the Native that waits in C."""
         self._handles = handles
         self._native = native.engine if native is not None else None
         self._leadership.append(handles)
@@ -174,35 +176,35 @@ class Executor:
 
     @property
     def wait_seconds(self) -> float:
-        """For how long the first of these has waited, or less by a second at most; see QueueWait."""
+        """For how long the first job has waited, or less by a second at most; see QueueWait."""
         return self._wait.seconds(self._loop.time())
 
     @property
     def stalled_seconds(self) -> int:
-        """For how many seconds the same job has been the first of these; see QueueWait."""
+        """For how many seconds the same job has been the first; see QueueWait."""
         return self._wait.stalled_seconds
 
     @property
     def overdue(self) -> list[Job]:
-        """Jobs that had waited for a second at the last one, the first of them; see QueueWait."""
+        """Jobs that had waited for a second at the last `on_second`, the oldest of them; see QueueWait."""
         return self._wait.overdue
 
     def withdraw(self, job: Job) -> bool:
         """Take a job back; False: a worker has begun it, or another one just now."""
         try:
             self.jobs.remove(job)
-        except (ValueError, IndexError):  # IndexError: they have changed meanwhile
+        except (ValueError, IndexError):  # IndexError: the jobs have changed meanwhile
             return False
         return True
 
     def on_second(self) -> None:
-        """Called once a second: look at what waits."""
+        """Measure how long jobs wait; called once a second."""
         self._wait.on_second(self._loop.time())
 
     @property
     def workers(self) -> WorkerCounts:
         """How many workers there are, and how many of them sleep or wait for requests."""
-        # A leader that has found something is busy, also while it waits for the GIL: another thread has it, such as the one that asks here.
+        # A leader that has found requests is busy, also while it waits for the GIL, which the caller's thread may hold.
         handles = self._handles
         is_leader_idle = self.is_leader_waiting and (handles is None or handles.is_waiting)
         return self._threads.counts(len(self._idle) + is_leader_idle)
@@ -229,7 +231,7 @@ class Executor:
         if not self.jobs:
             return
         if self.waking:
-            # Each of them takes one job; if its app then blocks, the stall timer must wake others.
+            # Each waking worker takes one job; if its app then blocks, the stall timer must wake others.
             if self._stall_timer is None and len(self.jobs) > len(self.waking):
                 self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
@@ -239,19 +241,19 @@ class Executor:
             self._app_blocks = not HAS_GIL
             self._wake_one()
         elif not (computes := self._computes()):
-            # A worker is awake and yet neither it nor anybody else computes: its app blocks.
+            # A worker is awake, and yet no thread of the process computes: its app blocks.
             self._app_blocks = True
             self._wake_one()
         if self._stall_timer is None and (has_several or computes):
             self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
 
     def _on_stall(self) -> None:
-        """The leader's batch is not done yet."""
+        """Start the stall timer: the leader's batch is not done yet."""
         if self._handles is not None:
             try:
                 os.read(self._handles.stall_fd, 8)
             except BlockingIOError:
-                return  # it is done after all
+                return  # the batch is done after all
             except OSError:
                 self._loop.remove_reader(self._handles.stall_fd)  # a bug in aserve or in the app, but no reason to spin
                 logger.exception("internal error; please report this as a bug in aserve")
@@ -263,17 +265,17 @@ class Executor:
             self._on_stall_timer()
 
     def _on_stall_timer(self) -> None:
-        """Wake another worker if what waits is still the same as when the timer last fired."""
+        """Wake another worker if the same job or batch waits as when the timer last fired."""
         self._stall_timer = None
         waiting = self._what_waits()
-        self._tell_pause()  # behind that look: if something is still to end, this comes again
+        self._tell_pause()  # after that check: if a request has still to end, this is called again
         if waiting is None:
             self._seen_waiting = None
             return
         now, seconds = self._loop.time(), STALL_SECONDS
         if waiting != self._seen_waiting:
             if self._seen_waiting is not None and self._handles is not None and not self._app_blocks:
-                # They move. A look each millisecond would take the GIL from the worker: the kernel's timer is put off by answers.
+                # The batch moves. A check each millisecond would take the GIL from the worker: answers put off the kernel's timer.
                 self._seen_waiting = None
                 self._handles.watch()
                 return
@@ -309,7 +311,7 @@ class Executor:
         try:
             return self.jobs[0]
         except IndexError:
-            # A leader that has found something, but not got the GIL yet, counts as busy: its timer may fire
+            # A leader that has found requests, but not got the GIL yet, counts as busy: its timer may fire
             # before it begins. (`is_leader_waiting` still says that it waits.)
             handles, native = self._handles, self._native
             if native is not None and (native.waiting or not handles.is_waiting):  # type: ignore[union-attr]
@@ -327,17 +329,17 @@ class Executor:
         except Exception:  # a bug in aserve: as in `_lead`
             logger.exception("internal error; please report this as a bug in aserve")
         self._leadership.append(handles)  # stop() is called on this thread, too
-        self._wake_sleeper()  # one may have gone to sleep since the token was taken
+        self._wake_sleeper()  # a worker may have gone to sleep since the token was taken
 
     def _flush(self) -> None:
-        """Call what the workers have posted."""
+        """Call the functions that the workers have posted."""
         self._may_flush[None] = True
         done = self._done
         for _ in range(len(done)):
             function, first, second = done.popleft()
             try:
                 function(first, second)
-            except Exception:  # a bug in aserve: this one is lost, the later ones are not
+            except Exception:  # a bug in aserve: this answer is lost, later ones are not
                 logger.exception("an answer failed; please report this as a bug in aserve")
 
     def stop(self) -> None:
@@ -364,7 +366,7 @@ class Executor:
 
     def write_off(self, thread_id: int) -> None:
         """
-        Replace a worker that hangs in its job. If it ever returns, its job must raise WrittenOff.
+        Replace a worker that hangs in its job. If the job ever returns, it must raise WrittenOff.
 
         Raises:
             RuntimeError: there is no other worker, and none can be started, now or later.
@@ -376,7 +378,7 @@ class Executor:
 
     def set_aside(self, thread_id: int) -> None:
         """
-        Let another worker take the place of one that is inside its job, which may take for ever; no limit of ours counts it.
+        Let another worker take the place of one whose job may take for ever; no limit of ours counts that worker.
 
         When its job is over it takes a slot that is free, or ends.
         """
@@ -412,16 +414,16 @@ class Executor:
                 self._loop.call_soon_threadsafe(self._flush)
                 return
             except RuntimeError:
-                return  # the loop is closed: this worker was left behind, and nobody waits for it
+                return  # the loop is closed: this worker was left behind, and its result is not needed
             except MemoryError:
-                time.sleep(STALL_SECONDS)  # nobody else would ask: try until there is memory
+                time.sleep(STALL_SECONDS)  # no other thread would ask: try until there is memory
 
     def yield_slot(self) -> None:
         """
-        Give the calling worker's slot to another, then wait for a time slice: nobody waits for what this one does.
+        Give the calling worker's slot to another, then wait for a time slice: the client is not waiting for this response's next piece.
 
-        So --threads others stay at work. At most --extra-threads do this at once; a further one keeps its slot, and
-        returns at once.
+        So --threads other workers stay at work. At most --extra-threads workers do this at once; a further one keeps
+        its slot, and returns at once.
         """
         thread_id = threading.get_ident()
         if thread_id in self._threads.compensated or self._compensate(thread_id):
@@ -436,7 +438,7 @@ class Executor:
         return self._threads.compensate(thread_id) and self._hand_slot_over(thread_id)
 
     def _regain_slot(self) -> bool:
-        """Take the slot back after a job, if the calling worker was compensated; False: it is taken for good."""
+        """Take a slot back after a job, if the calling worker was compensated; False: none is free, the worker must end."""
         thread_id = threading.get_ident()
         if thread_id not in self._threads.compensated:
             return True
@@ -448,7 +450,7 @@ class Executor:
             try:
                 return self._run_jobs()
             except MemoryError:
-                pass  # outside of every job: nothing is lost, and there may be memory soon
+                pass  # no job is lost here, and there may be memory soon
 
     def _run_jobs(self) -> None:
         self._last_awake = number = threading.get_native_id()
@@ -460,7 +462,7 @@ class Executor:
                 function, argument = jobs.popleft()
             except IndexError:
                 function = None
-            if function is None:  # not inside of that: what an app raises here has no such context
+            if function is None:  # outside of `except`: an exception of the app has no such __context__
                 if self._is_stopping:
                     return
                 if slices.is_paused:
@@ -475,8 +477,8 @@ class Executor:
                     return
                 continue
             try:
-                # As a thread begins with, not a copy of the main thread's: what an import has made current there (an app's context of
-                # Flask's, decimal's precision) is an object, and all requests would share it. Measured 2026-11-25: 500 instructions of hello's 53,550.
+                # A new context as a thread begins with, not a copy of the main thread's: objects that an import has made current there (an
+                # app context of Flask, decimal's) would be shared by all requests. Measured 2026-11-25: 500 instructions of hello's 53,550.
                 new_context().run(function, argument)
             except WrittenOff:
                 return
@@ -507,7 +509,7 @@ class Executor:
             while not (count or self.jobs or self._is_stopping):
                 count = handles.wait(-1)
             if not (count or self._is_stopping):
-                handles.wake()  # it gives up the token for a job of the loop's: start the stall timer
+                handles.wake()  # the leader gives up the token for a job of the loop's: start the stall timer
                 count = handles.wait(0)
             waiting_leader.clear()
             self._generation += 1
@@ -524,21 +526,21 @@ class Executor:
         return True
 
     def on_batch(self, has_requests: bool = True) -> None:
-        """Called by the leader behind a batch: if the app blocks, another worker leads."""
+        """Wake another worker to lead, if the app blocks; called by the leader after a batch."""
         if len(self._idle) == len(self._threads.at_work) - 1:
-            self._app_blocks = not HAS_GIL  # nobody is inside the app: forget what was seen
+            self._app_blocks = not HAS_GIL  # no worker is inside the app: forget it
         if self._app_blocks and has_requests:
             self._wake_one()
 
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)
         if self.jobs or self._leadership or self._is_stopping:
-            # Something came after the queue was found empty, and before the append.
+            # A job came after the queue was found empty, and before the append.
             try:
                 self._idle.remove(lock)
                 return
             except (ValueError, MemoryError):  # there may be no memory for the former
-                pass  # somebody is releasing the lock already
+                pass  # another thread is releasing the lock already
         lock.acquire()
         self.waking.pop()
         if self._app_blocks and (len(self.jobs) > 1 or (self.jobs and self._leadership)):
@@ -547,7 +549,7 @@ class Executor:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
-        """Run nothing more here; see core/forks.py."""
+        """Drop all jobs: run nothing more here; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))  # in case the worker that has forked asks for its next job
         self._leadership.clear()
@@ -559,7 +561,7 @@ class Executor:
         threads = self._threads
         if (self.jobs or self._leadership or not threads.at_work) and not self._wake_one():
             return not threads.keep_slot(thread_id)
-        return True  # a worker that was started just now may have freed its own slot already
+        return True  # a worker started just now may have freed its own slot already
 
     def _wake_one(self) -> bool:
         """Wake or start one worker; False when all are awake."""
@@ -567,7 +569,7 @@ class Executor:
             return True
         handles = self._handles
         if self.is_leader_waiting and handles is not None:
-            handles.wake()  # the leader itself: nobody else is left
+            handles.wake()  # the leader itself: no other worker is left
             return True
         return False
 
@@ -582,5 +584,5 @@ class Executor:
         return True
 
 
-# What calls a job in a worker, or the leader in C: the outermost frames of ours that are below the app's own of a plain request.
+# The functions that call a job in a worker, or the leader in C: our outermost frames below the app's frames of a plain request.
 WORKING = (Executor._lead.__code__, Executor._run_jobs.__code__)

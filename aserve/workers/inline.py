@@ -27,14 +27,14 @@ def no_running_loop() -> Iterator[None]:
     """
     Let the code within find no running event loop, and so no task, as in a worker thread: the app is synchronous.
 
-    Otherwise asyncio.run() fails there, and what refuses to block a loop (Django's ORM) or calls async views (asgiref) does, too.
+    Otherwise asyncio.run() fails there, and so does code that refuses to block a loop (Django's ORM) or calls async views (asgiref).
     The loop's own methods do not ask which loop runs.
     """
     loop = asyncio._get_running_loop()
     if loop is None:
         yield
         return
-    # CPython 3.14 lets no task begin while another is the thread's, whatever its loop. 3.12 has a KeyError where there is none.
+    # In CPython 3.14 no task may begin while the thread has a current one, of any loop. 3.12 raises a KeyError if there is none.
     task = asyncio.current_task(loop) if _swap_current_task is not None else None
     if task is not None:
         _swap_current_task(loop, None)
@@ -51,20 +51,20 @@ class InlineExecutor:
     """Runs jobs where they are submitted, one after another."""
 
     is_inline = True
-    pause_seconds = 0.0  # nobody calls `on_pause`
-    is_quiet = False  # nobody writes past the loop
-    waiting_count = stalled_seconds = 0  # nobody can ask while they wait
+    pause_seconds = 0.0  # `on_pause` is never called
+    is_quiet = False  # no thread writes past the loop
+    waiting_count = stalled_seconds = 0  # no code can ask while jobs wait
     wait_seconds = 0.0
     overdue: ClassVar[list[Any]] = []  # nothing waits
     is_idle = True
     is_leader_waiting = False
-    workers = WorkerCounts()  # none: what runs the app is the event loop
+    workers = WorkerCounts()  # none: the event loop runs the app
 
     def __init__(self) -> None:
         self.jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False
-        self._context: contextvars.Context | None = None  # the one that is current, if it is of a job
+        self._context: contextvars.Context | None = None  # of the running job
         self.waking: list[None] = []
         self.on_pause: Callable[[], None] | None = None
 
@@ -74,7 +74,7 @@ class InlineExecutor:
         self.run()
 
     def run(self) -> None:
-        """Run what is queued, each from the app's call to its close(); nothing, if a job calls this."""
+        """Run the queued jobs, each from the app's call to its close(); return at once if a job calls this."""
         if self._is_running:
             return
         self._is_running = True
@@ -87,7 +87,7 @@ class InlineExecutor:
             self._is_running = False
 
     def in_its_context(self, function: Callable[[], object]) -> Callable[[], object]:
-        """Return what calls this later in the context of the job that is current, and whose work it goes on with."""
+        """Return a function that calls this one later in the context of the running job, whose work it continues."""
         return function if self._context is None else functools.partial(self._call_within, self._context, function)
 
     def _call_within(self, context: contextvars.Context, function: Callable[[], object]) -> None:
@@ -119,4 +119,4 @@ class InlineExecutor:
         """Return no names: there are no threads."""
         return []
 
-    stuck: tuple[str, ...] = ()  # nobody is written off
+    stuck: tuple[str, ...] = ()  # no thread is written off

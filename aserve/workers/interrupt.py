@@ -14,7 +14,7 @@ from typing import Callable
 
 from ..core.errors import RequestTimeout
 
-# How long a worker sleeps between two checks for something that takes the loop microseconds.
+# How long a worker sleeps between two checks for a step that takes the loop microseconds.
 CHECK_SECONDS = 0.0005
 
 
@@ -27,7 +27,7 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
             return None, _do_nothing
 
         def retract_pypy() -> None:
-            # PyPy cannot retract it, only replace it: raise another, and wait until that has hit.
+            # PyPy cannot retract an exception, only replace it: raise another, and wait until that has hit.
             try:
                 _raise_in_thread(threading.get_ident(), RequestTimeout)
                 while True:

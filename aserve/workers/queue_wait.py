@@ -3,11 +3,11 @@
 Owns:     QueueWait: now and then it marks the last job of the queue with the time. While a marked job waits, so do
           those before it, and all of them have waited since then or longer.
 Thread:   event loop only; workers change the queue meanwhile.
-Not here: the queue (executor.py), and who asks: a health check for the wait (connections/service.py), systemd's
+Not here: the queue (executor.py), and the users: a health check for the wait (connections/service.py), systemd's
           watchdog for a queue that stands still (server/running.py), the log (connections/stalls.py).
 
-A time in each job would be exact, and each request would pay for a look at the clock. The two measures differ under
-load: jobs may wait long while workers begin one after another, and a restart would help nobody then.
+A time in each job would be exact, but each request would pay for reading the clock. The two measures differ under
+load: jobs may wait long while workers begin one after another, and a restart would not help then.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import collections
 import itertools
 from typing import Any
 
-# After so long without a request begun a person is told. Guess: what is over before somebody has read it is no warning.
+# A stall of this length is logged. Guess: a stall that is over before an operator reads the line needs no warning.
 LONG_STALL_SECONDS = 10
-# So many of those that have waited are told each second, the first of them. Guess: to look at their sockets takes 10 ms.
+# The most overdue jobs to return each second, the oldest first. Guess: to check their sockets takes 10 ms.
 MAX_OVERDUE = 4096
 
 
 class QueueWait:
-    """How long jobs wait in a queue from which the first to come is the first to go."""
+    """How long jobs wait in a first-in first-out queue."""
 
     def __init__(self, jobs: collections.deque[Any]) -> None:
         self._jobs = jobs
         self._marks: collections.deque[tuple[float, Any]] = collections.deque()  # time and job, in the queue's order
         self._first: Any = None  # the first job a second ago
-        self._last: Any = None  # the last one
-        self.overdue: list[Any] = []  # of the jobs that have waited for a second, at the last look, the first
-        self.stalled_seconds = 0  # for how many seconds the same job has been the first; 0: none waits, or they move
+        self._last: Any = None  # the last job a second ago
+        self.overdue: list[Any] = []  # the oldest of the jobs that had waited for a second at the last `on_second`
+        self.stalled_seconds = 0  # how long the same job has been the first; 0: none waits, or they move
 
     def seconds(self, now: float) -> float:
         """
-        Return for how many seconds the first job has waited, or less: by at most the time between two looks.
+        Return for how many seconds the first job has waited, or less: by at most the time between two `on_second`.
 
         `now` is the time in seconds, by a clock that never goes back.
         """
         return self._look(now, self._jobs.copy())
 
     def on_second(self, now: float) -> None:
-        """Called once a second: mark what has come, and see whether the first job is still the same."""
+        """Mark the last job with the time, and check whether the first job is still the same; called once a second."""
         jobs = self._jobs.copy()
         self._look(now, jobs)
         first = jobs[0] if jobs else None
@@ -52,7 +52,7 @@ class QueueWait:
         self._last = jobs[-1] if jobs else None
 
     def _take_overdue(self, jobs: collections.deque[Any]) -> list[Any]:
-        """Return the jobs up to the one that was the last a second ago; none, if that has been begun."""
+        """Return the jobs up to the one that was the last a second ago; none, if that one has been begun."""
         if self._last is None or self._last not in jobs:
             return []
         return list(itertools.islice(jobs, min(jobs.index(self._last) + 1, MAX_OVERDUE)))

@@ -1,8 +1,8 @@
-"""The end of the workers, as the event loop waits for it.
+"""Ending the workers: the event loop waits for them.
 
 Owns:     stop_workers.
 Thread:   event loop.
-Not here: how a worker ends (executor.py), what else a server lets go of (server/server.py).
+Not here: how a worker ends (executor.py), the rest of a server's end (server/server.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import asyncio
 from .executor import Executor
 from .inline import InlineExecutor
 
-# How long workers may take to end when no time is left: those that run a job, which may be as good as done, and those
-# that were idle, where others burn every CPU (at a load of 9 on two, 0.1 s were too few). Guesses; it is milliseconds.
+# How long workers may take to end when no time is left: busy ones, whose job may be almost done, and idle ones,
+# on a machine whose CPUs are busy (at a load of 9 on two CPUs, 0.1 s was too short). Guesses; usually milliseconds.
 BUSY_SECONDS = 0.1
 IDLE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 0.01
@@ -23,9 +23,9 @@ async def stop_workers(
     executor: Executor | InlineExecutor, loop: asyncio.AbstractEventLoop, deadline: float
 ) -> list[str]:
     """
-    Let the workers end when nothing is queued any more; return the names of those that are left inside the app.
+    Let the workers end when no job is queued any more; return the names of those left inside the app.
 
-    What runs may outlive its client, and is finished all the same, until `deadline` (loop time) or a little longer.
+    Running requests are finished even if their clients have left, until `deadline` (loop time) or a little longer.
     """
     counts = executor.workers
     busy_count = counts.at_work - counts.idle + counts.compensated + counts.aside
@@ -38,5 +38,5 @@ async def stop_workers(
             break
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-    await asyncio.sleep(0)  # one more turn for what the last workers posted
-    return [*left, *executor.stuck]  # for those that are stuck nobody need wait
+    await asyncio.sleep(0)  # one more iteration, for the functions that the last workers posted
+    return [*left, *executor.stuck]  # without waiting for stuck workers

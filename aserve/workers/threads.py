@@ -2,7 +2,7 @@
 
 Owns:     OwnThread; WorkerThreads: which are at work, compensated or written off; their names and numbers.
 Thread:   any, under one lock.
-Not here: what they do, who sleeps (executor.py); which of the compensated may continue (time_slices.py).
+Not here: their work, which of them sleep (executor.py); which of the compensated may continue (time_slices.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class OwnThread(threading.Thread):
     """
     A thread of ours that runs code of the app: the interpreter does not wait for it at exit, but for the threads that it starts.
 
-    It starts as a daemon. Threads inherit that from the thread that makes them (threading.Thread), so it says that it is none as
-    soon as it runs: a thread that a view starts is what it would be under any other server, and is finished.
+    It starts as a daemon. Threads inherit that from the thread that makes them (threading.Thread), so `daemon` is False as soon
+    as it runs: a thread that a view starts is no daemon, as under any other server, and the interpreter waits for it.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
@@ -32,7 +32,7 @@ class OwnThread(threading.Thread):
 
     @property
     def daemon(self) -> bool:  # type: ignore[override]
-        """Whether it has not begun to run: what the interpreter asks as it starts a thread, and a new thread asks later."""
+        """Whether it has not begun to run: the interpreter reads this as it starts the thread, and threads made by this one later."""
         return not self._runs
 
     def run(self) -> None:
@@ -45,15 +45,15 @@ class WorkerCounts(NamedTuple):
     """How many workers there are of each kind."""
 
     at_work: int = 0  # in a slot of --threads
-    idle: int = 0  # of these: they wait for something to do
-    compensated: int = 0  # slowed down by their readers: others have their slots (as in ForkJoinPool)
+    idle: int = 0  # of these: waiting for a request
+    compensated: int = 0  # slowed down by their readers: other threads have their slots (as in ForkJoinPool)
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
-    aside: int = 0  # they serve WebSockets: others have their slots
+    aside: int = 0  # serving WebSockets: other threads have their slots
 
 
 class WorkerThreads:
-    """At most `max_threads` at work, and at most `extra_threads` compensated: others have taken their slots."""
+    """At most `max_threads` at work, and at most `extra_threads` compensated, whose slots other threads have taken."""
 
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
@@ -62,7 +62,7 @@ class WorkerThreads:
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
         self.compensated: dict[int, threading.Thread] = {}  # by identifier
-        self._aside: set[int] = set()  # of these, those that are not of `extra_threads`
+        self._aside: set[int] = set()  # the compensated ones that do not count towards `extra_threads`
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
@@ -70,10 +70,10 @@ class WorkerThreads:
 
     def start(self) -> bool:
         """
-        Start another worker; False: there are as many as are allowed.
+        Start another worker; False: the allowed number is reached.
 
         Raises:
-            RuntimeError: it would be the first, and the system starts no thread.
+            RuntimeError: there is no worker, and the system starts no thread.
         """
         with self._lock:
             total = len(self.at_work) + self._compensated_count
@@ -120,14 +120,14 @@ class WorkerThreads:
             self._aside.discard(thread_id)
             if not self.compensated:
                 self._limit_line.reset()
-            # While the executor stops, others have ended already, and there may be work left.
+            # While the executor stops, other workers have ended already, and there may be work left.
             if sum(other.is_alive() for other in self.at_work) >= self.max_threads:
                 return False
             self.at_work.append(thread)
             return True
 
     def keep_slot(self, thread_id: int) -> bool:
-        """Count a compensated worker as at work again if nobody else is; False: somebody is."""
+        """Count a compensated worker as at work again if no other worker is; False: another is."""
         with self._lock:
             if not self.at_work:
                 self.at_work.append(self.compensated.pop(thread_id))
@@ -159,7 +159,7 @@ class WorkerThreads:
             )
 
     def counts(self, idle_count: int) -> WorkerCounts:
-        """Return how many there are of each kind; `idle_count` of those at work are idle."""
+        """Return how many workers there are of each kind; `idle_count` of those at work are idle."""
         at_work = len(self.at_work)
         return WorkerCounts(
             at_work, min(idle_count, at_work), self._compensated_count, len(self.stuck), self.written_off_count,
@@ -172,7 +172,7 @@ class WorkerThreads:
 
     @property
     def stuck(self) -> list[str]:
-        """Names of those that were written off and have not ended."""
+        """Names of the workers that were written off and have not ended."""
         return [thread.name for thread in self._written_off if thread.is_alive()]
 
     def name_of(self, thread_id: int) -> str:
@@ -180,7 +180,7 @@ class WorkerThreads:
         return next((thread.name for thread in self._all if thread.ident == thread_id), "a worker")
 
     def join(self, seconds: float) -> list[str]:
-        """Wait for all to end, at most this long; return the names of those that have not."""
+        """Wait for all workers to end, at most this long; return the names of those that have not."""
         deadline = time.monotonic() + seconds
         threads = self._all
         for thread in threads:

@@ -1,20 +1,20 @@
-"""Whose time slice it is, among workers that have yielded their slots.
+"""Time slices of the workers that have yielded their slots.
 
-Owns:     TimeSlices: who may continue, who waits, for how long.
+Owns:     TimeSlices: which workers may continue, which wait, for how long.
 Thread:   two, under banners: workers wait for slices, the event loop checks that they move.
-Not here: who yields, and who takes its place (executor.py).
+Not here: yielding a slot, and giving it to another worker (executor.py).
 
-A response that outruns its reader goes to the disk as fast as the app makes it, and
-nobody waits for it. If dozens of them computed at once, requests that a client is waiting
+A response that outruns its reader goes to the disk as fast as the app makes it, and no
+client waits for it. If dozens of them computed at once, requests that a client is waiting
 for would hardly get the GIL. So:
 
-- One runs at a time, and the next after SLICE_SECONDS. While they block instead of
-  computing, as many run at once as there are workers beside them.
+- One such worker runs at a time, and the next after SLICE_SECONDS. While they block instead
+  of computing, as many run at once as there are workers beside them.
 - While requests wait for a worker, no slice begins (`is_paused`).
 - But when no slice has begun for SLICE_SECONDS, the loop begins one: a thread that waits
-  may hold what all others need, such as a connection of the app's pool. Still, no more of
-  them compute than there are workers. A slice older than STALE_SECONDS is taken for blocked,
-  and does not count.
+  may hold a resource that all others need, such as a connection of the app's pool. Still, no
+  more of them compute than there are workers. A slice older than STALE_SECONDS is taken for
+  blocked, and does not count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STALE_SECONDS = 1.0
 
 
 class TimeSlices:
-    """Lets few of many threads run at a time, in the order in which they came."""
+    """Lets a few of many threads run at a time, in the order in which they came."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_running: int) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class TimeSlices:
 
     def wait_for_slice(self, thread_id: int, is_queue: bool) -> None:
         """
-        Wait for a time slice, unless the calling thread has one that is not over, or that nobody else wants.
+        Wait for a time slice, unless the calling thread has one that is not over, or no other thread waits.
 
         `is_queue`: requests wait for a worker. Then no slice begins until `resume` is called.
         """
@@ -70,13 +70,13 @@ class TimeSlices:
     def _start_watch(self) -> bool:
         try:
             self._loop.call_soon_threadsafe(self._check_later)
-        except RuntimeError:  # the loop is closed: this worker was abandoned, and nobody waits for it
+        except RuntimeError:  # the loop is closed: this worker was abandoned, and its result is not needed
             self._begin_all()
             return False
         return True
 
     def _is_over_time(self, thread_id: int) -> bool:
-        """Whether a slice is over, and somebody waits for the next."""
+        """Whether a slice is over, and another thread waits for the next."""
         return bool(self._waiting) and time.monotonic() >= self._running[thread_id]
 
     def resume(self) -> None:
@@ -141,7 +141,7 @@ class TimeSlices:
                 self._begin_slice()
             self._seen_count = self._begun_count
             self._is_watched = is_watched = bool(self._waiting)
-        if is_watched:  # not the attribute: a worker that has come meanwhile starts its own watch
+        if is_watched:  # not the attribute: a worker that came meanwhile starts its own watch
             self._check_later()
 
     def stop(self) -> None:

@@ -1,9 +1,9 @@
-"""A response that C has begun (connections/native.py), from the moment it is Python's.
+"""A response that C has begun (connections/native.py), and Python goes on with.
 
-Owns:     BegunResponse, what C has made and sent of it; Rest, what is left of the iterable that the app has returned.
-Thread:   a worker; `adopt` also on the event loop, before anybody else knows of the response.
+Owns:     BegunResponse, which takes over C's state of the response; Rest, the rest of the iterable that the app returned.
+Thread:   a worker; `adopt` also on the event loop, before any other code has the response.
 Spec:     PEP 3333.
-Not here: what C does (native/stream.c), the rest of a response (response.py), what is done with both (gateway.py).
+Not here: C's part (native/stream.c), the other methods (response.py), sending both (gateway.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class BegunResponse(Response):
     __slots__ = ("returned", "unsent")
 
     returned: Any  # by the app
-    unsent: bytes  # what the socket has not taken of what is out
+    unsent: bytes  # octets given to the socket that it has not taken
 
     def adopt(self, head: bytes, code: int, length: int, sent_bytes: int, is_full: bool) -> None:
         """
-        Go on with what start_response was given, which C has checked (native/head.c).
+        Take over the arguments of start_response, which C has checked (native/head.c).
 
-        `length`: -1 if it was not given. `sent_bytes`: of the body, those that are out; -1: the head is not out, either.
+        `length`: -1 without Content-Length. `sent_bytes`: octets of the body that are out; -1: not even the head is.
         `is_full`: all of the response is out.
         """
         self._head, self.code, self._length = head, code, length
@@ -39,7 +39,7 @@ class BegunResponse(Response):
             self._is_chunked = self._exchange.form.may_chunk
 
     def encode(self, chunk: bytes) -> bytes:
-        """See Response.encode; what was not sent comes before it."""
+        """See Response.encode; unsent octets come first."""
         octets = super().encode(chunk)
         if self.unsent:
             octets, self.unsent = self.unsent + octets, b""
@@ -51,7 +51,7 @@ class BegunResponse(Response):
 
 
 class Rest:
-    """What is left of an iterable of which C has begun to send pieces."""
+    """The rest of an iterable of which C has begun to send pieces."""
 
     __slots__ = ("_exc", "_is_closed", "_iterable", "_iterator", "_taken")
 
@@ -59,14 +59,14 @@ class Rest:
         self, iterable: Iterable[bytes], iterator: Iterator[bytes] | None, taken: tuple[Any, ...],
         exc: BaseException | None, is_closed: bool,
     ) -> None:  # fmt: skip
-        """`iterator`: None: it has ended. `taken`: of it, and not sent. `exc`: what it, or the close, has raised."""
+        """`iterator`: None if it has ended. `taken`: its items that are not sent. `exc`: raised by it, or by close()."""
         self._iterable, self._iterator = iterable, iterator
         self._taken = list(taken)
         self._exc, self._is_closed = exc, is_closed
 
     def __iter__(self) -> Iterator[bytes]:
         if self._iterator is None and not self._is_closed:
-            self._raise()  # its own __iter__ did: a StopIteration from there is no end
+            self._raise()  # from its own __iter__: a StopIteration from there is no end
         return self
 
     def __next__(self) -> bytes:
@@ -79,7 +79,7 @@ class Rest:
         return next(self._iterator)
 
     def close(self) -> None:
-        """Close the iterable, unless C has; then raise what came of that."""
+        """Close the iterable, unless C has closed it; then raise what that close() raised."""
         if self._is_closed:
             self._raise()
             return

@@ -22,22 +22,22 @@ from the app into aserve do not count. Two tokens say where a worker is:
           has been made, and retracts it if it has not hit by then. It may also hit while
           the worker waits; there is no second one. So a `try` around `_disarm` is enough.
 `_ownership`
-          is a lock, of the exchange itself; the worker has it while it is outside the
+          is a lock, of the exchange itself; the worker holds it while it is outside the
           app. The loop takes it to write a worker
           off, and then answers. A worker that leaves the app and does not get it
           drops its result and ends (WrittenOff). Workers take it and let it go
           only where no interrupt can come.
 
-Code of the app's may run in a worker that is outside the app: a finalizer, between any two
+The app's code may run in a worker that is outside the app: a finalizer, between any two
 bytecodes of ours, and it may call into aserve. It must wait for nothing that this very worker
-holds. So the lock is reentrant; and the loop says beforehand that it takes the other token
-(`_is_claimed`): a worker that finds neither has taken the token itself.
+holds. So the lock is reentrant; and before the loop takes the other token, it sets
+`_is_claimed`: a worker that finds neither has taken the token itself.
 
-A plain request in C (native/) has no Run before it is promoted. Once a second those that
-may be late are promoted first, and their Runs begin in the middle of the app (`begun`).
+A plain request in C (native/) has no Run before it is promoted. Once a second plain requests
+that may be late are promoted first, and their Runs begin in the middle of the app (`begun`).
 
 Without --request-timeout none of this runs: the gateway calls the app itself, and
-not what `Deadlines.timed` makes of it.
+not the wrapper of `Deadlines.timed`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# How long an interrupted worker may take for its finally blocks: as long as the request had, but at most this. Guess.
+# How long an interrupted worker may take for its finally blocks: as long as --request-timeout, but at most this. Guess.
 GRACE_SECONDS = 5.0
-# How long a worker whose body was refused has until its answer, the 504, is out; then it waits for its client in another way. Guess.
+# How long a worker whose request body was refused has until the 504 is out; after that it must be waiting for its client elsewhere. Guess.
 ANSWER_SECONDS = 2.0
 
 _get_ident = threading.get_ident
@@ -84,9 +84,9 @@ class Deadlines:
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
         self._interrupt, self.retract = find_interrupt()
-        self.runs: dict[int, Run] = {}  # by thread: the exchange that the app has there
-        self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
-        # Promotes plain requests that arrived before a time.monotonic(): their runs are there afterwards (connections/native.py).
+        self.runs: dict[int, Run] = {}  # by thread: the exchange that runs in the app there
+        self._stuck: dict[int, Run] = {}  # by thread: written off and still inside the app
+        # Promotes plain requests that arrived before a time.monotonic(), so that they get their runs (connections/native.py).
         self.promote_older: Callable[[float], object] = lambda arrived_before: None
         self._timed: WSGIApp | None = None
         self._app: WSGIApp | None = None
@@ -113,7 +113,7 @@ class Deadlines:
         return self._timed
 
     def untimed(self, app: WSGIApp) -> WSGIApp | None:
-        """Return the app inside of `timed`, for C to call and time; None: something else stands in front of it."""
+        """Return the app inside of `timed`, for C to call and time; None: another wrapper is in front of it."""
         return self._app if app is self._timed else None
 
     def on_second(self) -> None:
@@ -132,7 +132,7 @@ class Deadlines:
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
         if not run.take_interruptible():
             # The worker is in a call from the app into aserve, or between two pieces: it waits for its
-            # client, and that can be ended without an interrupt. Or it is just leaving the app.
+            # client, and that wait can be ended without an interrupt. Or it is just leaving the app.
             body = run.exchange.body
             if run.refused_at is None and isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
@@ -161,7 +161,7 @@ class Deadlines:
         )
 
     def _write_off(self, run: Run, now: float) -> None:
-        """Answer for a worker that does not come back, and put another in its place."""
+        """Answer for a worker that does not return, and put another in its place."""
         if not run.take_ownership():
             return  # in aserve's own code, or leaving the app: soon done
         name = self._executor.name_of(run.thread_id)
@@ -184,18 +184,18 @@ class Deadlines:
             self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
 
     def forget(self, exchange: Exchange) -> None:
-        """Let an exchange take as long as it likes: it has become a WebSocket."""
+        """Stop timing an exchange: it has become a WebSocket."""
         for thread_id, run in self.runs.copy().items():
             if run.exchange is exchange:
                 self.runs.pop(thread_id, None)
 
-    # --- called by whoever promotes a plain request, in any thread ---
+    # --- called when a plain request is promoted, in any thread ---
 
     def begun(self, exchange: Exchange, thread_id: int, since: float, is_inside: bool) -> Run:
         """
-        Return the run of an exchange that has begun in C, for its engine to put into `runs`; nobody knows it before.
+        Return the run of an exchange that has begun in C, for its engine to put into `runs`.
 
-        `is_inside`: its worker is inside the app, and not in a call from there into aserve.
+        `is_inside`: its worker is inside the app, and not in a call from the app into aserve.
         """
         run = Run(self, exchange, thread_id, since)
         if is_inside:
@@ -205,14 +205,14 @@ class Deadlines:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
-        """Free a worker that waits for an interrupt: nobody makes one here."""
+        """Free a worker that waits for an interrupt: no thread makes one here."""
         for run in self.runs.values():
             run.is_interrupted = run.is_over = True
 
     # --- called from a worker ---
 
     def on_return(self, run: Run) -> None:
-        """Log that a worker that was written off has come back."""
+        """Log that a worker that was written off has returned."""
         self._stuck.pop(run.thread_id, None)
         logger.warning(
             "%s: its worker, which was written off, has come back from the app after %.1f s; its result is dropped, "
@@ -222,7 +222,7 @@ class Deadlines:
 
 
 class Run:
-    """One exchange while the app has it, in one worker."""
+    """One exchange while the app runs it, in one worker."""
 
     __slots__ = (
         "_deadlines", "_interruptible", "_is_claimed", "_ownership", "exchange", "interrupted_at", "is_interrupted",
@@ -230,7 +230,7 @@ class Run:
     )  # fmt: skip
 
     def __init__(self, deadlines: Deadlines, exchange: Exchange, thread_id: int = 0, since: float = 0.0) -> None:
-        """`thread_id`, `since`: see `Deadlines.begun`; without them it is the caller's thread, from now on."""
+        """`thread_id`, `since`: see `Deadlines.begun`; defaults: the caller's thread, and now."""
         self._deadlines = deadlines
         self.exchange = exchange
         self.thread_id = thread_id or _get_ident()
@@ -251,7 +251,7 @@ class Run:
 
     def take_interruptible(self) -> bool:
         """Take the right to interrupt; False: the worker is not inside the app, or was interrupted already."""
-        self._is_claimed = True  # first: whoever misses the token must find this
+        self._is_claimed = True  # first: a worker that misses the token must find this
         is_taken = _pop(self._interruptible)
         self._is_claimed = is_taken
         return is_taken
@@ -271,12 +271,12 @@ class Run:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """
-        Run a piece of the app; only here can an interrupt hit.
+        Call a function of the app; only here can an interrupt hit.
 
         Raises:
-            RequestTimeout: an interrupt has ended it.
-            WrittenOff: it has come back too late.
-            BaseException: whatever it has raised.
+            RequestTimeout: an interrupt ended it.
+            WrittenOff: it returned too late.
+            BaseException: any exception of the app.
         """
         is_back = False
         result: Any = None
@@ -284,7 +284,7 @@ class Run:
         try:
             try:
                 self._give_ownership()
-                if not self.is_interrupted:  # otherwise it has had its one interrupt
+                if not self.is_interrupted:  # otherwise this worker has had its one interrupt
                     self._interruptible.append(None)
                 result = function(*arguments)
                 is_back = True
@@ -300,7 +300,7 @@ class Run:
             fault = None  # or it would hold the frame that holds it
 
     def come_back(self, result: Any, fault: BaseException | None) -> Iterable[bytes]:
-        """Do what `call` does behind an app that C has called, where no interrupt can come any more; return what is passed on."""
+        """Do the end of `call` for an app that C has called, where no interrupt can come any more; return what `pass_out` returns."""
         try:
             iterable = self._take_back(result, fault)
         except BaseException:
@@ -311,27 +311,27 @@ class Run:
         return self.pass_out(iterable)
 
     def pass_out(self, iterable: Any) -> Iterable[bytes]:
-        """Return what the gateway gets of what the app has returned."""
+        """Return the app's iterable for the gateway: timed, unless iterating it runs no code of the app."""
         if is_inert(iterable):
             self.end()
             return iterable  # type: ignore[no-any-return]
         return TimedIterable(self, iterable)
 
     def _take_back(self, result: Any, fault: BaseException | None) -> Any:
-        """Return or raise what the app has; no interrupt can come here."""
+        """Return the app's result, or raise its exception; no interrupt can come here."""
         if not self._regain_ownership():
             self._drop(result)
         if fault is None:
             return result
         try:
             if self.is_interrupted and not isinstance(fault, (RequestTimeout, StopIteration)):
-                raise RequestTimeout from fault  # the app has turned it into another
+                raise RequestTimeout from fault  # the app has turned the interrupt into another exception
             raise fault
         finally:
             fault = None  # or it would hold the frame that holds it
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function`, one of ours, for the app to call: no interrupt hits it, and nobody takes the exchange from it."""
+        """Return `function`, one of ours, for the app to call: no interrupt hits it, and the loop cannot write its worker off."""
 
         def guarded(*arguments: Any) -> Any:
             if self.is_over:
@@ -362,10 +362,10 @@ class Run:
 
     def _disarm(self) -> bool:
         """
-        Become uninterruptible; False: it was so before, or an interrupt was made, and is over.
+        Become uninterruptible; False: this worker was so before, or its interrupt was made, and is over.
 
         Raises:
-            RequestTimeout: the interrupt has hit only now.
+            RequestTimeout: the interrupt hit just now.
         """
         if _pop(self._interruptible):
             return True
@@ -376,22 +376,22 @@ class Run:
         return False
 
     def _give_ownership(self) -> None:
-        """Let go of the exchange: the app goes on."""
+        """Release the exchange: the app goes on."""
         try:
             self._ownership.release()
         except RuntimeError:
-            pass  # it has been taken from this worker
+            pass  # the loop has taken it from this worker
 
     def _regain_ownership(self) -> bool:
-        """Take the exchange back, where no interrupt comes; False: it has been answered, or is over."""
+        """Take the exchange back, where no interrupt comes; False: the loop has answered it, or it is over."""
         while not self._ownership.acquire(blocking=False):
             if self.is_written_off or self.is_over:
                 return False
-            time.sleep(CHECK_SECONDS)  # the loop is taking it, or a second thread of the app writes
+            time.sleep(CHECK_SECONDS)  # the loop is taking the lock, or a second thread of the app writes
         return True
 
     def _drop(self, result: Any) -> None:
-        """Close a result that nobody wants, since the loop has answered; raise WrittenOff."""
+        """Close a result that is not needed, since the loop has answered; raise WrittenOff."""
         self._deadlines.on_return(self)
         try:
             close = getattr(result, "close", None)
@@ -403,7 +403,7 @@ class Run:
 
 
 class GuardedResponse:
-    """What the app has of a response that C has begun."""
+    """The app's handle on a response that C has begun."""
 
     __slots__ = ("early_hints", "start_response", "write")
 
@@ -414,7 +414,7 @@ class GuardedResponse:
 
 
 class TimedIterable:
-    """An app's iterable, each step of which is a piece of the app."""
+    """An app's iterable, with each step timed by `Run.call`."""
 
     def __init__(self, run: Run, iterable: Any) -> None:
         self._run = run
@@ -427,7 +427,7 @@ class TimedIterable:
 
     def __next__(self) -> bytes:
         if self._run.is_interrupted:
-            raise RequestTimeout  # the app has ignored the first
+            raise RequestTimeout  # the app has swallowed the first
         return self._run.call(next, self._iterator)  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -459,8 +459,8 @@ class GuardedBody:
 
 
 def _calls_of(thread_id: int) -> list[Call]:
-    """Return where in the app a thread is."""
-    # What is around it is ours, and always the same.
+    """Return the calls of the app in which a thread is."""
+    # The frames around them are ours, and always the same.
     around = (Run.call.__code__, *WORKING)
     frames = outer_frames(sys._current_frames().get(thread_id))
     return calls_of(takewhile(lambda frame: frame.f_code not in around, frames))

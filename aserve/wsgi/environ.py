@@ -20,28 +20,28 @@ from ..core.exchange import REQUEST_LINE_COUNT, Exchange
 
 Environ = dict[str, Any]
 
-# Lenient: some proxies send ws and wss for a request that asks for a WebSocket.
+# Lenient: some proxies send ws and wss for a WebSocket request.
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
-# RFC 3875 4.1: what an app may count on, if a front server does not send it. HTTP's parsers always write these.
+# RFC 3875 4.1: variables that an app may rely on, for front servers that do not send them. HTTP's parsers always write these.
 REQUEST_DEFAULTS = {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}
 REQUEST_LINE_PARTS = 2 * REQUEST_LINE_COUNT
-# Field sections seen lately, as they stand in the vars: one client sends the same with each request, but for what is the request's
-# own. What is made of one: the base and the environ that it began the last time, both None before the second; and its pairs.
-# One that is known costs an environ 9,100 instructions with Host alone, 11,200 with the thirteen fields of a browser, 10,000 with
-# what nginx sends; one that is not 21,700 and 43,500 (2026-11-23, callgrind, Debian's CPython 3.11).
+# A cache by field section, as it stands in the vars: a client sends the same section with each request, but for the request's own
+# pairs. The values: the base, and the environ begun from it the last time, both None before the second; and the section's pairs.
+# With a cached section an environ costs 9,100 instructions with Host alone, 11,200 with the thirteen fields of a browser, 10,000 with
+# nginx's fields; without, 21,700 and 43,500 (2026-11-23, callgrind, Debian's CPython 3.11).
 KnownFields = tuple[Any, Any, Any]
 UNKNOWN: KnownFields = (None, None, None)
 known_fields: dict[str, KnownFields] = {}
 _KNOWN_MAX = 256
-_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and five times as much for what is made of them
-# How names end of which one keeps a section from being kept: credentials; and what each request has of its own.
+_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and five times as much for their values
+# A section is not kept if it has a name with one of these ends: credentials, and fields that differ in each request.
 _NEVER_KEPT = ("AUTHORIZATION\0", "REQUEST_ID\0", "TRACEPARENT\0")
-# One name more than what makes CPython double the room of a dict, to 42 names.
+# One name more than the number at which CPython doubles the room of a dict, to 42 names.
 ROOM = 22
 
 
 class ErrorStream(io.TextIOBase):
-    """wsgi.errors: text goes to the process's standard error, whatever that is at the time."""
+    """wsgi.errors: text goes to the current sys.stderr."""
 
     def write(self, text: str) -> int:
         """Write text; no newline is added."""
@@ -60,7 +60,7 @@ class ErrorStream(io.TextIOBase):
 
 
 class BaseEnviron(dict[str, Any]):
-    """What is the same in every environ of one listener; a copy, as clients of TLS and of trusted proxies have it, is a plain dict."""
+    """The part that every environ of one listener shares; a copy, as clients of TLS and of trusted proxies have it, is a plain dict."""
 
 
 def build_base_environ(
@@ -74,7 +74,7 @@ def build_base_environ(
     file_wrapper: Any,
 ) -> Environ:
     """
-    Return what is the same in every environ of one listener.
+    Return the part that every environ of one listener shares.
 
     It has room for the names of a request; see _make_room.
     """
@@ -109,10 +109,10 @@ def _make_room(base: Environ) -> None:
     """
     Let copies take the names of a request without growing.
 
-    A copy of a dict has its room in CPython: hello takes 940 instructions of 67,000 less (2026-11-22, callgrind, 3.11).
-    Before 3.10 the copy of a subclass, as a base is, has only what it needs.
+    In CPython a copy of a dict has as much room as the dict: hello takes 940 instructions of 67,000 less (2026-11-22, callgrind, 3.11).
+    Before 3.10 the copy of a subclass, as a base is, has only the room that it needs.
     """
-    fillers = [str(number) for number in range(ROOM - len(base))]  # of str: with other keys a dict is slower for good
+    fillers = [str(number) for number in range(ROOM - len(base))]  # str: a dict that had other keys stays slower
     base.update(dict.fromkeys(fillers))
     for filler in fillers:
         del base[filler]
@@ -178,25 +178,25 @@ def _pairs(vars: str) -> dict[str, str]:
 
 
 def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
-    """Return the base with a field section; keep that for the next request, the second time."""
+    """Return the base with a field section; from the second time on keep the result for the next request."""
     environ = base.copy()
     pairs = known_fields.get(fields, UNKNOWN)[2]
     environ.update(pairs if pairs is not None else _read_fields(fields))
     if exchange.is_from_front:
         _complete_front_environ(environ, base)
-    if pairs is not None and type(base) is BaseEnviron:  # a client's own is not to outlive its connection
+    if pairs is not None and type(base) is BaseEnviron:  # a client's own base must not outlive its connection
         known_fields[fields] = (base, environ.copy(), pairs)
     return environ
 
 
 def _read_fields(fields: str) -> dict[str, str]:
-    """Return what a field section says, repeated fields joined; keep it for the next request."""
+    """Return the pairs of a field section, repeated fields joined; keep them for the next request."""
     pairs = _pairs(fields)
     if 2 * len(pairs) != fields.count("\0") + 1:
         _join_repeated(pairs, fields)
     if len(fields) <= _KNOWN_FIELDS_SIZE and not any(name in fields for name in _NEVER_KEPT):
         if len(known_fields) >= _KNOWN_MAX:
-            known_fields.clear()  # there are many clients: those who go on are added again
+            known_fields.clear()  # there are many clients: the sections in use are added again
         known_fields[fields] = (None, None, pairs)
     return pairs
 
@@ -214,7 +214,7 @@ def _join_repeated(environ: Environ, vars: str) -> None:
 
 
 def _complete_front_environ(environ: Environ, base: Environ) -> None:
-    """Add what PEP 3333 wants, where a front server sends it in another form or not at all."""
+    """Add the variables of PEP 3333 that a front server sends in another form or not at all."""
     get = environ.get
     https = get("HTTPS")
     if https and https.lower() in ("on", "1"):
@@ -259,7 +259,7 @@ def _split_script_name(environ: Environ, target: str) -> str:
     whole: str = environ["SCRIPT_NAME"]
     path = unquote("/" + target.partition("/")[2].lstrip("/"), "latin-1")
     if not whole.endswith(path):
-        path = "" if path == "/" else whole  # the mount point itself; or something that we do not understand
+        path = "" if path == "/" else whole  # the mount point itself; or an unknown form
     environ["SCRIPT_NAME"] = whole[: len(whole) - len(path)]
     return path
 

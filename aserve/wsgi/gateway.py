@@ -11,8 +11,8 @@ Not here: checks and framing of the response (response.py), threads
     bytes                the whole response
     (bytes, bytes)       the whole response, head and a large body
     FileResponse         a head, then octets of a file, which the server sends without a worker
-    Iterator[bytes]      a response in pieces, to be sent as they come; whoever
-                         does not exhaust it must close it
+    Iterator[bytes]      a response in pieces, to be sent as they come; a caller
+                         that does not exhaust it must close it
 Before it calls the app it asks each `Before` of its listener, in their order: request_id.py is one. The first that returns a reply
 answers in the app's place.
 
@@ -67,7 +67,7 @@ class FileWrapper:
         while True:
             chunk = self.filelike.read(self.blksize)
             if not chunk:
-                return  # whatever is false ends it, as in PEP 3333's own
+                return  # any false value ends it, as in PEP 3333's own
             yield chunk
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class FileWrapper:
             status = os.fstat(file.fileno())
             offset = file.tell()
         except (OSError, ValueError):
-            return None  # a pipe, a closed file: read() works, or says what is wrong
+            return None  # a pipe, a closed file: read() works, or raises the right error
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return None  # files of the kernel, below /proc, have content but no size
         return file, offset, max(status.st_size - offset, 0)
@@ -99,7 +99,7 @@ def _system_file(filelike: Any) -> BinaryIO | None:
     decrypts) must be read. A wrapper whose read() is the file's own need not, such as Django's File.
     """
     if type(filelike) is tempfile._TemporaryFileWrapper:
-        filelike = filelike.file  # it wraps the methods, so that the file stays open as long as they are used
+        filelike = filelike.file  # a wrapper that keeps the file open while its methods are in use
     read = getattr(filelike, "read", None)
     file: Any = getattr(read, "__self__", None)
     if type(file) not in SYSTEM_FILES or read != file.read:
@@ -114,19 +114,19 @@ class FileResponse(NamedTuple):
     file: BinaryIO
     offset: int
     size: int  # octets to send
-    close: Callable[[], None]  # the iterable's, called afterwards; the app's own in a worker
+    close: Callable[[], None]  # of the iterable, called afterwards; if it is the app's own, in a worker
 
 
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 
 
 class Before:
-    """What sees each exchange of a listener before the app does."""
+    """A step that each exchange of a listener takes before the app."""
 
     __slots__ = ()
     # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ.
     is_done_in_c = False
-    # It keeps something in Connection.term: no other client may have that Connection.
+    # The step keeps data in Connection.term: no other client may get that Connection.
     keeps_term = False
 
     def before(self, exchange: Exchange) -> Reply | None:
@@ -149,7 +149,7 @@ class Gateway:
         self.before = tuple(before)
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Call the app, unless C has (connections/native.py), or what stands before it answers; return one of the forms listed above."""
+        """Call the app, unless C has called it (connections/native.py), or a step before it answers; return one of the forms listed above."""
         for step in self.before:
             reply = step.before(exchange)
             if reply is not None:
@@ -172,7 +172,7 @@ class Gateway:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
                     reply = response.complete(body)
-                    # Either this thread sees the lock, or the one that makes it sees that the head is out.
+                    # Either this thread sees the lock, or the thread that makes it sees that the head is out.
                     if response.sending_lock is not None and not response.join_senders():
                         raise _mixed_writes_error()
                     if reply is not None:
@@ -198,7 +198,7 @@ class Gateway:
 
     def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the response in pieces; close the iterable in any case."""
-        is_over = False  # the response is whole, or the generator is closed because nobody wants more
+        is_over = False  # the response is whole, or the generator is closed because no more is needed
         sending = response.sending
         try:
             try:
@@ -244,7 +244,7 @@ class Gateway:
         end_if_forked(self._common_fields.forked_count, exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
-        """Log what went wrong; yield a 500, or the refusal of the request's body. Raise if the head is out, which aborts."""
+        """Log the failure; yield a 500, or the refusal of the request's body. Raise if the head is out, to abort the connection."""
         websocket = exchange.websocket
         if websocket is not None and websocket.has_begun():
             self._log_websocket(exchange, exc)
@@ -264,7 +264,7 @@ class Gateway:
         if isinstance(exc, RequestTimeout):
             exchange.end = TIMED_OUT
         if refusal is not None:
-            exchange.keep_alive = False  # where the next request would begin is not known
+            exchange.keep_alive = False  # it is unknown where the next request would begin
             exchange.end = TIMED_OUT if refusal.status == 504 else REFUSED
         elif isinstance(exc, RequestTimeout):
             refusal = app_too_late()
@@ -277,7 +277,7 @@ class Gateway:
             yield error_response(refusal.status, str(refusal), exchange, self._common_fields)
 
     def _log_websocket(self, exchange: Exchange, exc: BaseException) -> None:
-        """Log what the app raised at the end of a WebSocket, unless it only ends its call as other servers want it."""
+        """Log the app's exception at the end of a WebSocket, unless it is the way to end the call on another server."""
         # engineio raises ConnectionError for Werkzeug's server, flask-sock StopIteration for gunicorn; others start no response.
         if not isinstance(exc, (ConnectionError, StopIteration, AppError)):
             exchange.has_app_failed = True
@@ -291,12 +291,12 @@ def _name_of(app: object) -> str:
 
 
 def _mixed_writes_error() -> AppError:
-    """Return the error of a whole response into which a second thread has written: nobody can tell what belongs to it."""
+    """Return the error of a whole response into which a second thread has written: it is unknown which octets belong to it."""
     return AppError("write() was called in another thread while the app returned; the response is cut")
 
 
 def _join(chunks: list[bytes]) -> bytes | None:
-    """Return the chunks as one body; None if they are not all bytes (`encode` tells which)."""
+    """Return the chunks as one body; None if they are not all bytes (`encode` raises the error)."""
     for chunk in chunks:
         if type(chunk) is not bytes:
             return None
@@ -310,9 +310,9 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     file, offset, size = extent
     head, count = response.build_file_head(size)
     if count < 0:
-        return None  # shorter than declared: streaming sends what there is, and aborts
+        return None  # shorter than declared: streaming sends the octets, and aborts
     close = wrapper.close if "close" in vars(wrapper) else getattr(wrapper.filelike, "close", None)
-    if getattr(close, "__self__", None) is file:  # the system's own: nothing of the app's
+    if getattr(close, "__self__", None) is file:  # the file's own: no code of the app runs
         return FileResponse(head, file, offset, count, file.close)
-    # Another job closes it, when the client has all of it: what this request has made current is current there, too.
+    # Another job closes it, when the client has all of it: it runs in this request's context (contextvars).
     return FileResponse(head, file, offset, count, functools.partial(contextvars.copy_context().run, wrapper.close))

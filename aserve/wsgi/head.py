@@ -1,7 +1,7 @@
 """Status and fields that the app gives: checked, and encoded.
 
-Owns:     the checks of PEP 3333 and RFC 9110; what each field means to us; a
-          cache of heads.
+Owns:     the checks of PEP 3333 and RFC 9110; the kinds of fields; a cache of
+          heads.
 Thread:   several workers at once: the caches are dicts, and each step on them
           is one operation.
 Spec:     PEP 3333; RFC 9110 sections 5, 7.6.1 and 8.6; RFC 8297.
@@ -17,11 +17,11 @@ from ..core.errors import AppError
 
 Headers = list[tuple[str, str]]
 
-# What a field name means to us: one dictionary look-up for each field finds it.
+# The kind of a field: one dictionary look-up for each field finds it.
 PLAIN, CONTENT_LENGTH, DATE, SERVER, HOP_BY_HOP, UNIQUE = range(6)
 _SPECIAL_FIELDS = {
     "content-length": CONTENT_LENGTH,
-    # Values that hardly come twice, or are secret: heads with these are not cached.
+    # Values that hardly repeat, or are secret: heads with these are not cached.
     "etag": UNIQUE,
     "last-modified": UNIQUE,
     "location": UNIQUE,
@@ -57,7 +57,7 @@ _STATUS = re.compile(r"([1-9][0-9]{2}) .*", re.DOTALL)
 
 def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
     """
-    Check status and fields; return the part of the head that they make.
+    Check status and fields; return their part of the head.
 
     Raises:
         AppError: they break PEP 3333.
@@ -69,7 +69,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
         if type(status) is not str:
             status, is_common = _to_plain(status), False
         code, has_no_body = _known_statuses.get(status) or _check_status(status)
-        is_common = is_common and code >= 200  # one below that also ends the connection: see start_response
+        is_common = is_common and code >= 200  # a status below 200 also ends the connection: see start_response
         head = f"{prefix}{status}\r\n"
         for name, value in headers:
             if type(name) is not str or type(value) is not str:
@@ -107,7 +107,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
 
 
 def _to_plain(text: str) -> str:
-    """Return a plain str of the same characters, whatever a subclass has overridden; TypeError: it is not a str."""
+    """Return a plain str of the same characters, also for a subclass that overrides methods; TypeError: not a str."""
     return str.__str__(text)
 
 

@@ -41,14 +41,14 @@ RETRY_SECONDS = 10
 # RFC 9110's reason phrases, where Python before 3.13 has those of its predecessors.
 REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 
-# RFC 9209 2.3, by the status of an error of ours: what a balancer may count against this host. Any other is the client's fault.
+# RFC 9209 2.3, by the status of an error of ours: errors that a balancer may count against this host. Others are the client's fault.
 FAULTS = {500: "proxy_internal_error", 503: "proxy_internal_error", 504: "http_response_timeout"}
 APP_FAULT = "http_response_incomplete"
 CLIENT_FAULT = "http_request_error"
 
 
 class CommonFields:
-    """What ends every head: Date, Server, and fields that are the same for all; who answers in the app's place. `refresh` is called once a second."""
+    """The end of every head: Date, Server, and fields that all responses share; Proxy-Status. `refresh` is called once a second."""
 
     __slots__ = ("_fields", "_proxy_name", "_server", "forked_count", "octets")
 
@@ -61,11 +61,11 @@ class CommonFields:
 
     def refresh(self) -> None:
         """Set the Date field to the present second (RFC 9110 section 6.6.1)."""
-        self.forked_count = len(forked)  # of the process that serves
+        self.forked_count = len(forked)  # of the serving process
         self.octets = self.without(False, False)
 
     def without(self, has_date: bool, has_server: bool) -> bytes:
-        """Return the fields that the app has not given, and the empty line after the head."""
+        """Return the fields that the app has not set, and the empty line after the head."""
         date = "" if has_date else f"Date: {http_date(time.time())}\r\n"
         return f"{date}{'' if has_server else self._server}{self._fields}\r\n".encode("latin-1")
 
@@ -75,7 +75,7 @@ class CommonFields:
             return b""
         is_apps = status == 500 and exchange is not None and exchange.has_app_failed
         fault = APP_FAULT if is_apps else FAULTS.get(status, CLIENT_FAULT)
-        # Lenient: RFC 9209 is for intermediaries; what they ask a server behind them, we ask the app.
+        # Lenient: RFC 9209 is for intermediaries; here the app stands for the server behind them.
         return f"Proxy-Status: {self._proxy_name}; error={fault}\r\n".encode("ascii")
 
 
@@ -111,24 +111,24 @@ class Response:
         return self.sending_lock
 
     def join_senders(self) -> bool:
-        """Wait for a second thread that is sending just as the whole response was made; False: it has called write()."""
+        """Wait for a second thread that sends while the whole response is made; False: it has called write()."""
         with self.sending:
             return not self._exchange.is_written
 
     def replace(self, status: int) -> None:
-        """Count a whole response of our own as sent instead: whatever the app still sends is too late."""
+        """Count a whole response of our own as sent instead: the app's further octets are too late."""
         self.code = status
         self.head_is_out = self.is_full = True
         self._length, self._has_no_body = -1, False
 
     @property
     def exchange(self) -> Exchange:
-        """Whose response this is."""
+        """The exchange of this response."""
         return self._exchange
 
     @property
     def head(self) -> bytes:
-        """The status line, and the fields that the app has given; empty before it has."""
+        """The status line, and the fields that the app has set; empty before start_response."""
         return self._head or b""
 
     @property
@@ -197,17 +197,17 @@ class Response:
         """
         Send octets of the body (PEP 3333 write()); they are on their way when it returns.
 
-        Drop what exceeds the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after its end.
+        Drop octets beyond the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after its end.
 
         Raises:
-            AppError: `data` is not bytes, or the response is over, and chunks or a close have ended it.
+            AppError: `data` is not bytes, or the response has been ended by its last chunk or by a close.
             ClientDisconnected: the client is gone.
         """
         with self.sending:
             if data and isinstance(data, bytes):  # `encode` refuses anything else
                 self._exchange.is_written = True  # first: either this sees the end, or `join_senders` sees this
             if self.is_full and self._length < 0 and not self._has_no_body:
-                # Another thread of the app: after our last octet, these would be taken for the next response.
+                # Another thread of the app: a client would take these octets for the next response.
                 raise AppError("write() was called after the end of the response")
             octets = self.encode(data)
             if octets:
@@ -224,8 +224,8 @@ class Response:
             raise _not_started()
         length, size = self._length, len(body)
         if self._has_no_body:
-            # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which only
-            # a body given here tells; 1xx, 204 and 304 responses get none from us.
+            # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which is known
+            # only from a body given here; 1xx, 204 and 304 responses get none from us.
             if length < 0 and body and not is_bodyless(self.code):
                 head += b"Content-Length: %d\r\n" % size
             body, size = b"", 0
@@ -239,7 +239,7 @@ class Response:
         exchange = self._exchange
         request_body = exchange.body
         if request_body is not None and isinstance(request_body, LiveBody) and not request_body.is_complete:
-            # RFC 9112 9.6: nobody will read the rest, and a proxy must not send another request after it.
+            # RFC 9112 9.6: the server will not read the rest, and a proxy must not send another request after it.
             exchange.keep_alive = False
         connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
         self.head_is_out = self.is_full = True
@@ -280,7 +280,7 @@ class Response:
 
     def finish(self) -> bytes:
         """
-        Return what ends the response: the last chunk, or the whole head when the body stayed empty.
+        Return the response's last octets: the last chunk, or the whole head if the body stayed empty.
 
         Raises:
             AppError: start_response has not been called.
@@ -302,7 +302,7 @@ class Response:
     def build_file_head(self, size: int) -> tuple[bytes, int]:
         """Return head and count of octets to send for a file with `size` octets left; -1: not possible."""
         if self._head is None:
-            return b"", -1  # `encode` or `finish` says what is wrong
+            return b"", -1  # `encode` or `finish` raises the error
         count = size if self._length < 0 else self._length
         if count > size:
             return b"", -1

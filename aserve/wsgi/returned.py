@@ -1,9 +1,9 @@
-"""What an app has returned that is no iterable of bytes, in words.
+"""Error texts for an app that returns no iterable of bytes.
 
-Owns:     iterate, for what stands in front of an app; not_iterable; not_bytes.
+Owns:     iterate, for wrappers in front of an app; not_iterable; not_bytes.
 Thread:   any.
 Spec:     PEP 3333: "an iterable yielding zero or more bytestrings".
-Not here: where the gateway iterates (gateway.py), what is done with the error.
+Not here: iterating (gateway.py), handling the error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ASYNC = (
 
 def iterate(returned: Iterable[bytes]) -> Iterator[bytes]:
     """
-    Return an iterator over what an app has returned.
+    Return an iterator over an app's return value.
 
     Raises:
         AppError: it cannot be iterated.
@@ -35,7 +35,7 @@ def iterate(returned: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def not_iterable(returned: object) -> AppError | None:
-    """Return the error of an app that has returned this; None: it can be iterated."""
+    """Return the error of an app that returned this object; None: it can be iterated."""
     kind = type(returned)
     if hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"):
         return None
@@ -53,7 +53,7 @@ def not_iterable(returned: object) -> AppError | None:
 
 
 def not_bytes(chunk: object) -> AppError:
-    """Return the error of an app whose body has this in it."""
+    """Return the error of an app whose body has this chunk."""
     remedy = ""
     if type(chunk) is int:
         remedy = "; an app whose whole body is bytes returns [body], as bytes are made of integers"

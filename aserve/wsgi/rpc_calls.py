@@ -1,6 +1,6 @@
-"""Answers uwsgi packets that call a function, in the app's place.
+"""Answering uwsgi packets that call a function, in the app's place.
 
-Owns:     RPCCalls; Functions, what it is given.
+Owns:     RPCCalls; Functions, the interface of its functions.
 Thread:   a worker (with --threads 0: the event loop).
 Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (features/routes.py).
 """
@@ -26,7 +26,7 @@ class Functions(Protocol):
 
 
 class RPCCalls(Before):
-    """Answers what is a call; of uwsgi's listeners."""
+    """Answers calls; on uwsgi's listeners."""
 
     __slots__ = ("_common_fields", "functions")
     is_done_in_c = True
@@ -35,7 +35,7 @@ class RPCCalls(Before):
         self._common_fields, self.functions = common_fields, functions
 
     def before(self, exchange: Exchange) -> Reply | None:
-        """Call the function; None: it is a request."""
+        """Call the function; None: the exchange is a request."""
         if exchange.rpc is None:
             return None
         octets = self.functions.respond(exchange.rpc) or b""

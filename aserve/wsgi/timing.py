@@ -1,10 +1,10 @@
-"""When a worker begins a request, for those who want to know how long it has waited.
+"""The time at which a worker begins a request, from which its wait is computed.
 
 Owns:     Timing.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: when the request came (connections/lane.py, connections/wire_loop.py), and its end (connections/connection.py).
+Not here: the request's arrival (connections/lane.py, connections/wire_loop.py), and its end (connections/connection.py).
 
-A gateway asks it only while `Service.times_requests` is true.
+A gateway has this step only if `Service.times_requests` is true.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _monotonic, _get_ident = time.monotonic, threading.get_ident
 
 
 class Timing(Before):
-    """Notes the time in each exchange."""
+    """Records the time in each exchange."""
 
     __slots__ = ()
     is_done_in_c = True
 
     def before(self, exchange: Exchange) -> None:
-        """Note when it is begun, and where."""
+        """Record the time of the beginning, and the thread."""
         exchange.began_at, exchange.thread_id = _monotonic(), _get_ident()

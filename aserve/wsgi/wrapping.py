@@ -1,8 +1,8 @@
-"""What stands in front of an app, and is taken for it.
+"""Wrappers of an app: their name in logs, and whether iterating the result runs code of the app.
 
 Owns:     named_as, is_inert.
 Thread:   any.
-Not here: what stands there (deadlines.py, features/, features/fault_page.py).
+Not here: the wrappers (deadlines.py, features/, features/fault_page.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Wrapper = TypeVar("Wrapper")
 
 
 def named_as(wrapper: Wrapper, app: object) -> Wrapper:
-    """Give what stands in front of an app the name of that, and return it: the gateway names the app in the log by it."""
+    """Give a wrapper the name of its app, and return it: the gateway names the app in the log by it."""
     named: Any = wrapper
     named.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
     named.__module__ = getattr(app, "__module__", None) or type(app).__module__
@@ -23,6 +23,6 @@ def named_as(wrapper: Wrapper, app: object) -> Wrapper:
 
 
 def is_inert(iterable: Any) -> bool:
-    """Whether to read what an app has returned runs no code of the app's: return it as it is, as the gateway knows such types."""
+    """Whether iterating an app's return value runs no code of the app: a wrapper then returns it as it is, as the gateway knows such types."""
     kind = type(iterable)
     return kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None)

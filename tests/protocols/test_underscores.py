@@ -33,7 +33,9 @@ def test_said_once(limits, caplog, parser, body):
         for exchange in new().receive(HEAD % (field + body) + b"x" * len(body)):
             assert "ada" not in exchange.vars
     assert caplog.text.count("\n") == 1 and "hyphens, or see --underscore-fields (said once)" in caplog.text
-    assert "http://a:80: the field oidc_claim_email came" in caplog.text.replace("OIDC_CLAIM_EMAIL", "oidc_claim_email")
+    assert "http://a:80: dropped the field oidc_claim_email, " in caplog.text.replace(
+        "OIDC_CLAIM_EMAIL", "oidc_claim_email"
+    )
 
 
 def test_in_the_lane(limits, caplog):
