@@ -1,15 +1,15 @@
-"""Who is let in: accepting on the general path.
+"""Accepting connections on the general path.
 
-Owns:     Acceptor, accepting on a listener that is not the lane's; what the kernel has queued at the end; which protocol
-          a connection begins with.
+Owns:     Acceptor, accepting on a listener that is not the lane's; accepting the kernel's queue at the end; the protocol
+          with which a connection begins.
 Thread:   event loop only.
 Not here: how many connections there may be (limit.py); accepting in the lane (cparsers/lane_accept.c); one connection
           (wire_loop.py).
 
-The event loops' own accepting is not used: asyncio's logs a traceback a second where descriptors run out, and uvloop's
-throws out those whom it cannot take.
+The event loops' own accepting is not used: asyncio's logs a traceback a second when descriptors run out, and uvloop's
+closes the connections that it cannot take.
 
-Where other processes share the listeners, each accepts few connections at a time, and leaves them to one
+If processes share the listeners, each accepts few connections at a time, and leaves them to a process
 that has less to do: load_board.py.
 """
 
@@ -33,9 +33,9 @@ from .service import Service
 from .tls_transport import TLSTransport
 from .wire_loop import LoopWire
 
-# accept(2): what is missing is not the client's fault, and it stays in the queue.
+# accept(2): a shortage is not the client's fault, and the connection stays in the queue.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# An accepted connection's transport is made in a task. Turns of the loop after which it is ours: three are needed,
+# An accepted connection's transport is made in a task. Iterations of the loop until it is there: three are needed,
 # five make sure.
 CONNECT_ITERATIONS = 5
 
@@ -71,7 +71,7 @@ class Acceptor:
         self._pause_accepting()
 
     def end_rest(self) -> None:
-        """Look again whether to accept."""
+        """Check again whether to accept."""
         self.stop()
         self.start()
 
@@ -81,7 +81,7 @@ class Acceptor:
             self._loop.remove_reader(self._socket.fileno())
 
     def _on_ready(self) -> None:
-        """Somebody waits."""
+        """Accept the connections that the kernel has queued."""
         if self._limit.is_full():
             self._pause_accepting()
             self._limit.pause_at_limit(self)
@@ -98,7 +98,7 @@ class Acceptor:
                 if exc.errno in SHORTAGES:
                     self._pause_accepting()
                     self._limit.pause_for_descriptors(self, exc)
-                return  # nobody else waits; or accept(2) tells what became of one who did
+                return  # the queue is empty; or accept(2) reports that a queued client has left
             sock.setblocking(False)
             connection = self._make()
             self._limit.add_accepted(connection)
@@ -106,7 +106,7 @@ class Acceptor:
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
             if self._limit.is_full():
-                return  # whether somebody waits is told at the next iteration
+                return  # the next iteration finds the rest
 
     async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
         try:
@@ -128,7 +128,7 @@ def start_acceptors(
 
 
 async def let_connect() -> None:
-    """Wait until what acceptors have accepted are connections."""
+    """Wait until accepted connections have their transports."""
     for _ in range(CONNECT_ITERATIONS):
         await asyncio.sleep(0)
 
@@ -136,7 +136,7 @@ async def let_connect() -> None:
 async def accept_queued(
     loop: asyncio.AbstractEventLoop, listener: Listener, make: Callable[[], asyncio.Protocol]
 ) -> None:
-    """Stop listening, and accept what the kernel has queued: a front server has sent its request already."""
+    """Stop listening, and accept the connections that the kernel has queued: a front server has sent its request already."""
     for sock in listener.take_queued():
         sock.setblocking(False)
         with contextlib.suppress(OSError):  # gone again
@@ -160,7 +160,7 @@ async def make_transport(
 
 
 def protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
-    """Return what makes a protocol for each connection of a listener."""
+    """Return a function that makes the protocol of each connection of a listener."""
     if service.wrap is not None:
         return functools.partial(TLSTransport, service)
     if bind.is_proxied:

@@ -1,7 +1,7 @@
-"""Addresses that binds name: which of one configuration meet, and what to do where the kernel refuses one.
+"""Addresses of binds: which of one configuration collide, and what to do if the kernel refuses one.
 
-Owns:     looking up a bind's addresses, whether `[::]` takes IPv4 as well, the texts of what can go wrong, stale
-          unix sockets.
+Owns:     looking up a bind's addresses, whether `[::]` takes IPv4 as well, the texts of the errors, stale unix
+          sockets.
 Thread:   event loop only, before it serves.
 Not here: the spec's grammar (settings/bind.py), opening sockets (listeners.py).
 """
@@ -25,7 +25,7 @@ _MAPPED = "::ffff:"  # RFC 4291 2.5.5.2: as the kernel writes an IPv4 client of 
 
 
 def binds_beside(config: EngineSettings, binds: Iterable[Bind]) -> list[Bind]:
-    """Return the addresses that a configuration listens on beside these."""
+    """Return the addresses that a configuration listens on in addition to these."""
     settings = [getattr(config, name) for name in _LISTENING_SETTINGS]
     beside = [parse_bind(text) for text in [*config.bind, *settings] if text is not None]
     for bind in binds:
@@ -35,7 +35,7 @@ def binds_beside(config: EngineSettings, binds: Iterable[Bind]) -> list[Bind]:
 
 def look_up(bind: Bind) -> list[tuple[Any, ...]]:
     """
-    Return what getaddrinfo says of a bind's host, each result once.
+    Return getaddrinfo's results for a bind's host, each once.
 
     Raises:
         BindError: the host is not found.
@@ -63,17 +63,17 @@ def is_v6_only(host: str, bind: Bind, others: Iterable[Bind]) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address can be reached from this machine only."""
     return ipaddress.ip_address(unmapped(host.partition("%")[0])).is_loopback
 
 
 def unmapped(host: str) -> str:
-    """Return an address as text, IPv4 as such: a socket of both families has it as ::ffff:192.0.2.1."""
+    """Return an address as text, an IPv4 one without the prefix that a socket of both families gives it (::ffff:192.0.2.1)."""
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
 
 
 def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
-    """Say what is wrong and what to do next; `others`: the other binds of the configuration."""
+    """Return what is wrong and what to do next; `others`: the other binds of the configuration."""
     number: int | None = exc.errno
     if number == errno.EADDRINUSE:
         if any(_meet(bind, other) for other in others):
@@ -98,7 +98,7 @@ def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
     Remove the socket file of a server that is gone; refuse to touch anything else.
 
     Raises:
-        BindError: something else is there.
+        BindError: the path is another file, or a live server's socket.
     """
     try:
         is_socket = stat.S_ISSOCK(os.stat(bind.path).st_mode)
@@ -108,7 +108,7 @@ def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
                 f"cannot listen on {bind}: the path is a link to {os.readlink(bind.path)!r}, where nothing is; remove "
                 "the link, or give the path of the socket itself"
             ) from None
-        return  # nothing there; or bind() will say what is wrong
+        return  # no such file; or bind() will raise the error
     if not is_socket:
         raise BindError(
             f"cannot listen on {bind}: the file exists and is not a socket; remove it or choose another path"
@@ -130,7 +130,7 @@ _TWICE = "the settings name this address twice (--bind, --metrics, --stats, --ag
 
 
 def _meet(bind: Bind, other: Bind) -> bool:
-    """Whether two binds cannot both be had."""
+    """Whether two binds exclude each other."""
     if bind.kind != other.kind:
         return False
     if bind.kind == "unix":

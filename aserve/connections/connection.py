@@ -1,8 +1,8 @@
-"""One client's connection, from accept to close: who the client is, which exchange its app has, and the wire below.
+"""One client's connection, from accept to close: the client, the running exchange, and the wire below.
 
-Owns:     Connection, to which exchanges, deadlines and the access log refer; Wire, what it asks of what is below;
-          LOST, which is below it in the end.
-Thread:   two, under banners. `lock` guards `exchange`. Each wire says what else it guards.
+Owns:     Connection, to which exchanges, deadlines and the access log refer; Wire, the interface of the layer below;
+          LOST, the wire of a connection that has ended.
+Thread:   two, under banners. `lock` guards `exchange`. Each wire notes what else it guards.
 Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the
           way from one to the other (handover.py).
 """
@@ -34,15 +34,15 @@ logger = logging.getLogger("aserve")
 
 
 class Wire(Protocol):
-    """What reads and writes below a connection."""
+    """Reads and writes below a connection."""
 
-    way: str  # what it is called in the log
+    way: str  # its name in the log
     in_lane: bool  # requests come by the lane
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
-        """Send what the app has returned; True: the exchange has ended, False: the wire ends it later."""
+        """Send the app's reply; True: the exchange has ended, False: the wire ends it later."""
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """
@@ -58,7 +58,7 @@ class Wire(Protocol):
     # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer in place of a worker that was written off; drop what that may still send."""
+        """Answer in place of a worker that was written off; drop octets that it may still send."""
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """Close with a reset, so that no worker waits any longer for a client that does not read fast enough."""
@@ -72,18 +72,18 @@ class Connection:
     )  # fmt: skip
 
     wire: Wire
-    # What it tells of its clients (proxies/trust.py). Set only where each connection is asked.
+    # Whether the peer's claims about its clients count (proxies/trust.py). Set only if that differs between connections.
     is_believed: bool
     # For a Before that counts the exchanges of a connection (wsgi/gateway.py); nothing else sets it.
     term: Any
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service
-        self.base_environ = service.base_environ  # what is the same in each environ
+        self.base_environ = service.base_environ  # the part that each environ shares
         self.remote_addr = remote_addr  # "" on a unix socket
         self.remote_port = remote_port
         self.lock = threading.Lock()
-        self.exchange: Exchange | None = None  # the app has it, or its body is still coming (fast path)
+        self.exchange: Exchange | None = None  # with the app, or (fast path) still receiving its body
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Connection:
                 exchange.left_at = time.monotonic()
         except WrittenOff:
             raise
-        except BaseException:  # a bug in aserve: this request is lost, nothing else
+        except BaseException:  # a bug in aserve: this request is lost, others are not
             logger.exception("internal error; please report this as a bug in aserve")
             self.wire.fail(exchange, "internal error")
 
@@ -114,7 +114,7 @@ class Connection:
     # --- called on the event loop ---
 
     def identify(self, transport: asyncio.BaseTransport) -> bool:
-        """Take the client's address from its transport, and find out whether it is believed; False: it has gone already."""
+        """Take the client's address from the transport, and find out whether the peer is trusted; False: the client has left already."""
         peer = peer_of(transport)
         if peer is None:
             return False
@@ -138,7 +138,7 @@ class Connection:
     # --- called from both sides ---
 
     def end_exchange(self, exchange: Exchange, may_wait: bool = False) -> None:
-        """Log an exchange whose response is out, or lost, and let go of it; `may_wait`: see RequestLog.write."""
+        """Log an exchange whose response is out, or lost, and release it; `may_wait`: see RequestLog.write."""
         ends = self.service.ends
         if ends is not None and not exchange.is_probe:
             ends.write(exchange, may_wait)
@@ -146,7 +146,7 @@ class Connection:
 
 
 class LostWire:
-    """What is below a connection once its transport is gone, and its last exchange has ended: nothing."""
+    """The wire of a connection whose transport is gone, and whose last exchange has ended: it sends nothing."""
 
     way = "nobody"
     in_lane = False
@@ -164,26 +164,26 @@ class LostWire:
         """Do nothing: there is no response to be cut short."""
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Do nothing: nobody waits for an answer."""
+        """Do nothing: no client waits for an answer."""
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
-        """Do nothing: nobody waits for the client."""
+        """Do nothing: no worker waits for the client."""
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
-    """Return a client's address and port, both empty on a unix socket; None: it has gone already."""
+    """Return a client's address and port, both empty on a unix socket; None: the client has left already."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
         return unmapped(peer[0]), str(peer[1])
-    # Reset before it was accepted: its request is there, and without its address would pass for a unix socket's.
+    # Reset before it was accepted: its request is there, but without an address it would look like a unix socket's.
     return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
 
 
 def tells_its_end(exchange: Exchange) -> bool:
-    """Whether a client sees without a reset that the response is not whole: by its length, its chunks, its absence."""
+    """Whether a client sees without a reset that the response is cut: by its length, its chunks, or as no octet came."""
     if exchange.is_from_front:
         # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
-        # of a response with a length: Apache passes on what has come, and keeps its client waiting for the rest.
+        # of a response with a length: Apache passes on the octets, and keeps its client waiting for the rest.
         return False
     response = exchange.response
     return response is None or not response.head_is_out or bool(response.tells_its_end)
@@ -197,10 +197,10 @@ def release_exchange(exchange: Exchange) -> None:
 
 
 def close_reply(reply: Reply) -> None:
-    """Let go of what the app has made for nobody; log the app's failures."""
+    """Close a reply that is not needed any more; log the app's failures."""
     try:
         if isinstance(reply, Iterator):
-            next(reply, None)  # one that has not begun would close nothing
+            next(reply, None)  # a generator that has not begun would close nothing
         close: Any = getattr(reply, "close", None)
         if close is not None:
             close()
@@ -213,7 +213,7 @@ def close_reply(reply: Reply) -> None:
 
 
 def discard_reply(exchange: Exchange, reply: Reply) -> None:
-    """Let go of an exchange whose connection is lost, and of what the app has made for it; log the app's failures."""
+    """Release an exchange whose connection is lost, and close the app's reply; log the app's failures."""
     with no_running_loop():  # there is one where --threads 0 has no worker to do this
         close_reply(reply)
     exchange.connection.service.lost.discard(exchange)
@@ -226,7 +226,7 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
 
 
 def drop_exchange(exchange: Exchange, reply: Reply | None) -> None:
-    """End an exchange whose connection is lost; `reply` is what the app has made for it, None: its worker was written off."""
+    """End an exchange whose connection is lost; `reply`: the app's, None: its worker was written off."""
     if reply is None:
         exchange.connection.service.end_lost(exchange)
     else:

@@ -1,13 +1,13 @@
 """How fast a client is, in windows of time.
 
-Owns:     DataRate: whether octets come, or go, at the minimum rate; why_overdue: whether a request body does.
+Owns:     DataRate: whether octets come, or go, at the minimum rate; why_overdue: the same for a request body.
 Thread:   event loop only.
-Not here: which octets, and what becomes of a client that is slow
+Not here: counting the octets, and closing a slow client's connection
           (timeouts.py, lane.py).
 
 Measured from the beginning, a client that was fast once could stop for days;
-measured each second, a short pause would cost it the connection. So it is
-the mean of a window, and then of the next.
+measured each second, a short pause would cost it the connection. So the rate
+is the mean of a window, and then of the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOO_SLOW = "the request body came more slowly than --min-rate"
 
 
 class DataRate:
-    """The rate of one thing at a time: a request body, or a reader."""
+    """The rate of one transfer at a time: of a request body, or to a reader."""
 
     __slots__ = ("_done_bytes", "_of", "_seconds")
 
@@ -35,7 +35,7 @@ class DataRate:
 
     def is_slow(self, of: object, done_bytes: int, window_seconds: float, min_rate_bytes: int) -> bool:
         """
-        Return whether a window has ended in which it was too slow; called once a second, while the client has its turn.
+        Return whether a window has ended in which the client was too slow; called once a second, while it is the client's turn.
 
         `done_bytes` only grows, as long as `of` is the same object.
         """
@@ -52,7 +52,7 @@ class DataRate:
 
 
 def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: EngineSettings) -> str:
-    """Return, once a second, what is wrong with a request body that is being received; "": it comes in time."""
+    """Return, once a second, why a request body that is being received is refused; "": it comes in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE
     if config.min_rate_bytes and rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):

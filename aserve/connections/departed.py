@@ -1,12 +1,12 @@
 """Requests whose clients have left while they waited for a worker.
 
-Owns:     Departed: looks once a second at the clients of those that have waited for a second, and drops whose client is gone.
-Thread:   event loop; a worker may begin any of them meanwhile, and is then the one that ends it.
+Owns:     Departed: checks once a second the clients of requests that have waited for a second, and drops requests without a client.
+Thread:   event loop; a worker may begin any of the requests meanwhile, and then it ends the exchange.
 Spec:     poll(2); RFC 9112 section 9.6: an end of what a client sends may be the half of a close.
-Not here: what waits, and for how long (workers/queue_wait.py), how an exchange is dropped (wire_fast.py, wire_loop.py).
+Not here: which jobs wait, and how long (workers/queue_wait.py), dropping an exchange (wire_fast.py, wire_loop.py).
 
-After a stall that lets a site recover: clients have given up, or have asked again, and to serve those that have left would keep the others
-waiting. What is served within a second pays nothing for it.
+This lets a site recover after a stall: clients have given up, or have asked again, and serving the clients that left would keep the others
+waiting. A request that is served within a second pays nothing for it.
 
 A client that has closed and one that has only shut down its sending side look alike over TCP until something is sent. Over a unix socket
 they do not.
@@ -37,37 +37,37 @@ def exchange_of(job: Job) -> Exchange | None:
     return argument if type(argument) is Exchange and function == argument.connection.run else None
 
 
-# PyPy has no name for it. Other systems than Linux tell a close only once it is whole.
+# POLLRDHUP, which PyPy does not name. Systems other than Linux report a close only once both sides are closed.
 HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 CLOSED = select.POLLHUP | select.POLLERR
 
 
 class Departed:
-    """Those of one server."""
+    """Drops the waiting requests of one server whose clients have left."""
 
     def __init__(self, executor: Executor | InlineExecutor, keep_half_closed: bool) -> None:
         self._executor = executor
         self._keep_half_closed = keep_half_closed
 
     def on_second(self) -> None:
-        """Called once a second: drop what nobody waits for."""
+        """Drop requests whose clients have left; called once a second."""
         overdue = self._executor.overdue
         if not overdue:
             return
         count = sum(self._drop(*found) for found in self._find(overdue))
-        overdue.clear()  # or those that are served meanwhile would be kept until the next look
+        overdue.clear()  # or requests that are served meanwhile would be kept until the next second
         if count:
             logger.info(
                 "requests that were not begun, as their clients had left while they waited for a thread: %d", count
             )
 
     def _find(self, jobs: list[Job]) -> list[tuple[Job, Exchange]]:
-        """Return those of whose clients nobody is there, each with its exchange."""
+        """Return the jobs whose clients have left, each with its exchange."""
         poll, found = select.poll(), []
         by_fd: dict[int, tuple[Job, Exchange]] = {}
         for job in jobs:
             exchange = exchange_of(job)
-            # Others are no requests of HTTP, or not only: a file to be closed, what may become a WebSocket.
+            # Other jobs are no requests of HTTP, or not only: a file to be closed, a request that may become a WebSocket.
             if exchange is None:
                 continue
             wire = exchange.connection.wire

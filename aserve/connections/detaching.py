@@ -1,12 +1,12 @@
-"""Connections that wait for a request, from one server to another, of this process or another.
+"""Moving connections that wait for a request to another server, of this process or another.
 
-Owns:     Detached; letting go of such connections (`detach_idle`), going on with one (`adopt`).
+Owns:     Detached; giving such connections away (`detach_idle`), taking one over (`adopt`).
 Thread:   event loop only.
-Not here: how a descriptor goes from process to process, which is the caller's (unix(7), SCM_RIGHTS); the way between
-          the two wires of one server (handover.py).
+Not here: passing a descriptor to another process, which the caller does (unix(7), SCM_RIGHTS); moving a connection
+          between the two wires of one server (handover.py).
 
-The client notices nothing: the kernel keeps the connection as long as one descriptor of it is open. Nothing of the
-next request has been read, and what the client sends meanwhile stays with the kernel until somebody reads it.
+The client notices nothing: the kernel keeps the connection as long as one descriptor of it is open. No octet of the
+next request has been read, and octets that the client sends meanwhile stay in the kernel until a process reads them.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ GIVEN = "is left to another process"  # for --log-level debug
 
 
 class Detached(NamedTuple):
-    """A connection that its server has let go of."""
+    """A connection that its server has given away."""
 
-    fd: int  # whoever has this must close it, or give it to `Server.adopt`
+    fd: int  # the holder must close it, or give it to `Server.adopt`
     listener_index: int  # in `Server.addresses`
-    # What is known of its client, and can be written as JSON. None: nothing has come on it yet; who adopts it finds out.
+    # Facts about its client, as JSON can hold them. None: no request has come yet; the adopting server finds out.
     peer: dict[str, Any] | None
 
 
-# Letting go
+# Giving away
 
 
 def detach_idle(
     lane: Lane | None, wires: Iterable[object], services: Sequence[Service], count: int | None
 ) -> list[Detached]:
-    """Let go of connections that wait for a request, at most `count`; see Server.detach_idle."""
+    """Give away connections that wait for a request, at most `count`; see Server.detach_idle."""
     index_of = {service: index for index, service in enumerate(services)}
     found = [
         Detached(fd, index_of[service], _describe(connection) if connection is not None else None)
@@ -62,7 +62,7 @@ def detach_idle(
             try:
                 fd = wire.detach()
             except OSError as exc:
-                logger.warning("connections that idle stay: %s; raise `ulimit -n`", exc.strerror)
+                logger.warning("idle connections stay with this process: %s; raise `ulimit -n`", exc.strerror)
                 break
             if fd is not None:
                 _tell(wire.connection, GIVEN)
@@ -76,13 +76,13 @@ def _tell(connection: Connection, what: str) -> None:
 
 
 def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, Connection | None]]:
-    """Let go of the lane's; no connection: nothing has come on it yet."""
+    """Give away the lane's connections; None in place of a Connection: no request has come yet."""
     cap = lane.count if count is None else min(count, lane.count)
     released = ffi.new("lane_released[]", cap)
     for each in released[0 : lib.lane_release_idle(lane.set, released, cap)]:
         if each.is_used and lane.native is not None:
             lane.native.connection_of(each.fd, each.listener)  # all of its requests may have been plain
-        connection = lane.connections.pop(each.fd, None)  # without a request, an earlier one's with this number
+        connection = lane.connections.pop(each.fd, None)  # without a request, of an earlier connection with this number
         if connection is not None and each.is_used:
             _tell(connection, GIVEN)
             connection.wire = LOST  # it is not closed
@@ -90,7 +90,7 @@ def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, C
 
 
 def _describe(connection: Connection) -> dict[str, Any]:
-    """Return what is known of a client, as JSON has it; `environ`: what it has otherwise than others (PROXY protocol)."""
+    """Return the facts about a client, as JSON can hold them; `environ`: entries that differ from other clients' (PROXY protocol)."""
     base = connection.service.base_environ
     return {
         "address": connection.remote_addr,
@@ -100,11 +100,11 @@ def _describe(connection: Connection) -> dict[str, Any]:
     }
 
 
-# Going on
+# Taking over
 
 
 async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], limit: ConnectionLimit) -> bool:
-    """Go on with a connection; see Server.adopt."""
+    """Take over a connection; see Server.adopt."""
     fd, index, peer = detached
     if limit.is_full() or not 0 <= index < len(pairs):
         return False
@@ -112,7 +112,7 @@ async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], l
     if peer is not None and listener.bind.protocol != "http":
         return False
     try:
-        os.set_blocking(fd, False)  # what PyPy's socket makes of a number is blocking
+        os.set_blocking(fd, False)  # PyPy's socket makes a given descriptor blocking
         if peer is None:
             protocol = protocol_factory(service, listener.bind)()
         else:
@@ -122,7 +122,7 @@ async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], l
                 os.close(fd)
                 return True
             protocol = LoopWire.kept(connection)
-        # A descriptor for the transport, which closes its own: until all is done, the caller's stays as it is.
+        # A copy for the transport, which closes it: until all is done, the caller's descriptor stays as it is.
         sock = socket.fromfd(fd, listener.socket.family, socket.SOCK_STREAM)
         limit.add_pending(protocol)
         try:

@@ -1,11 +1,11 @@
-"""Who is at the other end of a connection, before its first request.
+"""Identifying the peer of a connection, before its first request.
 
 Owns:     credentials of a unix socket's peer; the PROXY protocol's header on
-          listeners that ask for it: who may send one, how long it may take,
-          what it makes of the connection.
+          listeners that ask for it: which peers may send one, how long it
+          may take, and the connection's client by it.
 Thread:   event loop only.
 Spec:     proxy-protocol.txt of HAProxy, section 2.
-Not here: the header's grammar (proxies/proxy_protocol.py), who is a proxy (proxies/peers.py),
+Not here: the header's grammar (proxies/proxy_protocol.py), which peers are proxies (proxies/peers.py),
           fields of requests (proxies/forwarded.py, trust.py).
 """
 
@@ -25,12 +25,12 @@ from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
 
-# Lines about closed connections: one at once, the others counted until so much later. Guess.
+# Log lines about closed connections: one at once; further ones within this time are only counted. Guess.
 THROTTLE_SECONDS = 10.0
 
 
 class LogThrottle:
-    """Log, for one listener, which connections were closed unheard; a flood of them makes few lines."""
+    """Logs, for one listener, which connections were closed without a request; a flood of them makes few lines."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -50,7 +50,7 @@ class LogThrottle:
 
 
 def identify_by(peers: Peers) -> Callable[[Connection, asyncio.BaseTransport], None]:
-    """Return what finds out whether a connection's peer is believed."""
+    """Return a function that finds out whether a connection's peer is trusted."""
 
     def identify(connection: Connection, transport: asyncio.BaseTransport) -> None:
         sock = transport.get_extra_info("socket")
@@ -74,22 +74,22 @@ class Greeting(asyncio.Protocol):
         self._throttle = throttle
         self.connection = Connection(service)
         self._received = b""  # of the header
-        self._is_over = False  # it is through, or never will be
+        self._is_over = False  # the header is complete, or was rejected
         self._quiet_seconds = 0.0
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected, who must be a proxy."""
+        """A peer has connected; reject it unless it is a proxy."""
         self._transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
         if not self.connection.identify(transport):
             self._close()
         elif not self.connection.is_believed:
-            self._reject("only who is in --trusted-proxies may connect here")
+            self._reject("only a peer in --trusted-proxies may connect here")
 
     def data_received(self, data: bytes) -> None:
-        """Octets of the header have come, and perhaps of requests."""
+        """Parse octets of the header; requests may follow."""
         if self._is_over:
             return
         self._received += data
@@ -112,10 +112,10 @@ class Greeting(asyncio.Protocol):
         self._is_over = True
         self._service.connections.discard(self)
 
-    # What a server asks of its connections
+    # Called by the server
 
     def on_second(self) -> None:
-        """Called once a second: end what has been quiet for too long."""
+        """Close the connection if its header takes too long; called once a second."""
         self._quiet_seconds += 1.0
         if self._service.is_draining:
             if self._quiet_seconds > ARRIVING_SECONDS:
@@ -124,7 +124,7 @@ class Greeting(asyncio.Protocol):
             self._reject("no PROXY protocol header came in time (--head-timeout)")
 
     def drain(self) -> None:
-        """Let the client send the request for which it has connected, if it is quick."""
+        """Let the client send its first request, if it is quick."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -133,7 +133,7 @@ class Greeting(asyncio.Protocol):
     # The header
 
     def _begin_wire(self, header: Header) -> None:
-        """Let the wire go on after the header."""
+        """Give the connection its wire: the header is complete."""
         self._is_over = True
         if not header.is_local:
             self._set_client(header)
@@ -143,9 +143,9 @@ class Greeting(asyncio.Protocol):
         self._service.connections.discard(self)
 
     def _set_client(self, header: Header) -> None:
-        """Take the client for whom the header names."""
-        # From here on the fields are the word of that client, and not of the proxy that announces it: it
-        # may know nothing of HTTP. They are believed if the client is a proxy itself.
+        """Set the client to the one that the header names."""
+        # From here on fields of requests come from that client, and not from the proxy that sent the header,
+        # which may not understand HTTP. They count if the client is a trusted proxy itself.
         connection = self.connection
         connection.is_believed = False
         if header.is_unix:
@@ -167,7 +167,7 @@ class Greeting(asyncio.Protocol):
         return "a unix socket's peer with uid={} and gid={}".format(*credentials) if credentials else "a unix socket"
 
     def _reject(self, why: str) -> None:
-        """Close without a word: whoever this is does not wait for HTTP."""
+        """Close without a response: this peer does not expect HTTP."""
         if not self._is_over:
             self._throttle.warn(self._describe_peer(), why)
             self._close()

@@ -1,8 +1,8 @@
-"""From the lane to the event loop: a connection gets another wire, and stays the same for everybody else.
+"""Moving a connection from the lane to the event loop: it gets another wire, and all other code keeps the same Connection.
 
 Owns:     Handover, one connection on its way; Handovers, all of a lane.
 Thread:   two, under banners: workers begin one, the event loop makes the transport.
-Not here: who needs the event loop, and why (wire_fast.py, lane.py).
+Not here: which connections need the event loop, and why (wire_fast.py, lane.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Handover:
     """
     A connection on its way from the lane to the event loop.
 
-    Whoever needs its new wire waits for it, or says what is to be done then.
+    Code that needs its new wire waits for it, or gives a callback.
     """
 
     __slots__ = ("_callbacks", "_exchange", "_executor", "_is_done", "_lock", "_wire")
@@ -55,7 +55,7 @@ class Handover:
             self._call_back(callback, reply)
         self._callbacks.clear()
         if wire is not None:
-            self._exchange = None  # the connection's; this may be kept for longer
+            self._exchange = None  # owned by the connection; this object may live longer
 
     def _call_back(self, callback: Callable[[LoopWire], None], reply: Reply | None) -> None:
         exchange, wire = self._exchange, self._wire
@@ -65,7 +65,7 @@ class Handover:
             return
         try:
             callback(wire)
-        except Exception:  # a bug in aserve: this request is lost, what is still to be called is not
+        except Exception:  # a bug in aserve: this request is lost, further callbacks are not
             logger.exception("internal error; please report this as a bug in aserve")
             wire.abort()
 
@@ -73,7 +73,7 @@ class Handover:
 
     def call_when_ready(self, callback: Callable[[LoopWire], None], reply: Reply | None = None) -> None:
         """
-        Call it with the wire, on the event loop.
+        Call `callback` with the wire, on the event loop.
 
         If the connection is lost, see drop_exchange.
         """
@@ -110,10 +110,10 @@ class Handovers:
         pump: Pump | None = None,
     ) -> None:
         self.set = memory.set  # the C structure of the lane
-        self.connections = connections  # those in it, by descriptor
-        self._memory = memory  # kept as long as an app that hangs may come back with a reply
+        self.connections = connections  # of the lane, by descriptor
+        self._memory = memory  # kept as long as a hanging app may return with a reply
         self.executor = executor
-        self.pump = pump  # sends large bodies of those that stay; None: the event loop does
+        self.pump = pump  # sends large bodies of connections that stay; None: the event loop does
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_over = False
@@ -123,13 +123,13 @@ class Handovers:
     def begin(
         self, fd: int, connection: Connection, exchange: Exchange, rest: tuple[bytes | memoryview, ...]
     ) -> Handover:
-        """Hand over a connection whose exchange the app has. If `rest` is not empty, the app is done: send it, then end."""
+        """Hand over a connection with a running exchange. If `rest` is not empty, the app is done: send `rest`, then end the exchange."""
         handover = Handover(self.executor, exchange)
         self.executor.post(self._begin, (fd, LoopWire(connection, is_new=False, rest=rest)), handover.on_ready)
         return handover
 
     def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:
-        """Hand over a connection with octets of its next request; `is_new`: who is connected is not known yet."""
+        """Hand over a connection with octets of its next request; `is_new`: its client is not identified yet."""
         self.executor.post(self._begin, (fd, LoopWire(connection, octets, is_new)), None)
 
     # --- called on the event loop ---
@@ -169,12 +169,12 @@ class Handovers:
             made.abort()
 
     def _lose(self, connection: Connection) -> None:
-        """The connection is gone; its exchange, if it has one, is with a worker, which may never come back to end it."""
+        """Record a lost connection; its exchange, if it has one, is with a worker, which may never return to end it."""
         exchange, connection.exchange = connection.exchange, None
         if exchange is not None:
             exchange.end = CLIENT_GONE if exchange.end == ANSWERED else exchange.end
             connection.service.lost.add(exchange)
 
     def close(self) -> None:
-        """Close on arrival what is still on the way: the server stops."""
+        """Close connections that are on their way as soon as they arrive: the server stops."""
         self._is_over = True

@@ -1,11 +1,11 @@
-"""Health checks over HTTP, uwsgi and SCGI: which requests they are, and what they get.
+"""Health checks over HTTP, uwsgi and SCGI: recognizing and answering them.
 
-Owns:     HealthPaths, what stands below --healthcheck-path.
+Owns:     HealthPaths, the paths below --healthcheck-path.
 Thread:   `probe_of` the event loop, and the lane's leader; `answer` the event loop.
-Not here: what may be wrong (service.py), sending (wire_loop.py).
+Not here: the reasons not to be ready (service.py), sending (wire_loop.py).
 
-The event loop answers, whatever its workers do. So `live` tells that the loop turns, and that the leader or, while
-every worker is busy, the loop itself takes what comes (workers/executor.py).
+The event loop answers, whatever its workers do. So `live` shows that the loop runs, and that the leader or, while
+every worker is busy, the loop itself receives requests (workers/executor.py).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ..wsgi.response import CommonFields, plain_response
 
 LIVE, READY = "live", "ready"
 METHODS = ("GET", "HEAD")
-# What `aserve balancers` asks for, and why the server is then not ready; "": it may be.
+# The wishes of `aserve balancers`, and the reason not to be ready that each gives; "": none.
 WISHES = {"ready": "", "drain": "drained by aserve balancers", "maint": "in maintenance by aserve balancers"}
 
 
 class HealthPaths:
-    """The paths at which a server tells how it is."""
+    """The paths of the health checks of a server."""
 
     def __init__(self, path: str) -> None:
-        self.path = path  # it is in the vars of each request for one of them
+        self.path = path  # in the vars of each request for one of the paths
         self._probes = {path: READY, f"{path}/{READY}": READY, f"{path}/{LIVE}": LIVE}
 
     def probe_of(self, exchange: Exchange) -> str:
-        """Return what a request asks, LIVE or READY; "": it is the app's. The exchange knows its connection."""
+        """Return which check a request is, LIVE or READY; "": it is for the app. `exchange.connection` must be set."""
         if self.path not in exchange.vars or exchange.rpc is not None:
             return ""
         environ = build_bodyless_environ(exchange)
@@ -38,5 +38,5 @@ class HealthPaths:
 def answer(probe: str, warning: str, exchange: Exchange, common_fields: CommonFields) -> bytes:
     """Return the response to a probe; `warning` says why the server is not ready, if it is not."""
     why = warning if probe == READY else ""
-    # RFC 9111 5.2.2.5: how it was is of no use to anybody.
+    # RFC 9111 5.2.2.5: an old answer is of no use.
     return plain_response(503 if why else 200, why or probe, exchange, common_fields, b"Cache-Control: no-store\r\n")

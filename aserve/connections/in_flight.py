@@ -1,9 +1,9 @@
-"""The requests that a process is at, for others to read: even after it has crashed.
+"""The running requests of a process, in memory that other processes can read, even after a crash.
 
-Owns:     the table, in memory that the caller gives and shares with who is to read it; InFlight, the exchanges of the
+Owns:     the table, in memory that the caller gives and shares with its readers; InFlight, the exchanges of the
           event loop's wires, in this table and on the load board; read_in_flight, read_oldest.
-Thread:   `begin`, `refresh`: event loop; `end`: who ends the exchange.
-Not here: the requests of the lane, which its C notes by descriptor (cparsers/in_flight.h).
+Thread:   `begin`, `refresh`: event loop; `end`: the thread that ends the exchange.
+Not here: the requests of the lane, which its C records by descriptor (cparsers/in_flight.h).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOP_COUNT = 1024
 # The table: a word, the highest descriptor that the lane has used so far, + 1; the entries of the event loop; those of the
 # lane, by descriptor.
 _ENTRIES_AT = 8
-# What memory for a table must have. It is zero-filled at first; the system gives only the pages that are used.
+# The size of a table. Its memory must be zero-filled at first; the system gives only the pages that are used.
 TABLE_BYTES: int = _ENTRIES_AT + (LOOP_COUNT + MAX_DESCRIPTORS) * ffi.sizeof("in_flight_entry")
 
 _ENTRY = struct.Struct(f"={lib.IN_FLIGHT_TEXT_CAP}sQ")
@@ -36,18 +36,18 @@ class InFlight:
     """
     The exchanges of the event loop's wires, as other processes see them.
 
-    In Python, though the lane's are noted in C: each call into C lets go of the GIL, which a worker may take meanwhile.
+    In Python, though the lane's are recorded in C: each call into C releases the GIL, which a worker may take meanwhile.
     Measured 2026-11-22 on CPython: 0.8 us for the board, and as much for the table, of 22 us for a small request.
     """
 
     def __init__(self, board: LoadBoard | None, memory: Any = None) -> None:
-        """`memory`: an mmap of TABLE_BYTES, or a memoryview of one; None: nobody wants to read what they are."""
+        """`memory`: an mmap of TABLE_BYTES, or a memoryview of one; None: no process reads the table."""
         self._board = board
         self._memory = memory
         self._free = [] if memory is None else list(reversed(range(LOOP_COUNT)))
 
     def begin(self, exchange: Exchange) -> None:
-        """It waits for a worker from now on."""
+        """Record an exchange: it waits for a worker from now on."""
         if self._board is not None:
             self._board.begin(exchange)
         exchange.entry = -1
@@ -57,7 +57,7 @@ class InFlight:
             _ENTRY.pack_into(self._memory, _place_of(number), text, time.monotonic_ns() // 1000)
 
     def refresh(self, exchange: Exchange) -> None:
-        """Its response goes on: it is at it from now on, to those who look for requests that take long."""
+        """Restart the exchange's clock: its response moves, so it must not look like a request that hangs."""
         number = exchange.entry
         if number is None or number < 0:
             return
@@ -67,7 +67,7 @@ class InFlight:
             _SINCE.pack_into(self._memory, place, 0)
 
     def end(self, exchange: Exchange) -> None:
-        """Its response is with the transport, or lost."""
+        """Remove an exchange: its response is with the transport, or lost."""
         number, exchange.entry = exchange.entry, None
         if number is None:
             return
@@ -83,14 +83,14 @@ def _place_of(number: int) -> int:
 
 
 def lane_entries(memory: Any) -> tuple[Any, Any]:
-    """Return what of a table is the lane's: pointers to the highest descriptor so far, + 1, and to the first entry."""
+    """Return the lane's part of a table: pointers to the highest descriptor so far, + 1, and to the first entry."""
     octets = pointer_to("char *", memory)
     return ffi.cast("uint64_t *", octets), ffi.cast("in_flight_entry *", octets + _place_of(LOOP_COUNT))
 
 
 def read_in_flight(memory: Any) -> list[tuple[float, str]]:
     """
-    Return what a process is at, or was when it died: for how many seconds, and "METHOD target", escaped for a log.
+    Return the running requests of a process, or those when it died: age in seconds, and "METHOD target", escaped for a log.
 
     The longest first. `memory` is the table of that process.
     """
@@ -110,9 +110,9 @@ def read_in_flight(memory: Any) -> list[tuple[float, str]]:
 
 def read_oldest(fd: int) -> float:
     """
-    Return for how many seconds a process has been at its oldest request; 0: it is at none.
+    Return the age of a process's oldest running request in seconds; 0: it has none.
 
-    `fd`: of the file of its table. Only what is in use of that is read.
+    `fd`: of the file of its table. Only the used part of the file is read.
     """
     (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
     with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:

@@ -1,10 +1,10 @@
-"""What comes in by the event loop's wire: exchanges, one after another to the app.
+"""The input side of the event loop's wire: exchanges go to the app one after another.
 
 Owns:     Inbox: the queue of exchanges; when reading pauses; live bodies, and `100 Continue`; whether another request is expected.
-          Receiving: what an inbox asks of its wire.
-Thread:   event loop only; what a live body's reader needs is posted.
+          Receiving: the methods of the wire that an inbox calls.
+Thread:   event loop only; the reader of a live body posts its calls.
 Spec:     RFC 9112 section 9.3.2 (pipelining); RFC 9110 section 10.1.1 (Expect).
-Not here: parsing (protocols/), what goes out (outbox.py), the states (wire_loop.py), threads (workers/executor.py).
+Not here: parsing (protocols/), sending (outbox.py), the states (wire_loop.py), threads (workers/executor.py).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Receiving(Leaving, Protocol):
-    """What an inbox asks of its wire. It is given with each call: to know it would make a cycle, which waits for the garbage collector."""
+    """The wire, as an inbox sees it. It is an argument of each call: an attribute would make a cycle, which only the garbage collector frees."""
 
     @property
     def state(self) -> State:
-        """Where the connection stands."""
+        """The state of the connection."""
 
     def transition(self, event: Event) -> None:
         """Change the state; no worker has an exchange."""
@@ -53,7 +53,7 @@ class Receiving(Leaving, Protocol):
 
 
 class Inbox:
-    """What comes in by one wire."""
+    """The input of one wire."""
 
     __slots__ = (
         "_connection", "_executor", "_outbox", "_progress", "_service", "_waiting", "is_at_eof", "is_closing_soon", "protocol",
@@ -65,16 +65,16 @@ class Inbox:
         self._executor = connection.service.executor
         self.protocol: WireProtocol = connection.service.new_protocol()
         self.is_at_eof = False  # the client will send no more
-        self.is_closing_soon = False  # at the end of what the client has sent, or of the server
-        self._waiting: list[Exchange] = []  # pipelined after the one with the app; few: max_pipelined
+        self.is_closing_soon = False  # after the client's last request, or as the server ends
+        self._waiting: list[Exchange] = []  # pipelined behind the running exchange; few: max_pipelined
 
-    # What has been parsed
+    # Parsed exchanges
 
     def wait(self, exchanges: list[Exchange]) -> None:
-        """Keep these until the app has answered the one that it has."""
+        """Queue these exchanges until the app has answered the running one."""
         self._waiting.extend(exchanges)
         self._progress.stay_on_loop()  # pipelined
-        if not self._outbox.is_behind:  # to send is not to read
+        if not self._outbox.is_behind:  # a client that sends need not read
             self._progress.move()
         self._pause_if_full()
 
@@ -104,14 +104,14 @@ class Inbox:
         if service.health_paths is not None and (probe := service.health_paths.probe_of(exchange)):
             exchange.is_probe = True
             progress.stay_on_loop()
-            # Soon, and not now: thousands of them, pipelined, would be as many calls deep.
+            # Soon, and not now: thousands of pipelined ones would be as many calls deep.
             service.loop.call_soon(self._on_probe, exchange, probe)
             return
         service.begin(exchange)
         self._executor.submit(connection.run, exchange)
 
     def start_next(self, wire: Receiving) -> None:
-        """Go on with what has come while the last exchange ran."""
+        """Start the next exchange that came while the last one ran."""
         protocol, transport, exchanges = self.protocol, self._outbox.transport, self._waiting
         if not self.is_at_eof and not transport.is_reading():
             transport.resume_reading()
@@ -131,7 +131,7 @@ class Inbox:
             self.expect_more(wire)
 
     def expect_more(self, wire: Receiving) -> None:
-        """Wait for the rest of a request that has begun; nothing else is under way."""
+        """Wait for the rest of a request that has begun; no exchange is running."""
         protocol, progress = self.protocol, self._progress
         if not protocol.is_mid_body:
             progress.stay_on_loop()
@@ -139,13 +139,13 @@ class Inbox:
             progress.move()  # a head must be complete in time; a body must only move
         wire.transition(Event.BEGIN)
         if protocol.is_continue_due:
-            # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
+            # RFC 9110 10.1.1: the body is needed now, and every earlier response is out.
             protocol.is_continue_due = False
             progress.stay_on_loop()
             self._outbox.transport.write(CONTINUE)
 
     def _prepare(self, wire: Receiving, exchange: Exchange) -> None:
-        """See to the less common needs of an exchange."""
+        """Prepare an exchange that needs more than a plain one."""
         wire.take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
@@ -159,7 +159,7 @@ class Inbox:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)
 
     def _pause_if_full(self) -> None:
-        """Stop reading while too much waits, or what may not be HTTP; `start_next` and `_on_body_low` start it again."""
+        """Stop reading while too many octets wait, or octets that may not be HTTP; `start_next` and `_on_body_low` start it again."""
         body, waiting, exchange = self.protocol.live_body, self._waiting, self._connection.exchange
         is_full = len(waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full)
         is_offered = exchange is not None and exchange.websocket is not None
@@ -177,8 +177,10 @@ class Inbox:
         """The reader of a live body waits for its first octets."""
         # After the response's head an interim response would be part of its body.
         if not self._outbox.is_current(exchange) or self._outbox.is_over:
-            return  # the client has gone meanwhile
-        is_due = self.protocol.is_continue_due and exchange.body is self.protocol.live_body  # and not the next one's
+            return  # the client has left meanwhile
+        is_due = (
+            self.protocol.is_continue_due and exchange.body is self.protocol.live_body
+        )  # and not the next request's
         if is_due and not exchange.response.head_is_out:
             self.protocol.is_continue_due = False
             self._progress.move()
@@ -191,7 +193,7 @@ class Inbox:
         self._outbox.on_complete(exchange, answer(probe, service.warning(), exchange, service.common_fields))
 
     def _answer_without_app(self, wire: Receiving, exchange: Exchange) -> None:
-        """Answer a ping or a refusal without the app; see whether it may have a WebSocket."""
+        """Answer a ping or a refusal without the app; offer a WebSocket to the app if the client asks for one."""
         if exchange.asks_websocket:
             self._offer_websocket(wire, exchange)
         elif exchange.ping is not None:
@@ -225,7 +227,7 @@ class Inbox:
         wire.transition(REQUEST)
         self._prepare(wire, exchange)
         if self.protocol.unparsed:
-            self._outbox.transport.pause_reading()  # it may not be HTTP; until something comes, the client's end is seen
+            self._outbox.transport.pause_reading()  # the next octets may not be HTTP; an end of the client is still seen
         elif self.is_at_eof or service.websockets.is_ending:
             websocket.end_input()
         service.begin(exchange)
@@ -238,7 +240,7 @@ class Inbox:
             self._outbox.transport.resume_reading()
 
     def take_unparsed(self) -> bytes:
-        """Give away what has come behind the request: it is not HTTP."""
+        """Return the octets after the request, and forget them: they are not HTTP."""
         octets, self.protocol.unparsed = self.protocol.unparsed, b""
         return octets
 
@@ -255,7 +257,7 @@ class Inbox:
         end_offer(self._connection)
 
     def end(self) -> None:
-        """The client will send no more; what it has asked for is still answered."""
+        """Handle the end of the client's octets: its earlier requests are still answered."""
         self.is_at_eof = self.is_closing_soon = True
         if not self.protocol.has_unparsed:
             self.protocol.receive_eof()
@@ -263,12 +265,12 @@ class Inbox:
             end_offer(self._connection)
 
     def refused(self, why: RequestRefused) -> Exchange | None:
-        """Return the exchange of a request that does not come; of one whose body does not come, the access log has the rest."""
+        """Return the exchange of a request that never became complete, for the access log; None: nothing is known of it."""
         known = self.protocol.known
         return refused_exchange(why, known) if known is not None else None
 
     def drop_waiting(self, is_done: bool) -> None:
-        """Drop what no worker has begun; with `is_done` the server will not, and the client was told so."""
+        """Drop exchanges that no worker has begun; `is_done`: the response before them said that the connection closes."""
         waiting, self._waiting = [*self._waiting, *self.protocol.incomplete], []
         for exchange in waiting:
             release_exchange(exchange)

@@ -1,10 +1,10 @@
 """The lane: most requests, read and answered by the worker that runs them.
 
 Owns:     the connections of plain HTTP, uwsgi and SCGI listeners while they need no more than a head in one read, a body
-          of known length, and one write: waiting for them, reading and parsing a batch in one C call; closing what idles.
+          of known length, and one write: waiting for them, reading and parsing a batch in one C call; closing idle ones.
 Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts, sweeps and drains.
-Not here: the response (wire_fast.py). Anything else is handed over (handover.py) with all that was read or is to be
-          written, so the lane changes nothing but the price (benchmarks/README.md).
+Not here: the response (wire_fast.py). Other connections are handed over (handover.py) with all octets that were read or
+          have to be written, so the lane changes nothing but the cost (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
 
 
 def is_available(listener: Listener, service: Service) -> bool:
-    """Whether this listener's connections can take the lane."""
+    """Whether this listener's connections can use the lane."""
     config, peers = service.config, service.peers
     return bool(
         lib.lane_available()
         and config.lane == "auto"
         and listener.bind.protocol in CODES
         and (listener.bind.protocol != "http" or config.http_parser == "c")
-        and config.body == "buffer"  # a live body is not complete
+        and config.body == "buffer"  # a live body is not complete when its request begins
         and (peers is None or not needs_identity(listener.bind, peers))
     )
 
@@ -96,7 +96,7 @@ class Lane:
         self.services = [service for _, service in pairs]
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
-        self._health_paths = self.services[0].health_paths  # the same for all, as is the next
+        self._health_paths = self.services[0].health_paths  # all services share them, and the next value
         self.times_requests = self.services[0].times_requests or self.services[0].ends is not None  # see Ends
         self.forms = [form_of(listener, service) for listener, service in pairs]
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
@@ -109,17 +109,17 @@ class Lane:
         if not isinstance(executor, InlineExecutor):
             self.pump = Pump(self.services[0].budgets, executor, self.services[0].config.write_seconds)
         self.handovers = Handovers(self._memory, self.connections, self._loop, executor, self.pump)
-        self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
-        # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
+        self._uploads: dict[int, _Upload] = {}  # by descriptor: requests whose body is not complete
+        # Uploads to refuse, with the reason. The leader refuses them: only it knows that no part has come since.
         self.overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._passed_on_count = 0  # requests that are for the event loop after all: it counts them, but no health check
-        # Whose Connection may be its next client's, too: on a unix socket, where none has a term of its own.
+        # The service, if the next client may reuse a Connection: on a unix socket, unless each connection has a term of its own.
         self._reusing = [None if service.keeps_terms else service for service in self.services]
         self.is_draining, self._draining_since = False, 0  # the lane's second
         self._is_closed = False
         self.native: Native | None = None  # serves plain requests
         for index, (listener, service) in enumerate(pairs):
-            if listener.bind.protocol == "http":  # others carry one request
+            if listener.bind.protocol == "http":  # other protocols carry one request
                 service.take_back = functools.partial(self._adopt, index)
 
     # --- called on the event loop ---
@@ -132,7 +132,7 @@ class Lane:
             OSError: no descriptor is left.
         """
         if self.services[0].tells_wire:
-            LaneLog(self)  # from now on it hears first what is said to this one
+            LaneLog(self)  # from now on calls to this lane pass through it
         if error := lib.lane_open(self.set):
             self.close()
             raise OSError(error, os.strerror(error))
@@ -143,12 +143,12 @@ class Lane:
             self.executor.attach(self, self.native)
 
     def _on_ready(self, executor: InlineExecutor) -> None:
-        """With --threads 0: something has come."""
+        """With --threads 0: take and run the requests that have come."""
         self.submit_arrivals(self.wait(0))
         executor.run()
 
     def on_second(self) -> None:
-        """Called once a second: close what has been idle for too long."""
+        """Close connections that have been idle for too long; called once a second."""
         self.set.now += 1
         if self.native is not None:
             self.native.on_second()
@@ -173,12 +173,12 @@ class Lane:
             lib.lane_unlisten(self.set, index)
 
     def drain(self) -> None:
-        """Close what idles, and every other connection after its response; called until `count` is 0."""
+        """Close idle connections, and every other one after its response; called until `count` is 0."""
         if not self.is_draining:
             self.is_draining, self._draining_since = True, self.set.now
             if self.native is not None:
                 self.native.drain(self.services[0].is_replaced)
-            # One that a leader takes later, it tells itself. If others go on, what runs may end as it has said.
+            # A leader tells exchanges that it takes later. If another process goes on, running exchanges keep their keep-alive.
             for connection in [] if self.services[0].is_replaced else list(self.connections.values()):
                 exchange = connection.exchange
                 if exchange is not None:
@@ -187,13 +187,13 @@ class Lane:
 
     @property
     def _last_idle_seconds(self) -> int:
-        """For how long a kept connection may idle before it is closed: if others go on, its next request may be on its way."""
+        """For how many seconds a connection may idle before it is closed: if another process goes on, its next request may be on its way."""
         if not self.services[0].is_replaced:
             return -1
         return KEEP if self.set.now - self._draining_since <= ARRIVING_SECONDS else int(ARRIVING_SECONDS)
 
     def _adopt(self, index: int, connection: Connection, fd: int) -> bool:
-        """Take back a connection that idles; False: it stays where it is. The descriptor stays the caller's."""
+        """Take back an idle connection; False: it stays where it is. The caller still owns the descriptor."""
         try:
             own_fd = os.dup(fd)
         except OSError:
@@ -222,7 +222,7 @@ class Lane:
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """Those that are received, or whose responses are not out."""
+        """The exchanges that are being received, or whose responses are not out."""
         if self.native is not None:
             self.native.promote_all()
         exchanges = (connection.exchange for connection in list(self.connections.values()))
@@ -235,7 +235,7 @@ class Lane:
         return [body for body in bodies if body is not None]
 
     def close(self) -> None:
-        """Close every connection, also those that an app still works for."""
+        """Close every connection, also those with running requests."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -276,7 +276,7 @@ class Lane:
 
     @property
     def fds(self) -> list[int]:
-        """Every descriptor of the lane's, the listeners' left out."""
+        """Every descriptor of the lane, without the listeners'."""
         set = self.set
         states = ffi.buffer(set.conns, set.top * CONN_BYTES)[:][_STATE_AT::CONN_BYTES]
         own = (fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd, set.rest_fd) if fd >= 0)
@@ -313,7 +313,7 @@ class Lane:
         return _poll(self.set, milliseconds)
 
     def refuse_overdue(self) -> None:
-        """Answer bodies that do not come; all that the last poll has brought is taken by now."""
+        """Refuse requests whose bodies do not come; call it when all arrivals of the last poll are taken."""
         while self.overdue:
             fd, upload, why = self.overdue.popleft()
             if why is BODY_TOO_LATE and self.set.now - upload.moved_at <= self.services[0].config.body_seconds:
@@ -324,7 +324,7 @@ class Lane:
 
     def submit_arrivals(self, count: int) -> None:
         """
-        Submit what the last `wait` has brought.
+        Submit the arrivals of the last `wait`.
 
         Raises:
             MemoryError: none of it has been taken.
@@ -332,7 +332,7 @@ class Lane:
         text = self._vars[: self.set.vars_len].decode("latin-1")
         paths = self._health_paths
         if paths is not None and paths.path not in text:
-            paths = None  # no health check is among them
+            paths = None  # no arrival is a health check
         now = _monotonic() if self.times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
@@ -358,8 +358,8 @@ class Lane:
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
                     connection.wire = FastWire(self.handovers, fd)
-                # Else it is the next of a client, or of the front server on a unix socket, which has no address: what was there
-                # for the last connection of this number does for this one, and for uwsgi saves 5,400 instructions of 54,000.
+                # Otherwise it is the client's next request, or the next of the front server on a unix socket, which has no address:
+                # then the Connection of the last one with this number is reused, which saves uwsgi 5,400 instructions of 54,000.
                 exchange.connection = connection
                 if paths is not None and paths.probe_of(exchange):
                     self._passed_on_count += kind == WHOLE
@@ -377,11 +377,11 @@ class Lane:
                 if now:
                     exchange.arrived_at = now
                 submit((connection.run, exchange))
-            except Exception:  # a bug in aserve, or no memory: this request is lost, those beside it are not
+            except Exception:  # a bug in aserve, or no memory: this request is lost, the rest of the batch is not
                 self._lose(fd, kind)
 
     def close_arrivals(self, count: int) -> None:
-        """Close the connections of what the last `wait` has brought, as it could not be submitted."""
+        """Close the connections of the last arrivals, as they could not be submitted."""
         for _, fd, *_, kind, _, _, _ in list(_unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES])):
             self._lose(fd, kind)
 
@@ -390,25 +390,25 @@ class Lane:
             self.close_lost(fd, kind)
             logger.exception("internal error; please report this as a bug in aserve")
         except MemoryError:
-            pass  # the next arrivals are not to be lost, too
+            pass  # the next arrivals must not be lost, too
 
     def _hand_over(self, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
         if is_first:
-            self.connections.pop(fd, None)  # of one that has ended, and had this number
+            self.connections.pop(fd, None)  # of an ended connection that had this number
             connection = Connection(self.services[index])
         else:
             connection = self.connections.pop(fd)
         self.handovers.begin_idle(fd, connection, octets, bool(is_first))
 
     def _on_part_or_end(self, kind: int, fd: int, index: int, is_first: int, octets: bytes) -> None:
-        """Take what is neither a request nor the beginning of one."""
+        """Take an arrival that is neither a request nor the beginning of one: a part of a body, or an end."""
         if kind == lib.LANE_LEFT:
             self._hand_over(fd, index, is_first, octets)
             return
         upload = self._uploads.get(fd)
         if upload is None:
-            return  # it has left since: an earlier part could not be kept
+            return  # the connection has left the lane: an earlier part could not be kept
         exchange = upload.exchange
         if kind == lib.LANE_GONE:
             del self._uploads[fd]
@@ -443,7 +443,7 @@ class Lane:
         self._uploads.pop(fd, None)
         lib.lane_own(self.set, fd)
         if exchange.body is not None:
-            exchange.body.close()  # at once: the next may fit then
+            exchange.body.close()  # at once, to make room for the next body
         refuse(exchange, why)
 
     def close_lost(self, fd: int, kind: int) -> None:

@@ -1,8 +1,8 @@
-"""What a lane's C works with: its structure, the table of connections, and the memory for a batch.
+"""The memory of a lane's C code: its structure, the table of connections, and the memory for a batch.
 
-Owns:     Memory, and how large each part of it is.
-Thread:   made on the event loop; then the C's, and the leader's, who reads what a poll has brought.
-Not here: what is done with it (lane.py; cparsers/lane.h).
+Owns:     Memory, and the size of each part of it.
+Thread:   made on the event loop; then used by the C code, and by the leader, which reads the arrivals of a poll.
+Not here: its use (lane.py; cparsers/lane.h).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .load_board import LoadBoard
 
 CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
 
-# Requests given by one call. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
+# The most requests that one call returns. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
 BATCH_COUNT = 64
 # Octets read from one connection by one read: a head and a body of a usual form, or the
 # 71,453 octets of the echo in benchmarks/. A larger request leaves the lane.
 READ_BYTES = 1 << 17
-# And from all of a batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
+# The same for a whole batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
 # with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
 # as much 0.54 to 0.70, with half 0.60 to 0.70.
 BATCH_BYTES = 4 * READ_BYTES
 ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 CONN_BYTES: int = ffi.sizeof("lane_conn")
-KNOWN_BYTES: int = lib.LANE_KNOWN * ffi.sizeof("known_section")  # 1.2 MB, of which the kernel gives what is used
+KNOWN_BYTES: int = lib.LANE_KNOWN * ffi.sizeof("known_section")  # 1.2 MB; the kernel gives only used pages
 
 
 def _raise_trim_threshold(octets: int) -> None:
     """
-    Let the C library keep twice so much freed memory, instead of giving it to the kernel at once.
+    Let the C library keep twice this much freed memory, instead of giving it to the kernel at once.
 
     The bodies of a batch come and go together, and glibc returns what is free at the end of a heap above
     128 KiB; each page is then a fault again (measured: 7 for each request of 71 KB, a sixth of its price).
@@ -59,7 +59,7 @@ class Memory:
         """Make it; `board` and `in_flight` (see InFlight) are shared with other processes."""
         _raise_trim_threshold(BATCH_BYTES)
         vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
-        # Not cleared, so that the kernel gives only what is used.
+        # Not cleared, so that the kernel gives only the pages that are used.
         new = ffi.new_allocator(should_clear_after_alloc=False)
         self._input = new("char[]", BATCH_BYTES)
         self._vars = new("char[]", vars_bytes)

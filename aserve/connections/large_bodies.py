@@ -1,8 +1,8 @@
 """Bodies that the event loop sends without a worker: large ones in memory, and files.
 
-Owns:     MemoryBody, FileBody: past the transport, where that may be; else through it, in pieces; descriptors and files that are given back.
+Owns:     MemoryBody, FileBody: they bypass the transport if possible, or go through it in pieces; releasing descriptors and files.
 Thread:   event loop only; workers post `send_memory` and `send_file`.
-Not here: the part that goes at once (sender.py, sendfile.py), which replies these are (sending.py), what waits in a temporary file (spooled.py).
+Not here: the part that is sent at once (sender.py, sendfile.py), the choice of replies (sending.py), responses in a temporary file (spooled.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LargeBody:
-    """One that goes past the transport; a way of its own, and what it has taken, are the subclass's."""
+    """A body that bypasses the transport; how, and the resources that it takes, are up to the subclass."""
 
     __slots__ = ("_exchange", "_outbox")
 
@@ -31,7 +31,7 @@ class LargeBody:
         self._outbox, self._exchange = outbox, exchange
 
     def _end(self, outcome: Outcome) -> None:
-        """What was sent past the transport is with the kernel, or lost."""
+        """End the sending: the octets are with the kernel, or lost."""
         exchange = self._exchange
         self._outbox.end_sender()
         if outcome is None:
@@ -43,7 +43,7 @@ class LargeBody:
 
 
 class MemoryBody(LargeBody):
-    """A body in memory. It takes a descriptor, which the loop watches."""
+    """A body in memory. Sending takes a descriptor, which the loop watches."""
 
     __slots__ = ("_reply",)
 
@@ -85,7 +85,7 @@ class FileBody(LargeBody):
             self._end(ResponseTruncated("no descriptor is left to send the file by"))
 
     def feed(self, sent: int) -> None:
-        """Read the next piece here, so that no worker waits for the client; then others have their turn."""
+        """Read the next piece here, so that no worker waits for the client; then other connections have their turn."""
         outbox, reply = self._outbox, self._reply
         if outbox.is_lost:
             self._end(ClientDisconnected(GONE))
@@ -109,7 +109,7 @@ class FileBody(LargeBody):
 
 
 def send_memory(outbox: Outbox, exchange: Exchange, reply: tuple[bytes, bytes | memoryview]) -> None:
-    """The whole response is here, and its body is large."""
+    """Send a whole response with a large body."""
     if outbox.can_bypass and outbox.service.budgets.watched.reserve(1):
         outbox.when_empty(MemoryBody(outbox, exchange, reply).send)
         return
@@ -118,7 +118,7 @@ def send_memory(outbox: Outbox, exchange: Exchange, reply: tuple[bytes, bytes | 
 
 
 def send_file(outbox: Outbox, exchange: Exchange, reply: FileResponse) -> None:
-    """A head is here, and the file that holds the body."""
+    """Send a head, and the body from a file."""
     body = FileBody(outbox, exchange, reply)
     if outbox.can_bypass:
         outbox.when_empty(body.send)
@@ -128,7 +128,7 @@ def send_file(outbox: Outbox, exchange: Exchange, reply: FileResponse) -> None:
 
 
 def send_rest(outbox: Outbox, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
-    """Send the rest of a body of which the pump has sent the beginning; from here on this counts it in the budgets."""
+    """Send the rest of a body whose beginning the pump has sent; from here on it counts in the budgets here."""
     exchange = large.exchange
     if type(reply) is FileResponse:
         send_file(outbox, exchange, reply)

@@ -1,13 +1,13 @@
-"""How many connections there may be: those of one server, and their limit.
+"""The connections of one server, and their limit.
 
-Owns:     ConnectionLimit; which connections are evicted; what the log says when connections or descriptors run out, and
-          when that is over.
+Owns:     ConnectionLimit; which connections are evicted; the log lines when connections or descriptors run out, and when
+          that is over.
 Thread:   event loop only.
 Not here: accepting (acceptor.py; cparsers/lane_accept.c, which asks by the same numbers); how busy other processes are
           (load_board.py).
 
-At the limit nobody is accepted: the kernel's queue (--backlog) holds who comes. First, connections that have idled the
-longest after a request are evicted: closed for those who wait. Descriptors that run out are met in the same way.
+At the limit no connection is accepted: new ones wait in the kernel's queue (--backlog). First, connections that have idled
+the longest after a request are evicted: closed to make room. If descriptors run out, the same is done.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .server_budgets import default_spool_files
 
 logger = logging.getLogger("aserve")
 
-# Accepted in one iteration of the event loop, so that those who are connected have their share. Guess.
+# Accepted in one iteration of the event loop, so that open connections have their share. Guess.
 ITERATION_ACCEPTS = 64
-# Evicted at once: one in so many of those that idle, and so many at most. nginx's numbers.
+# Evicted at once: one in EVICT_SHARE of the idle connections, and at most the next number. nginx's numbers.
 EVICT_SHARE = 8
 EVICT_COUNT = 32
 # A connection that has idled for less than this many seconds may be about to be used again.
@@ -37,14 +37,14 @@ EVICTABLE_SECONDS = 2.0  # of the timer: one at least
 # which in each worker may have a file and a connection of its own open. Guess.
 OWN_DESCRIPTORS = 64
 WORKER_DESCRIPTORS = 4
-# A limit below this is told at the start, since nobody has chosen it. Guess.
+# A default limit below this is logged at the start, since the operator has not chosen it. Guess.
 LOW_COUNT = 500
 # Where the system has no limit of descriptors.
 UNLIMITED_COUNT = 1_000_000
 
 
 def default_limit(threads: int, spool_files: int) -> int:
-    """Return how many connections the limit of descriptors leaves room for, beside so many temporary files."""
+    """Return how many connections the limit of descriptors leaves room for, beside `spool_files` temporary files."""
     descriptors = descriptor_limit()
     if descriptors is None:
         return UNLIMITED_COUNT
@@ -58,20 +58,20 @@ def descriptor_limit() -> int | None:
 
 
 class InLane(Protocol):
-    """What a ConnectionLimit asks of the lane."""
+    """The lane, as a ConnectionLimit sees it."""
 
     @property
     def count(self) -> int:
-        """Its connections."""
+        """Number of open connections in the lane."""
 
     def set_limit(self, max_count: int) -> None:
         """Set how many connections there may be at most."""
 
     def set_others_count(self, others_count: int) -> None:
-        """Set how many connections count that are not in the lane."""
+        """Set the number of counted connections that are not in the lane."""
 
     def evict_idle(self) -> int:
-        """Close those that have idled the longest; return how many."""
+        """Close the connections that have idled the longest; return how many."""
 
     @property
     def pause_counts(self) -> tuple[int, int]:
@@ -79,43 +79,43 @@ class InLane(Protocol):
 
 
 class OnLoop(Protocol):
-    """What a ConnectionLimit asks of a connection on the event loop: of its wire, or of what comes before that."""
+    """A connection on the event loop, as a ConnectionLimit sees it: its wire, or the Greeting before that."""
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 when it does not."""
+        """For how long it has waited for another request; 0 if it does not wait."""
 
     def drain(self) -> None:
-        """Finish the exchange that runs, then close."""
+        """Finish the running exchange, then close."""
 
     def abort(self) -> None:
         """Close at once."""
 
     def on_second(self) -> None:
-        """End what has been quiet for too long."""
+        """Close the connection if it has been quiet for too long."""
 
 
 class Accepting(Protocol):
-    """What a ConnectionLimit asks of an acceptor."""
+    """An acceptor, as a ConnectionLimit sees it."""
 
     def start(self) -> None:
         """Accept again."""
 
     def end_rest(self) -> None:
-        """Look again whether to accept."""
+        """Check again whether to accept."""
 
 
 class ConnectionLimit(set[OnLoop]):
-    """The connections of one server, and their limit: those on the general path itself, those in the lane by their number."""
+    """The connections of one server, and their limit: the set of those on the general path, and the number of those in the lane."""
 
     def __init__(self) -> None:
         super().__init__()
         self.max_count = UNLIMITED_COUNT
         self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
-        self._board: LoadBoard | None = None  # for the processes that share our listeners; None: there are none
+        self._board: LoadBoard | None = None  # of the processes that share our listeners; None: no others do
         self._lane: InLane | None = None
-        self._paused: list[Accepting] = []  # they accept nobody for now
-        self._resting: list[Accepting] = []  # nor do these, since other processes have less to do
+        self._paused: list[Accepting] = []  # stopped at the limit, or by a shortage
+        self._resting: list[Accepting] = []  # stopped since other processes have less to do
         self._reset_counts()
 
     def _reset_counts(self) -> None:
@@ -146,20 +146,20 @@ class ConnectionLimit(set[OnLoop]):
             )  # fmt: skip
 
     def include_lane(self, lane: InLane | None) -> None:
-        """Count the connections of this lane, too; None: no more."""
+        """Count the connections of this lane, too; None: of no lane any more."""
         self._lane, self._lane_counts = lane, (0, 0)
         if lane is not None:
             lane.set_limit(self.max_count)
             lane.set_others_count(len(self))
 
     def join_board(self, board: LoadBoard | None, threads: int) -> None:
-        """Show the processes that share the listeners how busy this one is, from now on; None: there are none."""
+        """From now on show how busy this process is to those that share the listeners; None: no other process does."""
         self._board = board
         if board is not None:
             board.open(max(threads, 1))
 
     def leave_board(self) -> None:
-        """Show them nobody: nobody is accepted any more. Repeat it until all is over; see load_board.h."""
+        """Take this process off the board: it accepts no more. Repeat it until all is over; see load_board.h."""
         if self._board is not None:
             self._board.leave()
 
@@ -168,7 +168,7 @@ class ConnectionLimit(set[OnLoop]):
         """Connections that are open."""
         return len(self) + (self._lane.count if self._lane is not None else 0)
 
-    # What a wire does when it begins and ends
+    # Called by a wire when it begins and ends
 
     def add(self, connection: OnLoop) -> None:
         """Count a connection that is open."""
@@ -177,7 +177,7 @@ class ConnectionLimit(set[OnLoop]):
         self._show_count()
 
     def discard(self, connection: object) -> None:
-        """Count one that is lost no longer, and accept another in its place."""
+        """Stop counting a lost connection, and accept another in its place."""
         super().discard(connection)
         self._show_count()
         if self._paused:
@@ -192,38 +192,38 @@ class ConnectionLimit(set[OnLoop]):
         if self._board is not None:
             self._board.set_connections(len(self) + len(self.pending))
 
-    # What an Acceptor asks
+    # Called by an Acceptor
 
     def quota(self) -> int:
-        """Return how many may be accepted now, if so many may come; 0: other processes have less to do."""
+        """Return how many connections to accept now, unless the limit is lower; 0: other processes have less to do."""
         return ITERATION_ACCEPTS if self._board is None else min(self._board.quota(), ITERATION_ACCEPTS)
 
     def add_accepted(self, connection: asyncio.Protocol) -> None:
-        """Count one that was just accepted, and has no transport yet."""
+        """Count a connection that was just accepted, and has no transport yet."""
         if self._board is not None:
             self._board.count_turn()
         self.add_pending(connection)
 
     def add_pending(self, connection: asyncio.Protocol) -> None:
-        """Count one that has no transport yet."""
+        """Count a connection that has no transport yet."""
         self.pending.add(connection)
         self._show_count()
 
     def discard_pending(self, connection: asyncio.Protocol) -> None:
-        """Count it no longer: it has its transport, and is in this set; or it was lost before."""
+        """Stop counting it as pending: it has its transport, and is in this set; or it was lost before."""
         self.pending.discard(connection)
         self._show_count()
 
     def rest_acceptor(self, acceptor: Accepting) -> None:
-        """Note that it accepts nobody, as other processes have less to do; start it again when that has changed."""
+        """Record that an acceptor has stopped, as other processes have less to do; start it again when that has changed."""
         self._resting.append(acceptor)
 
     def is_full(self) -> bool:
-        """Return whether nobody else may come."""
+        """Return whether the limit is reached."""
         return self.count + len(self.pending) >= self.max_count
 
     def pause_at_limit(self, acceptor: Accepting) -> None:
-        """Note that it accepts nobody, as there are enough connections; start it again when one has ended; evict some."""
+        """Record that an acceptor has stopped at the limit; evict idle connections; start it again when one has ended."""
         self._paused.append(acceptor)
         if self._lane is not None and self._lane.evict_idle():
             self._resume_accepting()
@@ -231,12 +231,12 @@ class ConnectionLimit(set[OnLoop]):
             self._log_full()
 
     def pause_for_descriptors(self, acceptor: Accepting, error: OSError) -> None:
-        """Note that it accepts nobody, for lack of descriptors or memory; start it again when there may be some."""
+        """Record that an acceptor has stopped for lack of descriptors or memory; start it again when there may be some."""
         self._paused.append(acceptor)
         self._log_shortage(str(error.strerror))
 
     def forget_acceptor(self, acceptor: Accepting) -> None:
-        """Start an acceptor no more: it has stopped."""
+        """Do not start this acceptor again: it was stopped for good."""
         for acceptors in (self._paused, self._resting):
             if acceptor in acceptors:
                 acceptors.remove(acceptor)
@@ -247,15 +247,15 @@ class ConnectionLimit(set[OnLoop]):
             acceptor.start()
 
     def _evict_idle(self) -> bool:
-        """Close those that have idled the longest; return whether any has idled."""
+        """Close the connections that have idled the longest; return whether there were any."""
         idle = [connection for connection in self if connection.idle_seconds >= EVICTABLE_SECONDS]
         idle.sort(key=lambda connection: connection.idle_seconds, reverse=True)
         for connection in idle[: max(min(EVICT_COUNT, len(idle) // EVICT_SHARE), 1)]:
-            connection.drain()  # when it is lost, `discard` lets somebody in
+            connection.drain()  # when it is closed, `discard` accepts another
         return bool(idle)
 
     def on_second(self) -> None:
-        """Called once a second: accept again, and log what has begun or ended."""
+        """Accept again, and log shortages that have begun or ended; called once a second."""
         self._show_count()  # once more: see load_board_add
         if self._lane is not None:
             counts, before = self._lane.pause_counts, self._lane_counts
@@ -274,7 +274,7 @@ class ConnectionLimit(set[OnLoop]):
     def _log_full(self) -> None:
         if self._full.begins():
             logger.warning(
-                "%d connections, the limit (--max-connections): more are accepted as others end, and wait until then",
+                "%d connections, the limit (--max-connections): new ones wait in the kernel's queue until others end",
                 self.max_count,
             )
 

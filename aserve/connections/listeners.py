@@ -1,9 +1,9 @@
 """Bind specs to listening sockets.
 
-Owns:     binding, taking sockets that are given, what connections inherit.
+Owns:     binding, taking given sockets, socket options that connections inherit.
 Thread:   event loop only, before it serves.
-Not here: the spec's grammar (settings/bind.py), addresses and what can go wrong with them (addresses.py), which
-          sockets systemd has passed (core/systemd.py), accepting (acceptor.py, the lane).
+Not here: the spec's grammar (settings/bind.py), addresses and their errors (addresses.py), which sockets systemd has
+          passed (core/systemd.py), accepting (acceptor.py, the lane).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..settings import PROXIED, Bind, EngineSettings, parse_bind
 from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
-# on the loopback address that does not read, and as much of the app's time before anybody sees that it is
+# on the loopback address that does not read, and the app makes as much before the server sees that the client is
 # behind. Measured 2026-11-22, clients on that address that read: 0.8 to 1.0 times the requests a CPU second for
 # bodies of 5 MB, no difference for 100 KB; with 128 KiB less.
 UNSENT_BYTES = 1 << 18
@@ -39,9 +39,9 @@ class Listener(NamedTuple):
     socket: socket.socket
     bind: Bind
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
-    is_given: bool = False  # bound elsewhere, for others, too: it is closed here, and never ended for them
-    is_stats: bool = False  # whoever connects is told statistics at once (features/metrics/stats.py)
-    is_agent: bool = False  # the same, how much of the load is for this host (features/metrics/balance.py)
+    is_given: bool = False  # bound by another program, which may share it: closed here, but never shut down
+    is_stats: bool = False  # each client gets statistics at once (features/metrics/stats.py)
+    is_agent: bool = False  # each client gets this host's share of the load at once (features/metrics/balance.py)
 
     @property
     def address(self) -> Address:
@@ -54,9 +54,9 @@ class Listener(NamedTuple):
     @property
     def url(self) -> str:
         """
-        Where it listens: for http and https as a person may type it into a browser.
+        The listener's URL: for http and https in the form that a browser takes.
 
-        Of any other protocol, 0.0.0.0 stays 0.0.0.0: who reads the log must not take it for private.
+        For any other protocol, 0.0.0.0 stays 0.0.0.0: readers of the log must not take it for private.
         """
         if self.bind.kind == "unix":
             return str(self.bind)
@@ -68,7 +68,7 @@ class Listener(NamedTuple):
 
     @property
     def server_name_and_port(self) -> tuple[str, str]:
-        """SERVER_NAME and SERVER_PORT of the environ: what a client without a Host field must mean."""
+        """SERVER_NAME and SERVER_PORT of the environ, for a client without a Host field."""
         if self.bind.kind == "unix":
             return "localhost", "443" if self.bind.protocol == "https" else "80"
         host, port = self.socket.getsockname()[:2]
@@ -78,18 +78,18 @@ class Listener(NamedTuple):
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines may connect and are believed what a front server is: REMOTE_USER, HTTPS."""
+        """Whether other machines may connect, and are believed like a front server: REMOTE_USER, HTTPS."""
         if self.bind.kind == "unix" or self.bind.protocol not in ("uwsgi", "scgi"):
             return False
         return not is_loopback(self.socket.getsockname()[0])
 
     def take_queued(self) -> list[Socket]:
         """
-        Stop listening; return the connections that nobody has accepted yet.
+        Stop listening; return the connections that are not accepted yet.
 
-        On a unix socket none is lost: one that comes later is refused. On TCP
-        one that comes within these few microseconds is reset. Of a socket that was
-        given they are left to those who have it, too, and none is returned.
+        On a unix socket none is lost: later ones are refused. On TCP a connection
+        that comes within these few microseconds is reset. The connections of a given
+        socket are left to the other processes that have it, and none is returned.
         """
         if self.is_given:
             self.socket.close()
@@ -104,30 +104,30 @@ class Listener(NamedTuple):
         while True:
             try:
                 queued.append(self.socket.accept()[0])
-            except OSError:  # no more, or no descriptor left for them
+            except OSError:  # the queue is empty, or no descriptor is left
                 break
         if self.bind.kind != "unix":
             with contextlib.suppress(OSError):  # elsewhere than on Linux a listening socket cannot be shut down
-                self.socket.shutdown(socket.SHUT_RDWR)  # a program in C may have forked, and hold it
+                self.socket.shutdown(socket.SHUT_RDWR)  # a program forked in C may still hold it
         self.socket.close()
         return queued
 
     def close(self) -> None:
-        """Stop listening; remove the file of a unix socket, if it is still ours."""
+        """Stop listening; remove the file of a unix socket, if the file is still ours."""
         self.remove_file()
         self.socket.close()
 
     def remove_file(self) -> None:
-        """Remove the file of a unix socket, unless somebody has put another in its place."""
+        """Remove the file of a unix socket, unless another file has taken its place."""
         if self.inode is not None and self.inode == _inode(self.bind.path):
             try:
                 os.unlink(self.bind.path)
             except OSError:
-                pass  # no permission any more; the next server finds it stale, and says so
+                pass  # no permission any more; the next server finds it stale, and reports that
 
 
 class UnixRights(NamedTuple):
-    """Who may connect to a unix socket: the rights of its file."""
+    """Which users may connect to a unix socket: the rights of its file."""
 
     mode: int = 0o666
     owner: str | None = None  # a name or a number; None: unchanged
@@ -136,10 +136,10 @@ class UnixRights(NamedTuple):
 
 def bind_listeners(config: EngineSettings, kept: Callable[[Bind], list[int]] = lambda bind: []) -> list[Listener]:
     """
-    Open the listeners that the settings name; see open_listeners. `kept`: descriptors of a bind's that are bound already.
+    Open the listeners that the settings name; see open_listeners. `kept`: returns descriptors of a bind that are bound already.
 
     Raises:
-        BindError: one could not be bound; then none is.
+        BindError: an address could not be bound; then none is.
     """
     rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
     placed: list[Bind] = []
@@ -158,12 +158,12 @@ def open_listeners(
     beside: list[Bind] = [],  # noqa: B006
 ) -> list[Listener]:
     """
-    Bind all of them, or none, and listen; warn of those that are open to too many.
+    Bind all addresses, or none, and listen; warn of listeners that expose too much.
 
-    The kernel keeps as many as `backlog` connections waiting for accept. `beside`: what the configuration listens on besides.
+    The kernel keeps as many as `backlog` connections waiting for accept. `beside`: further addresses of the configuration.
 
     Raises:
-        BindError: one could not be bound; those before it are closed again.
+        BindError: an address could not be bound; the earlier ones are closed again.
     """
     listeners: list[Listener] = []
     try:
@@ -184,7 +184,7 @@ def open_listeners(
     exposed = [listener.url for listener in listeners if listener.is_exposed]
     if exposed:
         logger.warning(
-            "%s: whoever can connect is believed, REMOTE_USER and HTTPS included; let only the front server through, or "
+            "%s: every peer that connects is believed, REMOTE_USER and HTTPS included; let only the front server through, or "
             "bind 127.0.0.1 or a unix socket",
             ", ".join(exposed),
         )
@@ -192,7 +192,7 @@ def open_listeners(
 
 
 def limit_unsent(sock: Socket, most_bytes: int) -> None:
-    """Let the kernel take no more of what it cannot send yet; 0: as it likes (tcp(7), TCP_NOTSENT_LOWAT)."""
+    """Limit the octets that the kernel takes before it can send them; 0: its own limit (tcp(7), TCP_NOTSENT_LOWAT)."""
     if _NOTSENT_LOWAT is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):  # it is closed, or the kernel has no such option
             sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, most_bytes)
@@ -233,9 +233,9 @@ def _open_unix(bind: Bind, rights: UnixRights, others: list[Bind]) -> Listener:
     remove_stale(bind, others)
     listener = _bind_unix(bind, others)
     try:
-        # Nobody can connect before listen(), so the umask's mode is never in force.
+        # No client can connect before listen(), so the umask's mode never has an effect.
         _set_rights(bind, rights)
-        listener.socket.listen()  # now, or somebody else would take its file for that of a dead server
+        listener.socket.listen()  # now, or another program would take the file for that of a dead server
     except BaseException:
         listener.close()
         raise
@@ -291,14 +291,14 @@ def _given_fds(bind: Bind) -> list[int]:
 
 def _open_given(fd: int, bind: Bind) -> Listener:
     """
-    Listen on a socket that was bound elsewhere.
+    Listen on a socket that another program has bound.
 
-    By a copy, which is closed in the end: the descriptor stays open for a server that is started
-    after this one. What both refer to is others', too: it is neither ended nor is its file removed.
+    Use a copy, which is closed in the end: the descriptor stays open for a server that is started
+    after this one. Other programs share the socket: it is not shut down, nor is its file removed.
     """
     sock = _copy_socket(fd, bind)
     try:
-        os.set_inheritable(fd, False)  # sd_listen_fds(3): programs that the app starts have no use for it
+        os.set_inheritable(fd, False)  # sd_listen_fds(3): programs that the app starts do not need it
         place = _place_of(sock, bind)
         limit_unsent(sock, UNSENT_BYTES)
         sock.listen()
@@ -316,7 +316,7 @@ def _copy_socket(fd: int, bind: Bind) -> Socket:
     try:
         copy = os.dup(fd)
     except OSError as exc:
-        missing = "there is no such descriptor; whoever starts this process must pass it, open and inheritable"
+        missing = "there is no such descriptor; the program that starts this process must pass it, open and inheritable"
         why = missing if exc.errno == errno.EBADF else exc.strerror
         raise BindError(f"cannot listen on {bind}: {why}") from None
     try:

@@ -1,10 +1,10 @@
-"""How busy the processes are that share a listener, so that the one with least to do accepts.
+"""The load of the processes that share a listener, so that the one with the least to do accepts.
 
-Owns:     LoadBoard, one process's view of it: its own word, and how many connections it should accept now; Load, what a
-          word says.
+Owns:     LoadBoard, one process's view of the board: its own word, and how many connections it should accept now; Load,
+          the content of a word.
 Thread:   event loop; `end` also a worker's.
-Not here: the rules (cparsers/load_board.h); who asks (acceptor.py, cparsers/lane_accept.c); the memory, which is the
-          caller's, and is shared by all of the processes.
+Not here: the rules (cparsers/load_board.h); the callers (acceptor.py, cparsers/lane_accept.c); the memory, which the
+          caller gives, and all of the processes share.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from .._cparsers import ffi, lib
 from .shared_memory import pointer_to
 
-NOBODY = (1 << 64) - 1  # the word of a process that accepts no more, or is not there
-# For how long a listener is left to processes that have less to do. The lane's is the same.
+NOBODY = (1 << 64) - 1  # the word of a process that accepts no more, or does not exist
+# For how long a listener is left to processes that have less to do. The lane's time is the same.
 REST_SECONDS = 0.001
 
 _CONN, _REQUEST, _TURN = lib.LOAD_CONN_SHIFT, lib.LOAD_REQUEST_SHIFT, lib.LOAD_TURN_SHIFT
@@ -23,7 +23,7 @@ _COUNT_MASK = (1 << lib.LOAD_COUNT_BITS) - 1
 
 
 class Load(NamedTuple):
-    """What one process shows."""
+    """The load of one process, as its word shows it."""
 
     connections: int  # open
     requests: int  # that run or wait for a worker
@@ -31,7 +31,7 @@ class Load(NamedTuple):
 
     @classmethod
     def of(cls, word: int) -> Load | None:
-        """Read a word; None: it is nobody's."""
+        """Decode a word; None: it is NOBODY."""
         if word == NOBODY:
             return None
         return cls(
@@ -46,7 +46,7 @@ class LoadBoard:
     One process's place among those that share its listeners.
 
     `words` is shared by all of them, a memoryview of format "Q"; process `index` of `count` has words[first + index * stride].
-    Whoever makes that memory fills it with NOBODY, and writes NOBODY in place of a process that has died.
+    The process that makes the memory fills it with NOBODY, and writes NOBODY in place of a process that has died.
     """
 
     def __init__(self, words: memoryview, index: int, count: int, *, stride: int = 1, first: int = 0) -> None:
@@ -61,10 +61,10 @@ class LoadBoard:
         self._most = count
         self._place = first + index * stride
         self._turns = self._turns_and_connections = 0
-        self._exchanges: dict[int, None] = {}  # by id(): those outside of the lane
+        self._exchanges: dict[int, None] = {}  # by id(): exchanges outside of the lane
 
     def open(self, threads: int) -> None:
-        """Show this process from now on; it runs at most so many requests at once."""
+        """Show this process from now on; it runs at most `threads` requests at once."""
         self.struct.threads = threads
         self.struct.own = self.struct.is_left = 0
         self._turns = self._turns_and_connections = 0
@@ -72,39 +72,39 @@ class LoadBoard:
         self._show()
 
     def look_at(self, count: int) -> None:
-        """Look only at the first so many processes, where there is room for more than there are."""
+        """Look only at the first `count` processes; the board may have room for more than there are."""
         self.struct.count = min(count, self._most)
 
     def leave(self) -> None:
-        """Show nobody: this process accepts no more. Repeat it until all is over; see load_board.h."""
+        """Take this process off the board: it accepts no more. Repeat it until all is over; see load_board.h."""
         lib.load_board_leave(self.struct)
 
     def quota(self) -> int:
-        """Return how many connections to accept now; 0: leave that to others for REST_SECONDS."""
+        """Return how many connections to accept now; 0: leave them to other processes for REST_SECONDS."""
         return lib.load_board_quota(self.struct)
 
     def is_due(self) -> bool:
-        """Whether it is more than 0 by now, for one who leaves the listener alone."""
+        """Whether the quota is more than 0 by now, for an acceptor that rests."""
         return bool(lib.load_board_is_due(self.struct))
 
-    # Outside of the lane, whose C counts by itself. No call into C: each lets go of the GIL.
+    # Outside of the lane, whose C counts by itself. No call into C: each releases the GIL.
 
     def count_turn(self) -> None:
         """Count a connection that was accepted."""
         self._turns += 1
 
     def set_connections(self, count: int) -> None:
-        """Show how many are open."""
+        """Show how many connections are open."""
         self._turns_and_connections = self._turns << _TURN | count << _CONN
         self._show()
 
     def begin(self, exchange: object) -> None:
-        """It runs or waits from now on."""
+        """Count an exchange: it runs or waits from now on."""
         self._exchanges[id(exchange)] = None
         self._show()
 
     def end(self, exchange: object) -> None:
-        """It has ended."""
+        """Stop counting an exchange: it has ended."""
         self._exchanges.pop(id(exchange), None)
         self._show()
 

@@ -331,7 +331,7 @@ def test_no_descriptor_is_left(start_server, raw_client, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr(wire_loop.os, "dup", fail)
         assert detach(a) == []
-    assert "connections that idle stay: Too many open files" in caplog.text
+    assert "idle connections stay with this process: Too many open files" in caplog.text
     assert who(client) == seen("a", client)
 
 

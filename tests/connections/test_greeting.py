@@ -158,7 +158,7 @@ def test_only_proxies_may_connect(listen, caplog, peername, who):
     listener = listen()
     transport = listener.connect(peername)
     assert transport.calls == ["close"] and transport.received() == b""
-    assert f"closed: {who}: only who is in --trusted-proxies" in caplog.text
+    assert f"closed: {who}: only a peer in --trusted-proxies" in caplog.text
     transport.protocol.data_received(V1 + GET)  # was on its way
     assert listener.answer(transport) == ""
 
