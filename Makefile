@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz sanitize \
+.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -148,6 +148,10 @@ fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser unde
 	@.ci/need tools
 	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
+
+mutants: $(VENV)/.ready-test  ## each decision of processes/fleet.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
+	@.ci/need tools
+	$(RUN) tests/mutants.py $(ARGS)
 
 sanitize: $(VENV)/.ready-test  ## the C code under the sanitizers of addresses and undefined behaviour: parsers over the corpus, native/ by its tests; five minutes (ARGS="-k head": of these)
 	@.ci/need tools

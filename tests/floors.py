@@ -198,6 +198,7 @@ FLOORS = {
     "aserve/processes/crew.py": 100,
     "aserve/processes/ends.py": 98,
     "aserve/processes/failed_starts.py": 100,
+    "aserve/processes/fleet.py": 100,
     "aserve/processes/inheritance.py": 100,
     "aserve/processes/liveness.py": 100,
     "aserve/processes/losses.py": 100,

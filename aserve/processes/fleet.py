@@ -1,0 +1,365 @@
+"""Which workers there are to be, and what is to be done next to get there: facts in, actions out.
+
+Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
+Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and nothing else of this room.
+Not here: doing it and logging it (supervisor.py), processes (children.py), settings (plan.py).
+
+`decide` is to be called after every event, and again once its actions are done, until it returns none. It looks at facts alone: so it does not
+matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end of this file.
+
+A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
+
+| a reload      | when                                         | if a worker, or its mold, cannot start                                       |
+|---|---|---|
+| is not proven | until the first worker serves with its plan  | it is abandoned, and all is as before; a half-done one goes on               |
+| is proven     | until each slot has a worker with its plan   | it is half done: there is another try, and another reload may take its place |
+| is done       | if no worker of before accepts any more      | there is another try                                                         |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..core.page import MOLD, TRIAL, State
+
+STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
+Plan = Any  # compared by identity; of its `config` are read: preload, reload (saved files are looked for, faults shown), reload_at_once
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process of ours, from its start until it is reaped. Its slot is TRIAL, MOLD, or from 1 on that of a worker."""
+
+    slot: int
+    generation: int  # of its slot: a successor's is higher
+    plan: Plan
+    state: State = STARTING
+    mold: Worker | None = None  # that was told to fork it, and has not yet
+    has_left: bool = False  # it drains, and accepts no connections any more
+    is_hung: bool = False  # its event loop stands still
+    is_silent: bool = False  # a mold that does not do what it was told
+    limit: tuple[float, str] | None = (
+        None  # by when it must have gone on, on the clock of `decide`; what is said if not
+    )
+
+
+class End(NamedTuple):
+    """A process has ended, or could not be forked."""
+
+    slot: int
+    plan: Plan
+    stood: State  # KILLED: it was told to; if it was killed for a fault, where it stood then
+    name: str  # for the log
+    why: str
+    traceback: str = ""
+    child: Any = None
+
+
+@dataclass(eq=False)
+class Reload:
+    """All workers are replaced, for new code or settings."""
+
+    why: str
+    plan: Plan
+    began_at: float
+    number: int
+    failed: dict[int, str] = field(
+        default_factory=dict
+    )  # slot: what could not start there; as long as there is one, it is half done
+    before: Reload | None = None  # a half-done one, in whose place this one has begun, which is not proven
+
+
+@dataclass(eq=False)
+class Question:
+    """A caller waits for the end of a reload, or for the successor of a worker."""
+
+    caller: Any
+    reload: int = 0  # its number
+    slot: int = 0
+    generation: int = 0
+
+
+class Do(enum.Enum):
+    """What is to be done."""
+
+    START = "start a worker, or a mold, in this slot; `worker` forks it, a mold, or it is forked here and imports the app by itself"
+    DRAIN = "let this worker finish what it has, and end"
+    KILL = "end this worker at once"
+    PROVE = "the plan of the reload serves: from now on there is no other"
+    FINISH = "the reload is done: start programs beside the workers anew, too"
+    BEGIN = "begin the reload that was asked for meanwhile"
+    ANSWER = "say that this worker has taken the place of the one that was asked about; none: it has no successor, or all ends"
+    ADVANCE = "try new code of our own, or become it"
+    # Of an end
+    NOTE = "it was told to end, or nothing depends on it any more"
+    RESTART = "it served: let its slot wait before another is started"
+    MISS = "clients waited for it, and all ends"
+    GIVE_UP = "it was the first of all, and could not start: there is nothing to serve"
+    SHOW = "--reload: start another at once, which shows the fault until the app is mended"
+    IGNORE = "a reload has begun since it was started, and starts another"
+    ABANDON = "the reload is off, as its first worker could not start, or its code has changed since"
+    REFUSE = "the reload is off before it has begun, as its settings cannot be read"
+    RETRY = "it could not start: let its slot wait before the next try"
+
+
+class Action(NamedTuple):
+    """One thing to be done, and what it is about."""
+
+    do: Do
+    worker: Any = None
+    why: str = ""
+    slot: int = 0
+    plan: Plan = None
+    end: End | None = None
+    reload: Reload | None = None
+    asked: tuple[Question, ...] = ()  # are answered with it
+
+
+@dataclass(eq=False)
+class Fleet:
+    """The facts."""
+
+    plan: Plan  # the proven one; at first the only one
+    size: int  # so many workers there are to be, in the slots from 1 on
+    why_size: str = ""  # why there are to be fewer than there were
+    workers: Iterable[Worker] = ()  # all that have not been reaped
+    has_served: bool = False  # a worker was ready once: there is something to serve
+    ends: list[End] = field(default_factory=list)  # that are yet to be seen to
+    retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
+    wishes: dict[int, tuple[int, str]] = field(default_factory=dict)  # slot: up to which generation, why
+    reload: Reload | None = None  # that is under way
+    next_number: int = 1  # of the next reload
+    next_why: str = ""  # why another is to begin, after the one that is under way
+    unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
+    fault: End | None = None  # --reload: why the app cannot start, which workers show
+    is_upgrade_due: bool = False
+    waiting: list[Question] = field(default_factory=list)
+    is_ending: bool = False  # all of it ends: no worker is to begin any more
+    is_at_once: bool = False  # the same, and none is to finish what it has
+    is_awaited: bool = False  # all ends, clients wait, and no worker serves: those that start may do so, and serve them
+    is_wanted: bool = False  # the same, and none starts: one may begin
+
+    @property
+    def target(self) -> Plan:
+        """For what workers are started."""
+        return self.reload.plan if self.reload is not None else self.plan
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reload is on its way to its end: one that is half done may never be there."""
+        return self.reload is not None and not self.reload.failed
+
+    def is_unproven(self, plan: Plan) -> bool:
+        """Whether this is the plan of a reload with which no worker has served yet."""
+        return plan is not self.plan and plan is self.target
+
+    @property
+    def newest(self) -> dict[int, Worker]:
+        """The worker that serves in each slot; of several the one that has begun last."""
+        ready = [each for each in self.workers if each.state is READY]
+        return {each.slot: each for each in sorted(ready, key=lambda each: each.generation)}
+
+    @property
+    def asked(self) -> list[int]:
+        """The slots in which a successor is yet to serve, by a wish or for a reload, in their turn: what has failed comes last."""
+        newest, reload = self.newest, self.reload
+        wished = [at for at, (last, _) in self.wishes.items() if at not in newest or newest[at].generation <= last]
+        if reload is None:
+            return wished
+        owed = [at for at in range(1, self.size + 1) if at not in newest or newest[at].plan is not reload.plan]
+        return wished + sorted(set(owed).difference(wished), key=lambda slot: (slot in reload.failed, slot))
+
+    def why_replaced(self, worker: Worker) -> str:
+        """Return why this one has a successor."""
+        generation, why = self.wishes.get(worker.slot, (-1, ""))
+        return why if worker.generation <= generation else self.reload.why if self.reload is not None else ""
+
+    def waiting_for(self, reload: int) -> tuple[Question, ...]:
+        """Return the questions that the end of the reload with this number answers."""
+        return tuple(each for each in self.waiting if 0 < each.reload <= reload)
+
+    def on_ready(self, worker: Worker) -> None:
+        """A worker serves: what could not start in its slot, or as its mold, now can."""
+        self.has_served = True
+        if self.reload is not None:
+            self.reload.failed.pop(worker.slot, None)
+            self.reload.failed.pop(MOLD, None)
+
+    def wish(self, worker: Worker, why: str) -> bool:
+        """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
+        is_new = worker.slot <= self.size and worker.slot not in self.asked
+        if worker.slot <= self.size and self.wishes.get(worker.slot, (-1, ""))[0] < worker.generation:
+            self.wishes.pop(worker.slot, None)  # the last comes last
+            self.wishes[worker.slot] = worker.generation, why
+        return is_new
+
+    def begin(self, why: str, plan: Plan, now: float) -> None:
+        """Replace all workers. What could not start until now may have been repaired."""
+        before = self.reload if self.reload is not None and self.reload.plan is self.plan else None
+        self.reload = Reload(why, plan, now, self.next_number, before=before)
+        self.next_number, self.next_why, self.fault = self.next_number + 1, "", None
+        self.retry_at.clear()
+
+    def resize(self, size: int, why: str = "") -> None:
+        """Have so many workers from now on."""
+        self.size, self.why_size = size, why
+        for table in (self.wishes, self.retry_at, self.reload.failed if self.reload is not None else {}):
+            for slot in [slot for slot in table if size < slot < MOLD]:
+                del table[slot]
+
+    def apply(self, action: Action) -> None:
+        """Change the facts as this action does."""
+        do, end = action.do, action.end
+        self.waiting = [each for each in self.waiting if each not in action.asked]
+        if end is not None:
+            self.ends.remove(end)
+            if end.plan.config.reload and do not in (Do.NOTE, Do.RESTART, Do.MISS):
+                self.fault = end
+        if do is Do.PROVE and self.reload is not None:
+            self.plan, self.reload.before = self.reload.plan, None
+        elif do is Do.FINISH:
+            self.reload = self.fault = None
+        elif do is Do.ABANDON and self.reload is not None:
+            self.reload = self.reload.before
+        elif do is Do.RETRY and end is not None:
+            if self.reload is not None:
+                self.reload.failed[end.slot] = f"{end.name} could not start: {end.why}"
+            if end.slot in self.wishes:
+                self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the others
+        elif do is Do.REFUSE:
+            self.next_number, self.next_why = self.next_number + 1, ""
+        elif do is Do.BEGIN:
+            self.next_why = ""
+        elif do is Do.ADVANCE:
+            self.is_upgrade_due = False
+        elif do is Do.GIVE_UP:
+            self.is_ending = True
+        elif do is Do.MISS or (do is Do.START and action.slot != MOLD):
+            self.is_wanted = False
+
+
+def decide(fleet: Fleet, now: float) -> list[Action]:
+    """Return what is due now; none: nothing is until the next event, or the end of a pause."""
+    rules = ENDING if fleet.is_ending else SERVING
+    return next(filter(None, (list(rule(fleet, now)) for rule in rules)), [])
+
+
+def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
+    """One after another: what follows from the next may depend on it."""
+    for end in fleet.ends[:1]:
+        do = _judge(fleet, end)
+        reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
+        asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
+        yield Action(do, end=end, reload=reload, asked=(*asked, *fleet.waiting_for(reload.number if reload else 0)))
+
+
+def _judge(fleet: Fleet, end: End) -> Do:
+    if end.stood in (DRAINING, KILLED):
+        return Do.NOTE
+    if end.stood is READY and not fleet.is_unproven(end.plan):
+        return Do.RESTART
+    if fleet.is_ending or fleet.size < end.slot < MOLD:
+        return Do.MISS if fleet.is_awaited else Do.NOTE
+    # Where none shows the fault yet; else what was to show it has failed, and that is no fault of the app's.
+    if end.plan.config.reload and fleet.fault is None and not fleet.is_unproven(end.plan):
+        return Do.SHOW
+    if not fleet.has_served:
+        return Do.GIVE_UP
+    if end.plan is not fleet.target:
+        return Do.IGNORE
+    return Do.ABANDON if fleet.is_unproven(end.plan) else Do.RETRY
+
+
+def _end_overdue(fleet: Fleet, now: float) -> Iterator[Action]:
+    for worker in fleet.workers:
+        if worker.limit is not None and worker.limit[0] <= now:
+            yield Action(Do.KILL, worker, worker.limit[1])
+
+
+def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
+    reload, workers = fleet.reload, [each for each in fleet.workers if TRIAL < each.slot < MOLD]
+    if reload is not None and fleet.is_unproven(reload.plan):
+        new = [each for each in workers if each.state is READY and each.plan is reload.plan]
+        yield from [Action(Do.PROVE, each, reload=reload) for each in new[:1]]
+    elif reload is not None and fleet.newest.keys() >= set(range(1, fleet.size + 1)):
+        accepting = [each for each in workers if each.state is READY or (each.state is DRAINING and not each.has_left)]
+        if all(each.plan is reload.plan for each in accepting):
+            yield Action(Do.FINISH, reload=reload, asked=fleet.waiting_for(reload.number))
+    if fleet.next_why and fleet.has_served and not fleet.is_moving:
+        yield Action(Do.BEGIN, why=fleet.next_why)
+    is_calm = fleet.has_served and reload is None and all(each.mold is None for each in fleet.workers)
+    if fleet.is_upgrade_due and is_calm:
+        yield Action(Do.ADVANCE)
+
+
+def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
+    """Of those that start or serve, all that are for other code, in a slot that is none, or have a successor that serves."""
+    newest = fleet.newest
+    for worker in fleet.workers:
+        is_extra = fleet.size < worker.slot < MOLD
+        if worker.state is STARTING and worker.slot != TRIAL:
+            is_stuck = worker.mold is not None and worker.mold.is_silent
+            if is_extra or is_stuck or worker.plan is not fleet.target:
+                yield Action(Do.DRAIN, worker)
+        elif worker.state is READY and worker.slot == MOLD:
+            if worker.plan is not fleet.target and worker.plan is not fleet.plan:
+                yield Action(Do.DRAIN, worker)
+        elif worker.state is READY and worker.slot != TRIAL and (is_extra or newest[worker.slot] is not worker):
+            yield Action(Do.DRAIN, worker, fleet.why_size if is_extra else fleet.why_replaced(worker))
+            if worker.is_hung:
+                yield Action(Do.KILL, worker, "its event loop hangs, and its successor serves")
+
+
+def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
+    newest, asked = fleet.newest, fleet.asked
+    for question in [each for each in fleet.waiting if each.slot or fleet.is_ending]:
+        new = None if fleet.is_ending else newest.get(question.slot)
+        if new is not None and new.generation > question.generation:
+            yield Action(Do.ANSWER, new, asked=(question,))
+        elif fleet.is_ending or question.slot > fleet.size or (new is not None and question.slot not in asked):
+            yield Action(Do.ANSWER, asked=(question,))
+
+
+def _start(fleet: Fleet, now: float) -> Iterator[Action]:
+    """A mold before workers, the first of all before others; then where none serves; then successors, as many as may be."""
+    plan, newest, mold = fleet.target, fleet.newest, None
+    # Where one was killed, what follows is known when it has ended.
+    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}
+    paused = {slot for slot, at in fleet.retry_at.items() if now < at and not fleet.is_ending}
+    if plan.config.preload and all(plan is not each for each in fleet.unfit):
+        molds = [each for each in fleet.workers if each.slot == MOLD and each.plan is plan and each.state != DRAINING]
+        mold = next((each for each in molds if each.state is READY and not each.is_silent), None)
+        if not molds and MOLD not in paused:
+            yield Action(Do.START, slot=MOLD, plan=plan)
+        if mold is None and not any(each.is_silent for each in molds):
+            return  # one is being made
+    slots = set(range(1, fleet.size + 1) if fleet.has_served and not fleet.is_ending else (1,))
+    asked = [] if fleet.is_ending else fleet.asked
+    width = fleet.size if fleet.reload is not None and plan.config.reload_at_once else 1
+    for slot in [*sorted(slots.difference(newest)), *asked]:
+        if slot in newest and len(coming.intersection(asked)) >= width:
+            return
+        if slot not in coming and slot not in paused:
+            coming.add(slot)
+            yield Action(Do.START, mold, slot=slot, plan=plan)
+
+
+def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
+    """Those that serve and start, but what is awaited; or all, at once."""
+    for worker in fleet.workers:
+        if fleet.is_at_once:
+            if worker.state is not KILLED:
+                yield Action(Do.KILL, worker)
+        elif worker.state is READY or worker.state is STARTING:
+            is_kept = fleet.is_wanted if worker.slot == MOLD else fleet.is_awaited and worker.state is STARTING
+            if not is_kept:
+                yield Action(Do.DRAIN, worker)
+    if fleet.is_wanted and not fleet.is_at_once:
+        yield from _start(fleet, now)
+
+
+SERVING = (_see_to_end, _end_overdue, _advance, _let_go, _answer, _start)
+ENDING = (_see_to_end, _end_overdue, _answer, _end_all)

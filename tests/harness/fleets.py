@@ -1,0 +1,193 @@
+"""A world for a Fleet: its workers are facts alone, and each action is done at once, and held to what was promised."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from aserve.core.page import MOLD, TRIAL, State
+from aserve.processes.fleet import Action, Do, End, Fleet, Question, Worker, decide
+
+STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
+PAUSE_SECONDS = 1.0
+
+
+def new_plan(**settings: bool) -> Any:
+    """Return a plan: new_plan(preload=True). It is another than one with the same settings, which it equals, as real ones do."""
+    config = types.SimpleNamespace(**{"preload": False, "reload": False, "reload_at_once": False, **settings})
+    return types.SimpleNamespace(config=config)
+
+
+class World:
+    """A Fleet, and what becomes of it."""
+
+    def __init__(self, size: int = 2, **settings: bool) -> None:
+        self.now = 0.0
+        self.workers: list[Worker] = []
+        self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
+        self._broken: list[Any] = []  # plans with which no worker can start
+        self.done: list[Action] = []
+        self.answers: collections.Counter[Question] = collections.Counter()
+        self.asked: list[Question] = []
+        self._settings = settings
+        self._generations: collections.Counter[int] = collections.Counter()
+        self.settle()
+
+    # Doing what is due
+
+    def settle(self) -> list[Action]:
+        """Do what is due until nothing is; return it."""
+        done: list[Action] = []
+        while actions := decide(self.fleet, self.now):
+            for action in actions:
+                self._check(action)
+                self.fleet.apply(action)
+                self._do(action)
+            done += actions
+            assert len(done) < 1000, "this goes on for ever"
+        self.done += done
+        return done
+
+    def _check(self, action: Action) -> None:
+        """Hold an action to what users are promised."""
+        do, worker, fleet = action.do, action.worker, self.fleet
+        if do is Do.START:
+            assert not self.find(STARTING, slot=action.slot, plan=action.plan), "two start in one slot for one plan"
+            assert (action.plan is fleet.target and fleet.retry_at.get(action.slot, 0) <= self.now) or fleet.is_ending
+            assert worker is None or ((worker.slot, worker.state) == (MOLD, READY) and not worker.is_silent)
+        elif do is Do.DRAIN:
+            assert worker.state in (STARTING, READY)
+            if worker.state is READY and worker.slot <= fleet.size and not fleet.is_ending:
+                others = [each for each in self.find(READY, slot=worker.slot) if each is not worker]
+                assert others, "a slot is left without a server"
+        elif do is Do.PROVE:
+            assert worker.state is READY and not self.is_broken(worker.plan)
+        elif do is Do.FINISH:
+            plan, slots = action.reload.plan, {each.slot for each in self.find(READY)}
+            assert slots.issuperset(range(1, fleet.size + 1)) and plan is fleet.plan
+            assert all(each.plan is plan for each in self.find(READY, DRAINING) if not each.has_left)
+        elif do in (Do.ABANDON, Do.REFUSE):
+            assert not self.is_broken(fleet.plan)
+        elif do is Do.GIVE_UP:
+            assert not fleet.has_served
+        elif do is Do.ANSWER and worker is not None:
+            assert worker.state is READY and worker.generation > action.asked[0].generation
+
+    def _do(self, action: Action) -> None:
+        do, end = action.do, action.end
+        self.answers.update(action.asked)
+        if do is Do.START:
+            self._generations[action.slot] += 1
+            generation = self._generations[action.slot]
+            self.workers.append(Worker(action.slot, generation, action.plan, mold=action.worker))
+        elif do is Do.DRAIN:
+            action.worker.state = DRAINING
+        elif do is Do.KILL:
+            action.worker.state, action.worker.limit = KILLED, None
+        elif do is Do.BEGIN:
+            self.fleet.begin(action.why, new_plan(**self._settings), self.now)
+        elif do in (Do.RESTART, Do.RETRY, Do.ABANDON) and end is not None:
+            self.fleet.retry_at[end.slot] = self.now + PAUSE_SECONDS
+
+    # What there is
+
+    def find(self, *states: State, slot: int | None = None, plan: Any = None) -> list[Worker]:
+        """Return the workers in one of these states; of a slot, or of a plan. Without a slot: no molds."""
+        return [
+            each
+            for each in self.workers
+            if each.state in states
+            and (TRIAL < each.slot < MOLD if slot is None else each.slot == slot)
+            and (plan is None or each.plan is plan)
+        ]
+
+    def is_broken(self, plan: Any) -> bool:
+        """Whether no worker can start with this plan."""
+        return any(plan is each for each in self._broken)
+
+    def slots(self, *states: State) -> list[int]:
+        """Return the slots of the workers in one of these states."""
+        return [each.slot for each in self.find(*states)]
+
+    # Events
+
+    def ready(self, worker: Worker) -> list[Action]:
+        """Let a worker, or a mold, serve; return what was done."""
+        assert worker.state is STARTING and not self.is_broken(worker.plan)
+        worker.state, worker.mold = READY, None
+        if TRIAL < worker.slot < MOLD:
+            self.fleet.on_ready(worker)
+        return self.settle()
+
+    def start(self) -> World:
+        """Let all that starts serve, until nothing starts any more."""
+        while starting := self.find(STARTING) + self.find(STARTING, slot=MOLD):
+            self.ready(starting[0])
+        return self
+
+    def end(self, worker: Worker, is_fault: bool = False) -> list[Action]:
+        """Let a worker end, by itself, or as it was told to; `is_fault`: it was killed for one while it served."""
+        self.workers.remove(worker)
+        stood = READY if is_fault else worker.state
+        self.fleet.ends.append(End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended"))
+        return self.settle()
+
+    def leave(self) -> list[Action]:
+        """Let those that drain accept no connections any more."""
+        for worker in self.find(DRAINING):
+            worker.has_left = True
+        return self.settle()
+
+    def turn(self, seconds: float) -> list[Action]:
+        """Let so much time pass."""
+        self.now += seconds
+        return self.settle()
+
+    def reload(self, is_broken: bool = False, **settings: bool) -> Any:
+        """Ask for a reload, to this plan where it begins now; return the plan."""
+        plan = new_plan(**{**self._settings, **settings})
+        if is_broken:
+            self._broken.append(plan)
+        if self.fleet.is_moving or not self.fleet.has_served:
+            self.fleet.next_why = "again"
+        else:
+            self.fleet.begin("reload", plan, self.now)
+        self.settle()
+        return plan
+
+    def refuse(self) -> list[Action]:
+        """Let a reload fail before it begins."""
+        action = Action(Do.REFUSE, asked=self.fleet.waiting_for(self.fleet.next_number))
+        self.fleet.apply(action)
+        self._do(action)
+        return self.settle()
+
+    def drop(self) -> list[Action]:
+        """Abandon a reload that is not proven."""
+        reload = self.fleet.reload
+        if reload is None or not self.fleet.is_unproven(reload.plan):
+            return []
+        action = Action(Do.ABANDON, reload=reload, asked=self.fleet.waiting_for(reload.number))
+        self.fleet.apply(action)
+        self._do(action)
+        return [action]
+
+    def ask(self, **about: int) -> Question:
+        """Let a caller wait: ask(reload=number), or ask(slot=…, generation=…)."""
+        question = Question("caller", **about)
+        self.asked.append(question)
+        self.fleet.waiting.append(question)
+        return question
+
+    def recycle(self, worker: Worker) -> Question:
+        """Ask for a worker's successor, and wait for it."""
+        self.fleet.wish(worker, "recycle")
+        question = self.ask(slot=worker.slot, generation=worker.generation)
+        self.settle()
+        return question
+
+
+def dos(actions: list[Action]) -> list[Do]:
+    """Return what is to be done."""
+    return [action.do for action in actions]
