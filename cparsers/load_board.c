@@ -51,10 +51,11 @@ void load_board_leave(load_board *board)
     show(board, NOBODY);
 }
 
-/* By more than what levels out by itself. */
+/* By more than what levels out by itself.  One is much more than none: two
+ * connections go to two processes, as each may bring all the work of a CPU. */
 static int is_ahead(uint32_t own, uint32_t other)
 {
-    return own > other + 1 + other / 8;
+    return own > other + (other != 0) + other / 8;
 }
 
 /* How many turns one word is ahead of another. */

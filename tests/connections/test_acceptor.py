@@ -253,11 +253,11 @@ async def test_others_have_less_to_do(limit, others, monkeypatch):
     monkeypatch.setattr(limit, "rest_acceptor", lambda acceptor: (turns.append(own().turns), rest(acceptor)))
 
     async def scenario(acceptor, listening, connect):
-        connect(2)
-        await until(lambda: own().connections == 2)
         connect(1)
-        await until(lambda: own().turns == 3)
-        assert set(turns) == {2}
+        await until(lambda: own().connections == 1)
+        connect(1)
+        await until(lambda: own().turns == 2)
+        assert set(turns) == {1}
 
     await run_acceptor(limit, scenario)
 
@@ -273,11 +273,13 @@ async def test_a_rest_that_is_no_longer_due(limit, others, monkeypatch):
         show(0, 0)
         connect(1)
         await until(lambda: limit._resting == [acceptor])
-        first, second, _ = limit
+        first, second, third = limit
         first.transport.abort()
         await until(lambda: own().connections == 2)
         assert own().turns == 3
         second.transport.abort()
+        await until(lambda: own().connections == 1)
+        third.transport.abort()
         await until(lambda: own().turns == 4)
         assert limit._resting == []
 

@@ -71,17 +71,18 @@ def test_those_who_are_not_there(board):
     [
         # requests, connections
         ((0, 0), (0, 0), 1),  # the other has nothing to do
-        ((1, 0), (0, 0), 1),  # one ahead is not much
+        ((1, 0), (0, 0), 0),  # the other is free
         ((2, 0), (0, 0), 0),
         ((0, 0), (1, 0), 2),  # as many as make it as busy, and one
         ((0, 0), (3, 0), 4),
         ((0, 0), (9, 0), 5),  # but no more than it has threads
-        ((2, 0), (1, 0), 1),
+        ((2, 0), (1, 0), 1),  # one ahead is not much where both are busy
         ((3, 0), (1, 0), 0),
         ((11, 0), (9, 0), 1),
         ((12, 0), (9, 0), 0),
-        ((0, 1), (0, 0), 1),
-        ((0, 2), (0, 0), 0),  # connections that idle count, too
+        ((0, 1), (0, 0), 0),  # connections that idle count, too
+        ((0, 2), (0, 0), 0),
+        ((0, 2), (0, 1), 1),
         ((1, 2), (0, 0), 0),
         ((0, 99), (1, 0), 2),  # but not where the other is busier
         ((0, 10), (0, 8), 1),
@@ -234,5 +235,5 @@ def test_whether_it_is_due(board):
     one.add(requests=2)
     assert one.quota() == 0
     assert not any(lib.load_board_is_due(one.board) for _ in range(3 * MAX_WAITS)) and one.quota() == 0
-    one.add(requests=-1)
+    one.add(requests=-2)
     assert lib.load_board_is_due(one.board)

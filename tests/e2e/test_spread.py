@@ -145,6 +145,23 @@ def test_a_burst_of_connections(share, kind, lane, count):
 
 
 @pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
+def test_two_connections(share, kind, lane):
+    """
+    Two clients that stay are served by two processes.
+
+    Where others use the machine, one may get no CPU for the tenth of a second for which it is waited for: one of ten pairs may be together.
+    """
+    servers = share(2, kind, lane=lane)
+    pairs = []
+    for _ in range(10):
+        with connect(servers) as first, connect(servers) as second:
+            wait_until(lambda: sum(load.connections for load in servers.loads()) == 2)
+            pairs.append({ask(first, kind), ask(second, kind)})
+        wait_until(lambda: all(load[:2] == (0, 0) for load in servers.loads()))
+    assert pairs.count({0, 1}) >= 9, pairs
+
+
+@pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
 def test_short_connections(share, kind, lane):
     """Many clients, each of which connects anew for each request."""
     servers = share(2, kind, lane=lane)
