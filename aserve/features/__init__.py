@@ -1,8 +1,8 @@
-"""Every option that the engine does not know: one module or folder each, found by its name.
+"""Options outside the engine: one module or folder each, named after the option.
 
-Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `on_life`; Config, the settings of the engine and of all features.
+Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `on_life`; Config, all settings of the engine and the features.
 Thread:   any.
-Not here: what a feature can be (extension.py), the engine's settings (settings/table.py).
+Not here: the extension point (extension.py), the engine's settings (settings/table.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .uwsgi_api import UwsgiModule
 from .uwsgi_api.settings import UwsgiSettings
 from .wire_log import WireLog
 
-# From the client towards the app: in this order steps run, and each wraps those behind it.
+# From the client towards the app: steps run in this order, and each app layer wraps the next.
 FEATURES: tuple[type[Extension[Any]], ...] = (
     QueueWait,
     UnderscoreFields,
@@ -75,7 +75,7 @@ class Config(
     AddedFieldSettings,
 ):
     """
-    The settings of one server, those of the engine and of every feature; immutable.
+    All settings of one server; immutable.
 
     Raises:
         ConfigError: a value is not accepted, or two contradict each other.
@@ -87,7 +87,7 @@ SETTINGS = Config.rows()
 
 def on_life(event: Life, context: LifeContext) -> None:
     """
-    Tell the extensions of a plan, and those of the settings of another server that it is from, what happens to this process.
+    Call `on_life` of the plan's extensions, and of the gunicorn or uWSGI settings that the plan was read from.
 
     Raises:
         ConfigError, LoadError: see Extension.on_life.
@@ -100,9 +100,9 @@ def on_life(event: Life, context: LifeContext) -> None:
 
 def extensions_of(config: EngineSettings) -> Extensions:
     """
-    Return the extensions that the settings, a Config, turn on.
+    Return the extensions that a Config turns on.
 
     Raises:
-        ConfigError: a setting of one is wrong.
+        ConfigError: a setting of an extension is wrong.
     """
     return Extensions(feature(config) for feature in FEATURES if feature.is_on(config))

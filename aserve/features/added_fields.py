@@ -1,11 +1,11 @@
-"""Fields of every response, such as those that browsers are to obey: --add-field.
+"""Fields added to every response, such as security policies for browsers: --add-field.
 
 Owns:     AddedFields, the extension; its settings and their grammar.
 Thread:   any; pure.
 Spec:     RFC 9110 sections 5.1 and 5.5.
-Not here: what ends every head (wsgi/response.py).
+Not here: the fields that end every head (wsgi/response.py).
 
-A response of the app that has the same field has it twice: neither is taken away, as the app may know better, or mean it so.
+If the app gives the same field, the response has both: aserve cannot know which one the app wants.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..settings import EngineSettings, row
 from ..settings.kinds import NAME_CHARACTER, OWN_FIELDS, Kind, show_texts, texts_of
 
 _FIELD = re.compile(rf"({NAME_CHARACTER}+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)")
-# Each response has its own, or a front server takes it for the status (RFC 3875 section 6.3.3).
+# Each response has its own; a front server takes Status as the response's status (RFC 3875 section 6.3.3).
 _OF_ONE_RESPONSE = frozenset((
     *OWN_FIELDS, "accept-ranges", "age", "content-encoding", "content-range", "content-type", "etag", "last-modified", "location", "status",
 ))  # fmt: skip
@@ -27,10 +27,10 @@ _OF_ONE_RESPONSE = frozenset((
 
 def parse_field(text: str) -> tuple[str, str]:
     """
-    Return the name and the value that `NAME: VALUE` says.
+    Parse `NAME: VALUE`; return both.
 
     Raises:
-        ValueError: it is not of that form, or each response has a value of its own.
+        ValueError: the text is not of that form, or the field differs between responses.
     """
     match = _FIELD.fullmatch(text.strip())
     if match is None:
@@ -63,8 +63,8 @@ class AddedFieldSettings(EngineSettings):
     add_field: Sequence[str] = row(
         (), "Serving", "--add-field", ADDED,
         "a field of every response, errors and files included, such as 'X-Content-Type-Options: nosniff'; repeatable; see docs/added-fields.md",
-        "Only you know what browsers may do with your pages. All together cost a request their octets; beyond 900 of them, Python serves "
-        "what C would (--native).",
+        "Only you know what browsers may do with your pages. Each response grows by these octets; beyond 900 of them, Python serves "
+        "all requests, and --native none.",
     )
     # fmt: on
 

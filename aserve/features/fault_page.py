@@ -1,15 +1,15 @@
-"""What a browser is shown of code that cannot be imported, with --reload.
+"""The page that shows in a browser why the app cannot be imported, with --reload.
 
-Owns:     FaultPages, the extension; FaultPage, a WSGI app before the app; the page; who may see it.
-Thread:   `fault` is set on the event loop and read in workers; it is replaced as a whole.
-Not here: when code is imported, and what its fault is (processes/, lifecycle/loading.py).
+Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; the page; which clients may see it.
+Thread:   `fault` is set on the event loop and read in worker threads; it is replaced as a whole.
+Not here: importing code, and describing its fault (processes/, lifecycle/loading.py).
 
-The page is for whoever has just saved a file, and looks at the browser for what has become of it: so it answers those who ask for
-HTML. The app of before goes on to answer everything else: scripts, fetch(), curl.
+The page is for a developer who has just saved a file and looks at the browser: so it answers requests for HTML. The previous app,
+still loaded, answers all others: scripts, fetch(), curl.
 
-It shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients that call this
-machine by a name of loopback: an attacker's page, whose name leads to 127.0.0.1 for a moment, calls it by another. What looks forwarded
-by a front server on this machine is nobody's on this machine: tunnels and proxies have clients anywhere.
+It shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients whose Host is a
+name of loopback: an attacker's page whose name resolves to 127.0.0.1 for a moment (DNS rebinding) sends another Host. A request that was
+forwarded by a front server on this machine does not get it: clients of tunnels and proxies may be anywhere.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..wsgi import WSGIApp
 from ..wsgi.wrapping import named_as
 
 STATUS = "500 Internal Server Error"
-MARK = "X-Aserve-Fault"  # tells the page's script which fault this is, and that there is one
+MARK = "X-Aserve-Fault"  # for the page's script: the number of the fault, while there is one
 
-# Fields of proxies, CDNs and tunnels that reach the app; the others leave a mark (proxies/forwarded.py).
+# Fields of proxies, CDNs and tunnels that are in the environ; for all others proxies/forwarded.py sets a mark.
 _OF_PROXIES = frozenset(
     ("HTTP_VIA", "HTTP_CDN_LOOP", "HTTP_CF_CONNECTING_IP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_CLIENT_IP", "HTTP_X_CLUSTER_CLIENT_IP")
 )  # fmt: skip
@@ -76,9 +76,7 @@ setInterval(async () => {{
 </body>
 </html>
 """
-BEFORE = (
-    "The code of before still answers whatever does not ask for HTML; its pages are not shown, so that you see this."
-)
+BEFORE = "The previous code still answers requests for anything but HTML; this page stands in place of its pages."
 NOTHING_BEFORE = "Nothing has been served yet."
 
 
@@ -90,7 +88,7 @@ class FaultPageSettings(EngineSettings):
     reload_page: str = row(
         "auto", "Development", "--reload-page", choice("auto", "on", "off"),
         "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
-        "A traceback shows source code and paths, which are for nobody else.",
+        "A traceback shows source code and paths, which are for developers only.",
         needs=Needs(("reload",)),
         fixed=True,
     )
@@ -98,10 +96,10 @@ class FaultPageSettings(EngineSettings):
 
 
 class FaultPage:
-    """An app that shows a fault while there is one, and is the app beside that."""
+    """A WSGI app that answers with the fault while there is one, and otherwise calls the app."""
 
     def __init__(self, app: WSGIApp | None, config: FaultPageSettings, fault: Fault | None = None) -> None:
-        """Stand before an app; None: there is none, and there must be a fault."""
+        """Wrap an app; None: there is no app, and `fault` must be given."""
         self._app = app
         self._is_shown, self._is_checked = _who_may_see(config)
         self.fault = fault
@@ -142,7 +140,7 @@ def _number(fault: Fault) -> str:
 
 
 def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
-    """Return whether the page is shown at all, and whether the name that a client calls us by is looked at."""
+    """Return whether the page is shown at all, and whether the client's Host is checked first."""
     if config.reload_page != "auto":
         return config.reload_page == "on", False
     return all(map(_is_on_loopback, config.bind)), True
@@ -150,23 +148,23 @@ def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
 
 def _is_from_proxy(environ: dict[str, Any]) -> bool:
     """
-    Whether a front server has forwarded this, whose clients may be anywhere; the mark of it is taken out.
+    Whether a front server has forwarded this request, so that the client may be anywhere; remove the mark of it.
 
-    Some send the Host `127.0.0.1`, as nginx does by default, in HTTP/1.0 and without a field about its client: no browser speaks that.
+    nginx by default sends the Host `127.0.0.1`, in HTTP/1.0 and without a field about its client; no browser sends HTTP/1.0.
     """
     is_marked = environ.pop(IS_FORWARDED, None) is not None
     return is_marked or environ.get("SERVER_PROTOCOL") == "HTTP/1.0" or not _OF_PROXIES.isdisjoint(environ)
 
 
 def _is_on_loopback(text: str) -> bool:
-    """Whether only this machine connects there, and without a front server: that would be asked by anybody."""
+    """Whether only this machine connects there, and without a front server, whose clients may be anywhere."""
     bind = parse_bind(text)
     is_direct = bind.protocol in ("http", "https") and not bind.is_proxied
     return is_direct and bind.kind == "tcp" and is_loopback_name(f"[{bind.host}]")
 
 
 def is_loopback_name(text: str) -> bool:
-    """Whether this host, with a port or without, is a name or an address of loopback."""
+    """Whether this host, with or without a port, is a name or an address of loopback."""
     host = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
     if host == "localhost" or host.endswith(".localhost"):  # RFC 6761 6.3
         return True
@@ -177,7 +175,7 @@ def is_loopback_name(text: str) -> bool:
 
 
 class FaultPages(Extension[FaultPageSettings]):
-    """--reload: what it shows."""
+    """--reload's page for code that cannot be imported."""
 
     @staticmethod
     def is_on(config: FaultPageSettings) -> bool:

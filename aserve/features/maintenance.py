@@ -1,11 +1,11 @@
-"""A page in the place of all responses, as long as a file exists: --maintenance.
+"""A page in place of all responses, as long as a file exists: --maintenance.
 
 Owns:     Maintenance, the extension; MaintenancePage, the app in front of others.
-Thread:   a thread of its own looks at the file once a second: a disk may hang. The page is sent by a worker (with --threads 0: the event loop).
+Thread:   a thread of its own checks the file once a second: a disk may hang. The page is sent by a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 10.2.3 and 15.6.4.
 Not here: health checks, which go on (connections/health.py).
 
-A request looks at an attribute, and not at the file. The page is kept in memory, so that it can be sent while a disk is away.
+A request reads an attribute, not the file. The page is kept in memory, so that it can be sent while the disk does not answer.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ..wsgi import WSGIApp
 
 logger = logging.getLogger("aserve")
 
-# Guess: nobody writes a page so large, and each process keeps it.
+# Guess: larger than any real page; each process keeps it in memory.
 MAX_PAGE_BYTES = MIB
-# Guess: clients that obey it come back soon after most maintenance, and do not press before.
+# Guess: clients that obey it come back soon after most maintenance, and not earlier.
 RETRY_SECONDS = 120
 LOOK_SECONDS = 1.0
-# What is sent in the place of a file that is empty, or cannot be read.
+# Sent if the file is empty, or cannot be read.
 PLAIN = b"This site is being maintained. Please come back in a few minutes.\n"
 TYPES = {".html": "text/html; charset=utf-8", ".htm": "text/html; charset=utf-8", ".json": "application/json"}
 TEXT = "text/plain; charset=utf-8"
 
 
 class MaintenancePage:
-    """A WSGI app that answers with a page while there is one, and else calls another."""
+    """A WSGI app that answers with a page while there is one, and otherwise calls another app."""
 
     def __init__(self, app: WSGIApp) -> None:
         self._app = app
         self.page: tuple[str, bytes] | None = None  # its type and octets
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer 503 with the page, or let the app answer."""
+        """Answer 503 with the page, or call the app."""
         page = self.page
         if page is None:
             return self._app(environ, start_response)
@@ -71,7 +71,7 @@ class MaintenanceSettings(EngineSettings):
         None, "Serving", "--maintenance", FILE,
         "while this file exists, answer requests with 503 and its content, for files and mounts too; health checks go on, and nothing is "
         "restarted; see docs/maintenance.md",
-        "Only you know where you would put it. It is looked for once a second.",
+        "Only you know where you would put it. It is checked once a second.",
         path=whole,
     )
     # fmt: on
@@ -88,9 +88,9 @@ class Maintenance(Extension[MaintenanceSettings]):
         super().__init__(config)
         assert config.maintenance is not None
         self._path = config.maintenance
-        # Of the file: which it is, and when it was changed; None: it is not there.
+        # The file's identity and modification time; None: there is no file.
         self._seen: tuple[int, ...] | None = None
-        self._logged = ""  # what is wrong with it
+        self._logged = ""  # the last error that was logged
 
     @staticmethod
     def is_on(config: MaintenanceSettings) -> bool:
@@ -103,14 +103,14 @@ class Maintenance(Extension[MaintenanceSettings]):
         return self._front
 
     def start(self, context: ServerContext) -> None:
-        """See Extension: the first request knows already."""
+        """Check the file before the first request, then once a second."""
         self._seen = None
         self.look()
         self._is_over = threading.Event()
         threading.Thread(target=self._look_on, args=(self._is_over,), name="aserve-maintenance", daemon=True).start()
 
     def stop(self) -> None:
-        """See Extension; the thread may be waiting for a disk, and nothing waits for it."""
+        """Stop checking; do not join the thread, which may be waiting for a disk."""
         self._is_over.set()
 
     def _look_on(self, is_over: threading.Event) -> None:
@@ -118,7 +118,7 @@ class Maintenance(Extension[MaintenanceSettings]):
             self.look()
 
     def look(self) -> None:
-        """See whether the file has come, has changed, or is gone."""
+        """Check whether the file was created, changed, or removed."""
         try:
             found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -127,7 +127,7 @@ class Maintenance(Extension[MaintenanceSettings]):
             self._seen = self._front.page = None
             self._logged = ""
             return
-        except OSError as fault:  # it may be there: what was so goes on
+        except OSError as fault:  # unknown: keep the last state
             self._log_once(f"whether there is {self._path} cannot be seen: {fault.strerror}")
             return
         seen = found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size
@@ -140,7 +140,7 @@ class Maintenance(Extension[MaintenanceSettings]):
         self._front.page = (kind, octets) if octets else (TEXT, PLAIN)
 
     def _read(self, found: os.stat_result) -> bytes:
-        """Return the page; b"": it is empty, or cannot be read, and a line of text is sent in its place."""
+        """Return the page; b"": the file is empty, or cannot be read, and PLAIN is sent."""
         why = ""
         octets = b""
         try:
@@ -160,12 +160,12 @@ class Maintenance(Extension[MaintenanceSettings]):
         return octets
 
     def _log_once(self, text: str) -> None:
-        """Log what is wrong with the file, but not each second."""
+        """Log an error with the file, but not each second."""
         if text != self._logged:
             self._logged = text
             logger.error("--maintenance: %s", text)
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open what may have become a named pipe meanwhile: that would wait for a writer."""
+    """Open without blocking: the file may have become a named pipe meanwhile, which would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,6 +1,6 @@
 """Several apps in one server, each below a path: --mount.
 
-Owns:     Mounts, an app that calls the one whose path it is; loading them; nothing_here, the app where there is none.
+Owns:     Mounts, an app that calls the app of a path; loading them; nothing_here, the main app if none was named.
 Thread:   loading: any, before the server starts; calling: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "environ Variables": SCRIPT_NAME and PATH_INFO.
 Not here: importing an app (lifecycle/loading.py), PREFIX=WHAT (settings/prefixes.py).
@@ -26,7 +26,7 @@ _APP = re.compile(r"[^\s=:]+(:.+)?\Z")
 
 def parse_mount(text: str) -> Below:
     """
-    Return what `PREFIX=module:app` says.
+    Parse `PREFIX=module:app`.
 
     Raises:
         ValueError: it is not of that form.
@@ -61,27 +61,27 @@ class MountSettings(EngineSettings):
     # fmt: off
     mount: Sequence[str] = row(
         (), "Files and mounts", "--mount", MOUNTS,
-        "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
-        "One app serves most sites. What is below no path is the APP's; without one it is 404.",
+        "another app for requests below a path; repeatable, the longest wins; see docs/files.md",
+        "One app serves most sites. Other requests go to the APP; without one they get 404.",
         secret=show_app,
     )
     # fmt: on
 
 
 class Mounts:
-    """A WSGI app of several: the longest prefix wins, and what is below none is the main app's."""
+    """A WSGI app of several: the longest prefix wins; requests below no prefix go to the main app."""
 
     def __init__(self, apps: Iterable[tuple[str, WSGIApp]], main: WSGIApp) -> None:
         self._apps = sorted(apps, key=lambda pair: -len(pair[0]))
         self.main = main
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Call the app whose path it is, with its prefix moved to SCRIPT_NAME."""
+        """Call the app of the path, with its prefix moved to SCRIPT_NAME."""
         path: str = environ["PATH_INFO"]
         for prefix, app in self._apps:
             if path.startswith(prefix):
                 rest = path[len(prefix) :]
-                # Of another segment, /administration, it is not the beginning.
+                # /admin is no prefix of /administration.
                 if not rest or rest[0] == "/":
                     environ["SCRIPT_NAME"] += prefix
                     environ["PATH_INFO"] = rest
@@ -91,7 +91,7 @@ class Mounts:
 
 def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
     """
-    Import the apps that the setting `mount` names; return what calls them, the main app itself if there are none.
+    Import the apps of the setting `mount`; return an app that calls them, or the main app if there are none.
 
     Raises:
         LoadError: there is no such app, or its code raised.
@@ -102,13 +102,13 @@ def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """A WSGI app that has nothing: what is asked for is neither a file nor below a mount, and no APP was named."""
+    """Answer 404: the path is neither a file nor below a mount, and no APP was named."""
     start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
     return [b"404: nothing is served at this path\n"]
 
 
 class Mounting(Extension[MountSettings]):
-    """--mount: in a program, an error."""
+    """--mount; an error in a program, where the command does not load the apps."""
 
     @staticmethod
     def is_on(config: MountSettings) -> bool:
@@ -117,10 +117,10 @@ class Mounting(Extension[MountSettings]):
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """
-        Return the app: the command has loaded what is mounted.
+        Return the app, into which the command has loaded the mounted apps.
 
         Raises:
-            ConfigError: it has not.
+            ConfigError: there is no command: a program runs the server.
         """
         if type(app) is not Mounts and app is not not_loaded:
             raise ConfigError(

@@ -1,11 +1,11 @@
-"""What ps and top show of this process: its requests, and for how long it has been at the oldest (--process-titles).
+"""The title of this process in ps and top: its number of requests, and the oldest one with its duration (--process-titles).
 
 Owns:     Title: the text, once a second; ProcessTitles, the extension.
 Thread:   event loop only.
-Not here: what requests there are (connections/statistics.py).
+Not here: counting requests (connections/statistics.py).
 
-The only door to setproctitle, an optional dependency. It writes where the kernel has put the command line, so the supervisor, whose
-command line is needed for an upgrade, and which is known by it, keeps its own.
+The only user of setproctitle, an optional dependency. It overwrites the command line, so the supervisor, whose command line is
+needed for an upgrade, and by which operators find it, keeps its own.
 Measured 2026-11-23: a title takes 1.4 us on CPython 3.11, and 2.3 on PyPy 3.9, beside a step for each open connection; requests are
 timed, as for --metrics.
 """
@@ -24,12 +24,12 @@ from ..settings import ConfigError, EngineSettings, row
 from ..settings.kinds import SWITCH
 
 PACKAGE = "setproctitle"
-# The longest that is of use in a terminal.
+# The longest that is useful in a terminal.
 MAX_TEXT = 120
 
 
 class Title:
-    """That of this process."""
+    """The title of this process."""
 
     def __init__(self, worker: int | None, threads: int) -> None:
         """`worker`: the process's number, None without --workers; `threads`: --threads."""
@@ -39,7 +39,7 @@ class Title:
         self._last = ""
 
     def on_second(self, now: Statistics, at: Sequence[tuple[float, str]]) -> None:
-        """Called once a second; `at`: the requests that it is at, the oldest first, or the first of these."""
+        """Update the title once a second; `at`: the running requests, the oldest first, or the first of these."""
         text = f"{self._name}: {self._describe(now, at)}"[:MAX_TEXT]
         if text != self._last:
             self._last = text
@@ -62,8 +62,8 @@ class ProcessTitleSettings(EngineSettings):
     # fmt: off
     process_titles: bool = row(
         False, "Process", "--process-titles", SWITCH,
-        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
-        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+        "show in ps and top how many requests each process is serving, and the age of the oldest, once a second; the supervisor keeps its command line",
+        "It needs setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
     )
     # fmt: on
 

@@ -1,12 +1,12 @@
-"""Tells in a field of each response for how long its request has waited for a thread.
+"""Adds a field to each response with the time that its request waited for a thread.
 
 Owns:     QueueWait, the extension; QueueWaitField, its step.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: the times themselves (wsgi/timing.py, connections/lane.py), and the wait of requests that still wait (workers/queue_wait.py).
+Not here: taking the times (wsgi/timing.py, connections/lane.py), and the age of requests that still wait (workers/queue_wait.py).
 
-Only with --queue-wait-header does a gateway have it, behind a Timing, which takes the times. The field is a part of the response's form, as the
-Connection field is, so that it is in whichever head is made: the app's, an error's, of HTTP, uwsgi and SCGI. What is refused before this step
-has none, nor has what the event loop answers by itself, such as health checks: that has waited for no thread.
+Only with --queue-wait-header does a gateway have this step, after a Timing, which takes the times. The field is a part of the response's
+form, as the Connection field is, so that every head has it: the app's and an error's, of HTTP, uwsgi and SCGI. Requests that are refused
+before this step have none, nor have those that the event loop answers, such as health checks: they have waited for no thread.
 
 Measured 2026-11-23, the CPU time of a request's way through here: 0.84 us on CPython 3.11, 0.20 us on PyPy 3.9.
 The times cost what they do for --metrics.
@@ -32,7 +32,7 @@ class QueueWaitField(Before):
         self._beginning = f"{name}: "
 
     def before(self, exchange: Exchange) -> None:
-        """Tell the wait in milliseconds."""
+        """Add the wait in milliseconds."""
         seconds = exchange.began_at - (exchange.arrived_at or exchange.began_at)
         exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
 
@@ -44,9 +44,9 @@ class QueueWaitSettings(EngineSettings):
     # fmt: off
     queue_wait_header: str | None = row(
         None, "Health checks", "--queue-wait-header", FIELD_NAME,
-        "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
+        "field of each response with the milliseconds that its request waited for a thread, such as X-Queue-Wait; see "
         "docs/balancers.md",
-        "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
+        "It shows strangers how busy you are, if no front server removes it. On, it costs each request about a microsecond.",
     )
     # fmt: on
 

@@ -1,13 +1,13 @@
-"""Routes: requests that an RPC function answers, or decides about, before the app is called.
+"""Routes: requests that an RPC function answers, or decides on, before the app is called.
 
 Owns:     the grammar of --route, its actions, Routes, and Routing, the extension.
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
-          where its documentation is silent, what uWSGI 2.0.30 does.
+          where its documentation is silent, uWSGI 2.0.30's behaviour.
 Not here: the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
-searched in PATH_INFO; without one, the route is for every request. Actions:
+searched in PATH_INFO; without a pattern the route is for every request. Actions:
     rpc, call   the result is the body of a 200 response
     rpcraw      the result is a whole HTTP response
     rpcret      the result says how to go on: next, continue, break[ STATUS]
@@ -44,17 +44,17 @@ FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:
 
 _ACTION = re.compile(r"([a-z]+)(?:\s+|:)(.*)", re.DOTALL)
 _FUNCTION = re.compile(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
-# What stands for something else in an argument: ${NAME} or $1 to $9.
+# Placeholders in an argument: ${NAME} or $1 to $9.
 _PLACEHOLDER = re.compile(r"\$(?:\{([^}]*)\}|([1-9]))")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([2-5][0-9]{2}(?: [^\r\n]*)?)")
-# The framing towards the client is ours.
+# aserve frames the response to the client.
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "proxy-connection", "trailer", "upgrade"))
 
 
 # The grammar
 
-# An argument, or a piece of one: octets, the name of a variable, the number of a group.
+# A piece of an argument: octets, the name of a variable, or the number of a group.
 Piece = Union[bytes, str, int]
 Verdict = Literal["next", "continue"]  # of an rpcret
 
@@ -71,7 +71,7 @@ class Route(NamedTuple):
 
 
 def lacks_action(text: str) -> bool:
-    """Whether this is only the pattern of a route, and the action comes in an argument of its own."""
+    """Whether this is only the pattern of a route, and the action is the next argument."""
     return not re.search(r"\s", text) and not _is_action(text)
 
 
@@ -85,7 +85,7 @@ def compile_routes(texts: Iterable[str]) -> tuple[Route, ...]:
     Parse the setting `route`.
 
     Raises:
-        ConfigError: one is not a route; the text says which, and why.
+        ConfigError: a text is no route; the message says which, and why.
     """
     return tuple(_compile(text.strip()) for text in texts)
 
@@ -111,7 +111,7 @@ def _compile(text: str) -> Route:
         raise _route_error(text, f"it names no function; {FORM}")
     if "@" in function[1]:
         raise _route_error(text, f"{function[1]!r} is on another server; a route calls functions of this process only")
-    # Split first, so that no variable's value can become two arguments. (uWSGI does the same.)
+    # Split first, so that a variable's value cannot become two arguments. (uWSGI does the same.)
     arguments = tuple(_compile_argument(word, text, pattern) for word in function[2].split())
     if len(arguments) > rpc.MAX_ARGUMENTS:
         raise _route_error(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
@@ -146,7 +146,7 @@ def _route_error(text: str, why: str) -> ConfigError:
 
 
 class Routes(Before):
-    """Answers the requests that a route is for."""
+    """Answers requests that match a route."""
 
     __slots__ = ("_common_fields", "_routes")
 
@@ -155,7 +155,7 @@ class Routes(Before):
         self._routes = routes
 
     def before(self, exchange: Exchange) -> Reply | None:
-        """Answer by a route; None: the app does."""
+        """Answer by a route; None: the app answers."""
         environ: Environ | None = None
         for route in self._routes:
             match: re.Match[str] | None = None
@@ -210,10 +210,10 @@ def _fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[st
 
 def _respond_raw(response: Response, result: bytes) -> Reply:
     """
-    Answer with the status, fields and body of the result; frame them as the connection needs it.
+    Answer with the status, fields and body of the result, framed for the connection.
 
     Raises:
-        AppError: it is not an HTTP response.
+        AppError: the result is not an HTTP response.
     """
     head, end, body = result.partition(b"\r\n\r\n")
     status_line, *lines = head.split(b"\r\n")
@@ -234,10 +234,10 @@ def _respond_raw(response: Response, result: bytes) -> Reply:
 
 def _respond_verdict(response: Response, result: bytes) -> Reply | Verdict:
     """
-    Do what the result of an rpcret says.
+    Act on the result of an rpcret.
 
     Raises:
-        AppError: it says nothing of the kind.
+        AppError: the result is no verdict.
     """
     verdict, _, status = result.decode("latin-1").partition(" ")
     if verdict == "break" and status:
@@ -250,7 +250,7 @@ def _respond_verdict(response: Response, result: bytes) -> Reply | Verdict:
         return "continue"
     if result == b"next":
         return "next"
-    # Stricter than uWSGI, which goes on: this may be what guards the app.
+    # Stricter than uWSGI, which continues: this function may guard the app.
     raise AppError(f"the function of rpcret must return next, continue or break[ STATUS], not {result!r:.60}")
 
 
@@ -290,7 +290,7 @@ class RouteSettings(EngineSettings):
     route: Sequence[str] = row(
         (), "Serving", "--route", ROUTES,
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
-        "The part of uWSGI's internal routing that calls RPC functions.",
+        "For configurations that use uWSGI's internal routing to call RPC functions.",
         secret=show_route,
     )
     # fmt: on

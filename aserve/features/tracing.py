@@ -1,16 +1,16 @@
-"""A span of OpenTelemetry's for each request (--tracing).
+"""A span of OpenTelemetry for each request (--tracing).
 
-Owns:     Tracing, the extension; `traced`: the app, called within a span that is current on whichever thread runs it, also while its response is iterated.
+Owns:     Tracing, the extension; `traced`: the app, called within a span that is current on the thread that runs it, also while its response is iterated.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
-Not here: where spans go: that is the SDK's, which the app or `opentelemetry-instrument` sets up.
+Not here: exporting spans: the SDK does that, which the app or `opentelemetry-instrument` sets up.
 
-It stands outside of wsgi/deadlines.py, and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
+It wraps wsgi/deadlines.py, so the Response is at hand, which has the status; `start_response` needs no wrapper.
 
-Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
-so in the next one, also on another thread, and never in another request.
+Each request has a context (contextvars) of its own, in which every step of the app runs. A span that the app makes current in one piece of a
+generator is current in the next piece, also on another thread, and never in another request.
 
-A span has no query, in which there may be passwords and tokens, unless --show-queries: what traces are kept in, many people read.
+A span has no query, which may contain passwords and tokens, unless --show-queries: a store of traces has many readers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ..wsgi.gateway import WSGIApp
 from ..wsgi.returned import iterate
 from ..wsgi.wrapping import is_inert, named_as
 
-# Others are one name: a client could invent as many as it likes.
+# All others get one name: a client could invent any number.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"])
-# By the names of an environ; those that are not there are left out.
+# By the names of an environ; missing ones are left out.
 ATTRIBUTES = {
     "wsgi.url_scheme": "url.scheme", "SERVER_NAME": "server.address",
     "REMOTE_ADDR": "client.address", "HTTP_USER_AGENT": "user_agent.original",
@@ -41,8 +41,8 @@ FIELDS = {"HTTP_TRACEPARENT": "traceparent", "HTTP_TRACESTATE": "tracestate"}
 
 
 def traced(app: WSGIApp, is_believed: Callable[[Any], bool], shows_queries: bool = False) -> WSGIApp:
-    """Return a WSGI app that calls `app` in a span; it goes on with the trace of peers whose connection is believed."""
-    # An optional dependency, which only those need who ask for it.
+    """Return a WSGI app that calls `app` in a span; it continues the trace of believed peers."""
+    # An optional dependency, needed only with --tracing.
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -97,11 +97,11 @@ class _Request:
     def __init__(self, span: Any, response: Any, own: contextvars.Context) -> None:
         self._span = span
         self._response = response
-        self.run = own.run  # calls something in the context of this request
+        self.run = own.run  # call a function in the context of this request
         self._is_over = False
 
     def end(self, fault: BaseException | None = None) -> None:
-        """End the span, once; with what the app has raised."""
+        """End the span, once; `fault`: raised by the app."""
         if self._is_over:
             return
         self._is_over = True
@@ -123,7 +123,7 @@ class _Request:
 
 
 class _TracedIterable:
-    """What the app has returned, whose every step is in the span."""
+    """The app's iterable, whose every step runs in the span."""
 
     __slots__ = ("_iterable", "_iterator", "_request")
 
@@ -149,7 +149,7 @@ class _TracedIterable:
             raise
 
     def close(self) -> None:
-        """Close what the app has returned; the request is over."""
+        """Close the app's iterable, and end the span."""
         fault = None
         try:
             close = getattr(self._iterable, "close", None)
@@ -169,8 +169,8 @@ class TracingSettings(EngineSettings):
     # fmt: off
     tracing: bool = row(
         False, "Metrics", "--tracing", SWITCH,
-        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
-        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
+        "a span of OpenTelemetry for each request; the app, or opentelemetry-instrument, sets the exporter; see docs/tracing.md",
+        "It needs opentelemetry-api (pip install 'aserve-wsgi[otel]'), and costs each request time.",
     )
     # fmt: on
 

@@ -1,14 +1,14 @@
-"""Ends kept connections after a number of requests or an age, so that balancers spread theirs anew.
+"""Ends kept connections after a number of requests or an age, so that balancers spread them anew.
 
-Owns:     ConnectionLimits, the extension; Turnover, its step; Term, what one connection may reach.
+Owns:     ConnectionLimits, the extension; Turnover, its step; Term, the limits of one connection.
 Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread.
 Spec:     RFC 9112 section 9.6.
-Not here: what is done with `Exchange.keep_alive` (wsgi/response.py says close, the wires close); a worker process's own limits
+Not here: obeying `Exchange.keep_alive` (wsgi/response.py says close, the wires close); a worker process's own limits
           (processes/recycling.py).
 
-A connection ends with an answer, which says so, and never while it idles: the client's next request may be on its way then,
-and a POST that is lost cannot be sent again. uwsgi and SCGI carry one request a connection, and no gateway of theirs
-asks it; nor does HTTP's, unless a limit is set.
+A connection ends with a response that says close, and never while it idles: the client's next request may be on its way then,
+and a POST that is lost cannot be sent again. uwsgi and SCGI carry one request per connection: their gateways do not have
+this step, nor has HTTP's, unless a limit is set.
 
 Measured 2026-11-23, the CPU time of a request's way through here: 0.06 us on CPython 3.11, 0.01 us on PyPy 3.9; with an age, which looks
 at the clock, 0.12 and 0.04 us.
@@ -26,8 +26,8 @@ from ..settings import EngineSettings, row
 from ..settings.kinds import count, duration
 from ..wsgi.gateway import Before
 
-# At most that part of a limit is left unused, drawn anew for each connection. Guess: enough that those which began together
-# do not end together, and little enough that a limit means something.
+# At most this part of a limit is left unused, drawn for each connection. Guess: enough that connections which began together
+# do not end together, and little enough that the limit means something.
 JITTER = 0.25
 
 
@@ -52,7 +52,7 @@ class TurnoverSettings(EngineSettings):
 
 
 class Term:
-    """What is left for one connection."""
+    """The rest of one connection's limits."""
 
     __slots__ = ("ends_at", "requests_left")
 
@@ -62,7 +62,7 @@ class Term:
 
 
 class Turnover(Before):
-    """Counts, and has the response say close where a connection has served its term."""
+    """Counts requests, and makes the response say close when a connection has reached a limit."""
 
     __slots__ = ("_chance", "_max_requests", "_max_seconds", "_now")
     keeps_term = True
@@ -78,14 +78,14 @@ class Turnover(Before):
         connection = exchange.connection
         try:
             term = connection.term
-        except AttributeError:  # its first request
+        except AttributeError:  # the connection's first request
             term = connection.term = self._new_term()
         term.requests_left -= 1
         if not term.requests_left or (self._max_seconds and self._now() >= term.ends_at):
             exchange.keep_alive = False
 
     def _new_term(self) -> Term:
-        """Draw what a connection may reach."""
+        """Draw the limits of a connection."""
         count, seconds = self._max_requests, self._max_seconds
         return Term(
             count and self._chance.randint(count - int(count * JITTER), count),

@@ -3,10 +3,10 @@
 Owns:     UnderscoreFields, the extension; UnderscoreStep, its step.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
-Not here: finding them in a head (protocols/underscores.py), who is believed (proxies/trust.py).
+Not here: finding them in a head (protocols/underscores.py), trusting proxies (proxies/trust.py).
 
-`X_A` and `X-A` are two fields to a proxy, and one to the app. A proxy that sets the first takes a client's away, and may pass on a client's `X-A`:
-so that is removed from every request, whoever sends it.
+`X_A` and `X-A` are two fields to a proxy, and one to the app. A proxy that sets `X_A` removes the client's, but may pass on the client's `X-A`:
+so aserve removes that from every request, also from a proxy's.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ logger = logging.getLogger("aserve")
 
 
 class UnderscoreStep(Before):
-    """Takes away the twins with hyphens, then adds what a believed peer has sent."""
+    """Removes the names with hyphens, then adds the fields with underscores of a believed peer."""
 
     __slots__ = ("_beginning", "_is_believed", "_line", "_twins", "_where")
 
     def __init__(self, names: Sequence[str], is_believed: Callable[[Any], bool], where: str) -> None:
-        self._is_believed = is_believed  # asked of a connection
+        self._is_believed = is_believed  # takes a connection
         self._twins = frozenset(map(cgi_name, names))
-        # Mostly one family, such as OIDC_CLAIM_: a request without it costs one search.
+        # Mostly one prefix, such as OIDC_CLAIM_: a request without it costs one search.
         self._beginning = "\0" + os.path.commonprefix([*self._twins])  # noqa: RUF071 (character by character is meant)
-        self._where = where  # for the log
+        self._where = where  # the listener's URL, for the log
         self._line = LogOnce(logger, logging.INFO)
 
     def before(self, exchange: Exchange) -> None:
-        """Have the exchange's listed fields be those of a believed peer."""
+        """Set the listed fields of the exchange to those of a believed peer."""
         vars = exchange.vars
         if self._beginning in vars and not self._twins.isdisjoint(
             vars.split("\0")
-        ):  # or a value that looks like a name
+        ):  # (or a value that looks like a name)
             exchange.vars = self._without_twins(vars)
         sent = exchange.underscored
         if sent:

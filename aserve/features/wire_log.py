@@ -1,8 +1,8 @@
-"""What becomes of each request, for --log-level debug.
+"""Logs the end of each request, for --log-level debug.
 
 Owns:     WireLog, the extension.
 Thread:   see Extension.
-Not here: the logger, and what becomes of connections (../connections/wire_log.py).
+Not here: the logger, and the messages about connections (../connections/wire_log.py).
 
 The level is read once, when a server starts; it is no setting of a Server.
 """
@@ -19,15 +19,15 @@ from ..settings import EngineSettings
 
 
 class WireLog(Extension[EngineSettings]):
-    """Tells of the end of each request, at once: it asks what the wire is."""
+    """Logs the end of each request at once, since the message names the state of its wire."""
 
     @staticmethod
     def is_on(config: EngineSettings) -> bool:
-        """See Extension: that is known at the start."""
+        """See Extension: `start` decides."""
         return True
 
     def start(self, context: ServerContext) -> None:
-        """Look whether anything reads it."""
+        """Read whether the level is debug."""
         self.is_reading = is_told()
 
     def at_end(self, exchange: Exchange) -> None:

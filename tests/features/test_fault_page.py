@@ -36,7 +36,7 @@ def test_a_browser_sees_it():
     text = answer.body.decode()
     assert answer.status == "500 Internal Server Error"
     assert answer.get("Content-Type") == "text/html; charset=utf-8" and answer.get("Cache-Control") == "no-store"
-    assert "ValueError: &lt;b&gt;" in text and "if 1 &lt; 2 &amp; 3:" in text and "code of before still answers" in text
+    assert "ValueError: &lt;b&gt;" in text and "if 1 &lt; 2 &amp; 3:" in text and "previous code still answers" in text
     assert answer.get(MARK) in text
 
 
@@ -142,7 +142,7 @@ def test_the_extension():
     outer = extension.wrap_app(apps.hello)
     assert call(outer, **BROWSER).status == "200 OK"
     extension.show_fault(FAULT)
-    assert "code of before still answers" in call(outer, **BROWSER).body.decode()
+    assert "previous code still answers" in call(outer, **BROWSER).body.decode()
     outer = extension.wrap_app(not_loaded)
     extension.show_fault(FAULT)
     assert "Nothing has been served yet" in call(outer, **BROWSER).body.decode()

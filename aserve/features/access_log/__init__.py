@@ -1,8 +1,8 @@
-"""The access log: a line for each request, however it has ended, made and written off its path.
+"""The access log: a line for each request, however it ended, formatted and written after the response.
 
 Owns:     AccessLogging, the extension.
 Thread:   see Extension.
-Not here: the log (log.py), which takes 0.5 MB of a process with what it needs.
+Not here: the log (log.py), which takes 0.5 MB of a process with its imports.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class AccessLogging(Extension[AccessLogSettings]):
         return config.access_log is not None
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """See Extension: a named pipe gets its reader first; workers, and those that replace them, wait for none."""
+        """Open a named pipe, and wait for its reader, once before any worker starts; workers then need not wait."""
         return awaited_reader(self._config.access_log or "")
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Write the lines of requests that are lost with a worker."""
+        """Write the lines of requests that ended with a worker process."""
         if event not in (Life.STARTS, Life.RELOADS, Life.DIED):
             return
-        # From the start on: --user may not be able to read it, and at a worker's death the files may be those of another version.
+        # Import at the start: --user may not be able to read the file, and when a worker dies another version may be installed.
         from .log import append_unanswered
 
         if context.lost is not None:

@@ -1,8 +1,8 @@
-"""A format of the access log, as native/lines.c takes it, and what that asks in between.
+"""Compiles a format of the access log for native/lines.c, with the callbacks that it needs.
 
-Owns:     KINDS, the values that it can show; `new_program`, which writes the format in them, unless it asks for others.
-Thread:   `new_program` the event loop; what it makes, any worker: it keeps nothing.
-Not here: the lines (native/lines.h), and the twin, which makes all others (log_format.py).
+Owns:     KINDS, the values that native/lines.c can show; `new_program`, which compiles a format that has no other values.
+Thread:   `new_program` the event loop; its callbacks any worker: they keep no state.
+Not here: formatting in C (native/lines.h), and in Python for all other formats (log_format.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KINDS = [
     "proto", "version", "addr", "client", "status", "status_or_none", "size", "size_or_dash", "end", "secs", "msecs", "micros", "duration", "queue_wait",
     "thread",
 ]  # fmt: skip
-_MOST_NAMES = 30  # that native/lines.c looks for, less those that it adds
-# A value: which; a variable's name, or which of the texts of a second; what stands before it; whether it is JSON's, and has a name, which is
-# left out with it.
+_MOST_NAMES = 30  # variables that native/lines.c can look up, less its own
+# A value: its kind; a variable's name, or the index of a text of the second; the text before it; whether that text is a JSON name, left
+# out together with an empty value.
 Piece = tuple[int, Union[str, int], bytes, bool]
-# When a second begins and ends, by time.monotonic(); what is shown of it.
+# When a second begins and ends, by time.monotonic(); its texts, such as the time of day.
 Second = tuple[float, float, tuple[bytes, ...]]
-# All of a line; whether values are escaped as JSON's are; what is asked for a second, and for the name of a thread.
+# The values of a line; whether they are escaped as in JSON; the callbacks for a second's texts, and for a thread's name.
 Program = tuple[tuple[Piece, ...], bool, Callable[[float], Second], Callable[[int], bytes]]
 
 _OF_SECOND = {"ltime", "[ltime]", "ctime", "time", "epoch"}
@@ -47,17 +47,17 @@ _JSON_KINDS = {
     "http.request.header.x-request-id": "request_id", "http.request.header.traceparent": "HTTP_TRACEPARENT",
 }  # fmt: skip
 _ARGUMENTS = {"request_id": "HTTP_X_REQUEST_ID", "user": "REMOTE_USER"}
-# What proxies tell is not always in the vars when a line is made: see native/taken.h.
+# The fields of proxies are not always in the vars when a line is made: see native/taken.h.
 _TOLD = ("HTTP_FORWARDED", "HTTP_X_FORWARDED", "HTTP_X_REAL_IP")
-# A text; or a value, the variable that it needs, and the name that it has in JSON.
+# A text; or a value's kind, the variable that it needs, and its name in JSON.
 _Part = Union[str, tuple[str, Union[str, int], Optional[str]]]
 
 
 def new_program(text: str, epoch: Callable[[], float], worker: int | None = None) -> Program | None:
     """
-    Return the program of a format; None: it shows what native/lines.c cannot.
+    Return the program of a format; None: native/lines.c cannot show one of its values.
 
-    `text`, `worker`: see LineFormat; `epoch`: returns what the times of ends need to be seconds since 1970.
+    `text`, `worker`: see LineFormat; `epoch`: returns the seconds between the Unix epoch and time.monotonic()'s zero.
     """
     show = functools.partial(show_text, escape_of(text))
     process = Process(worker)
@@ -97,10 +97,10 @@ def _joined(parts: list[_Part]) -> Iterator[Piece]:
 
 def _text_parts(text: str, process: Process, show: Callable[[Value], str], seconds: list[str]) -> Iterator[_Part]:
     """
-    Return what the atoms are.
+    Yield the parts of a format in text.
 
     Raises:
-        LookupError: one cannot be shown.
+        LookupError: native/lines.c cannot show a value.
     """
     for atom in parse_line_format(NAMED.get(text, text)):
         if isinstance(atom, str):
@@ -160,7 +160,7 @@ _NOBODY = Record("", False, "-", 0, 0, "", 0.0, Times(0.0, 0.0, 0.0, 0))
 
 
 def _of_second(name: str, at: float, show: Callable[[Value], str]) -> str:
-    process = Process()  # what it remembers, one thread may use
+    process = Process()  # not shared: its caches are for one thread
     if name == _ISO:
         return process.iso_time(at).partition(".")[0]
     value = END_GETTERS[name](process, _NOBODY._replace(at=at))

@@ -1,13 +1,13 @@
-"""The access log: a line for each request, however it has ended, made and written off its path.
+"""The access log: a line for each request, however it ended, formatted and written after the response.
 
-Owns:     the lines that wait to be written; requests without a line; what is told when lines are lost;
-          the lines of a process that has died.
-Thread:   `write` whichever thread tells of ends (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop.
-          `append_unanswered` in another process, which serves nothing.
-Not here: what a line says (log_format.py), where it goes (core/log_target.py); what is logged when (connections/connection.py,
+Owns:     the lines that wait to be written; --access-log-skip; messages about lost lines;
+          the lines of a worker process that has died.
+Thread:   `write` the thread that reports ends (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop.
+          `append_unanswered` in the supervisor.
+Not here: the content of a line (log_format.py), its target (core/log_target.py); when requests end (connections/connection.py,
           connections/wire_loop.py); error logs (logging).
 
-A line costs 0.6 us alone, and 0.2 us among 64, if the same was asked in this second (2026-11-23, CPython 3.11).
+A line costs 0.6 us alone, and 0.2 us among 64, if an equal request came in this second (2026-11-23, CPython 3.11).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .settings import AccessLogSettings
 logger = logging.getLogger("aserve")
 
 
-# The most characters that wait for the next second; beyond it they are written at once. Guess: some 250 lines.
+# How many characters may wait for the next second; more are written at once. Guess: some 250 lines.
 _MAX_LENGTH = 1 << 15
 
 _time, _monotonic = time.time, time.monotonic
@@ -46,10 +46,10 @@ class AccessLog:
         self, name: str, line_format: str = "combined", skip: Sequence[str] = (), worker: int | None = None
     ) -> None:
         """
-        Open it; the first three are the settings, `worker`: see LineFormat.
+        Open the log; the first three arguments are settings, `worker`: see LineFormat.
 
         Raises:
-            BindError: it cannot be opened.
+            BindError: the target cannot be opened.
         """
         self._name = name
         try:
@@ -63,34 +63,34 @@ class AccessLog:
         self.wants_ids = self._format.wants_id
         self.wants_head = self._format.wants_head
         self._skips = [parse_skip(text) for text in skip]
-        self._flushing = threading.Lock()  # guards the format, the target, and all of these
-        self._lines: list[str] = []  # that wait: texts of one or more
-        self._length = 0  # of these
+        self._flushing = threading.Lock()  # guards the format, the target, and all attributes below
+        self._lines: list[str] = []  # not written yet: texts of one or more lines each
+        self._length = 0  # of these, in characters, in characters, in characters
         self._set_clock()
         self._trouble = Episode()
-        self._goes_on = False  # something was written since the last failure
-        self._lost_count = 0  # lines, since it began
-        self._lost_why = ""  # the last of them
+        self._goes_on = False  # a line was written since the last failure
+        self._lost_count = 0  # lines, since the failure began
+        self._lost_why = ""  # the last reason
         self.lost_count = 0  # lines, since the start
 
     @classmethod
     def of(cls, config: AccessLogSettings, worker: int | None) -> AccessLog:
-        """Open the one of these settings; see __init__."""
+        """Open the log of these settings; see __init__."""
         return cls(config.access_log or "", config.access_log_format, config.access_log_skip, worker)
 
     def _set_clock(self) -> None:
-        """Note what to add to time.monotonic(), so that each request need not ask for the time of day, too."""
+        """Note the offset from time.monotonic() to the time of day, so that a request costs one clock read."""
         self._epoch = _time() - _monotonic()
 
     def write(self, ended: Sequence[Ended]) -> None:
-        """Make the lines of these."""
+        """Format the lines of these requests."""
         with self._flushing:
             if self._skips:
                 ended = [each for each in ended if not self._is_skipped(each)]
             self._add(self._format.lines(ended, self._epoch))
 
     def write_lines(self, octets: bytes) -> None:
-        """Take lines that native/lines.c has made."""
+        """Take lines from native/lines.c."""
         with self._flushing:
             self._add([octets.decode()])
 
@@ -101,7 +101,7 @@ class AccessLog:
             self._flush()
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Make the line of a request that the app has not seen, or not answered in time, of what is known of it."""
+        """Format the line of a request that was refused, or that the app has not answered in time."""
         known = exchange or Exchange("", 0)
         addr, end = (known.client or connection).remote_addr, REFUSED if known.end == ANSWERED else known.end
         times = known.arrived_at, known.began_at, 0.0, _monotonic()
@@ -119,7 +119,7 @@ class AccessLog:
             self._put(lines)
 
     def on_second(self) -> None:
-        """Called once a second: write what waits, and tell when trouble is over."""
+        """Write the waiting lines once a second, and log when a failure is over."""
         with self._flushing:
             self._set_clock()
             self._flush()
@@ -127,19 +127,19 @@ class AccessLog:
                 self._tell_lost("is written again")
 
     def reopen(self) -> None:
-        """Go on in the file that has the name now; the one of before was moved away, as logrotate does."""
+        """Open the file of this name anew; logrotate has renamed the old one."""
         self.flush()
         try:
             with self._flushing:
                 is_reopened = self._target.reopen()
         except OSError as exc:
-            logger.error("cannot reopen the access log %r: %s; going on in the one of before", self._name, _why(exc))
+            logger.error("cannot reopen the access log %r: %s; still writing to the old file", self._name, _why(exc))
             return
         if is_reopened:
             logger.info("the access log %r was reopened", self._name)
 
     def close(self) -> None:
-        """Write the rest and close the file."""
+        """Write the waiting lines and close the file."""
         self.flush()
         with self._flushing:
             self._tell_lost("is closed")
@@ -150,7 +150,7 @@ class AccessLog:
         return any(skip.path.match(path_of(record)) and skip.status.match(str(record.status)) for skip in self._skips)
 
     def _put(self, lines: str) -> None:
-        """Write them; what cannot be written is lost: a full disk or a closed pipe must not stop the service."""
+        """Write lines; drop and count those that cannot be written: a full disk or a closed pipe must not stop the service."""
         try:
             lost = self._target.write(lines)
             why = self._target.why_in_part
@@ -178,9 +178,9 @@ class AccessLog:
 
 def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:
     """
-    Add a line for each request that a worker process was at when it died: for how long, and "METHOD target", escaped.
+    Add a line for each request that a worker process was serving when it died: its seconds so far, and "METHOD target", escaped.
 
-    This does not wait for the reader of a named pipe.
+    Do not wait for the reader of a named pipe.
     """
     assert isinstance(config, AccessLogSettings)
     name = config.access_log
@@ -195,7 +195,7 @@ def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, st
         finally:
             target.close()
     except (OSError, ValueError) as exc:
-        logger.error("cannot write what was cut to the access log %r: %s", name, _why(exc))
+        logger.error("cannot write the lines of a dead worker's requests to the access log %r: %s", name, _why(exc))
 
 
 def _why(exc: Exception) -> str:

@@ -1,11 +1,11 @@
-"""What a line of the access log looks like: from what is kept of a request to text that no client can forge.
+"""Formats a line of the access log from a request's record, escaped so that no client can forge a line.
 
 Owns:     LineFormat: a format compiled into a text with gaps, and the columns that fill them; escaping.
-Thread:   who flushes the log, one at a time (log.py).
+Thread:   the one that flushes the log, one at a time (log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
-Not here: the values (log_values.py), how they are spelled (log_line.py); when lines are made, and where they go (log.py).
+Not here: the values (log_values.py), their spelling in a format (log_line.py); when lines are made, and their target (log.py).
 
-Many clients ask the same again and again, so two things are remembered: the lines of this second, and what field sections show.
+Many requests are equal, so two things are cached: the lines of this second, and the values taken from field sections.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from .log_values import (
     split,
 )
 
-# Lines and field sections that are remembered, and how long what they are of may be: 256 KiB each, and as much for what is
-# made of them. Guess.
+# How many lines and field sections are cached, and the longest of each: 256 KiB of keys each, and as much of
+# values. Guess.
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
-LineKey = tuple[str, int, int, str, str]  # what a line is made of, besides the time: vars, status, size, end, address
-_CREDENTIALS = "AUTHORIZATION\0"  # how a name ends
-# Where `_new_line` has these values, which need no escaping; those of the columns are behind them.
+LineKey = tuple[str, int, int, str, str]  # all that a line depends on but the time: vars, status, size, end, address
+_CREDENTIALS = "AUTHORIZATION\0"  # the end of a variable's name
+# The indexes of values that need no escaping in `_new_line`; the values of columns follow.
 _PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
 _COLUMNS_AT = 6
 # Longer values are cut: 8190 is the longest request line by default, and a line must end somewhere.
@@ -55,7 +55,7 @@ Show = Callable[[Value], str]
 
 
 class Column(NamedTuple):
-    """A value of a line: where it is found, and how it is shown."""
+    """A value of a line: how to find it, and how to show it."""
 
     kind: str  # OF_END, OF_REQUEST or OF_FIELDS
     get: Callable[..., Value]
@@ -69,14 +69,14 @@ Piece = Union[str, int, Column]  # text; a value by its place in _PLACES; any ot
 
 
 class LineFormat:
-    """A format, and the lines that it gives; one thread at a time."""
+    """A compiled format, which formats lines; one thread at a time."""
 
     def __init__(self, text: str, worker: int | None = None, pid: int | None = None) -> None:
         """`text`: --access-log-format; `worker`, `pid`: see Process."""
         self._process = Process(worker, pid)
         self._second, self._stamp = 0.0, ""
         self._lines: dict[LineKey, str] = {}  # of this second
-        self._fields: dict[str, list[str]] = {}  # by field section: what is shown of it
+        self._fields: dict[str, list[str]] = {}  # by field section: its values in the line
         atoms = [] if text == JSON else parse_line_format(NAMED.get(text, text))
         names = {atom.name for atom in atoms if isinstance(atom, Atom)}
         self.wants_times = text == JSON or not names.isdisjoint(TIMED)  # see Service.times_requests
@@ -101,7 +101,7 @@ class LineFormat:
         self._repeats = not (self._of_end or self.wants_id)  # else each request has a line of its own
 
     def lines(self, ended: Iterable[Ended], epoch: float) -> list[str]:
-        """Return a line for each of these; `epoch`: what their times need to be seconds since 1970."""
+        """Return a line for each request; `epoch`: seconds between the Unix epoch and time.monotonic()'s zero."""
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for each in ended:
@@ -117,13 +117,13 @@ class LineFormat:
         return made
 
     def _begin_second(self, at: float) -> tuple[float, float]:
-        """Forget the lines of another second; return when this one begins, and when the next."""
+        """Drop the cached lines of another second; return when this second begins, and when the next."""
         self._second, self._stamp = float(int(at)), self._process.stamp(at)
         self._lines.clear()
         return self._second, self._second + 1.0
 
     def _new_line(self, ended: Ended, at: float) -> str:
-        """Return a line; keep it for the next request of this second that says the same."""
+        """Return a line; cache it for an equal request in this second."""
         vars, is_from_front, addr, status, size, end, *_ = ended
         key: LineKey = vars, status, size, end, addr
         parts = split(vars, is_from_front)
@@ -147,23 +147,23 @@ class LineFormat:
         return line
 
     def _show_fields(self, fields: str, is_from_front: bool) -> list[str]:
-        """Return what is shown of a field section; keep it for the next request that has the same."""
+        """Return the values of a field section; cache them for the next request with the same section."""
         pairs = pairs_of(fields)
         shown = [show(get(pairs)) for _, get, show in self._of_fields]
-        # What is from a front server differs with each request, and so does a request's id; credentials are not to be kept.
+        # Vars of a front server, and a request's id, differ in each request; credentials must not be kept.
         if not (len(fields) > _KNOWN_SIZE or is_from_front or self.wants_id or _CREDENTIALS in fields):
             _keep(self._fields, fields, shown)
         return shown
 
 
 def _one_of(places: list[int]) -> Callable[[Any], Any]:
-    """Return what itemgetter would be for one place, or none, if it returned tuples then, too."""
+    """Return an itemgetter that returns a tuple for one place, or none, too."""
     return lambda values: tuple([values[place] for place in places])
 
 
 def _keep(known: dict[Any, Any], key: object, value: object) -> None:
     if len(known) >= _KNOWN_MAX:
-        known.clear()  # there are many: those that go on are added again
+        known.clear()  # full: those still in use are added again
     known[key] = value
 
 
@@ -184,7 +184,7 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
 
 
 def escape_of(text: str) -> Callable[[str], str]:
-    """Return what escapes the values of a format."""
+    """Return the function that escapes the values of a format."""
     return _escape_json if is_json(text) else escape
 
 
@@ -194,7 +194,7 @@ def is_json(text: str) -> bool:
 
 
 def show_text(escape: Callable[[str], str], value: Value) -> str:
-    """Return a value as a line of text has it."""
+    """Return a value as text for a line that is not JSON."""
     if type(value) is str:
         return escape(value[:MAX_VALUE])
     if type(value) is float:
@@ -213,7 +213,7 @@ def _json_pieces() -> Iterator[Piece]:
 
 
 def show_json(name: str, value: Value) -> str:
-    """Return a name and its value as they follow others; nothing, if there is none."""
+    """Return a JSON name and value, with a comma before them; "" for no value."""
     if type(value) is str:
         return f', "{name}": {_encode_json(_decode(value[:MAX_VALUE]))}' if value else ""
     return "" if value is None else f', "{name}": {value}'
@@ -227,7 +227,7 @@ def _escape_json(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return what octets as latin-1 mean: UTF-8, if they are that."""
+    """Decode octets, given as latin-1: as UTF-8 if they are valid UTF-8."""
     if text.isascii():
         return text
     try:

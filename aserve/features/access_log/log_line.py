@@ -1,8 +1,8 @@
-"""What a line of the access log shows, and which requests have none: the grammars of two settings.
+"""The grammars of two settings: the format of a line, and the requests without one.
 
 Owns:     the names of the values (`ATOMS`), gunicorn's and uWSGI's spellings of a format, `Skip`.
 Thread:   any; pure.
-Not here: where the values come from, and how they are escaped (log_format.py); the lines (log.py).
+Not here: the source of the values, and their escaping (log_format.py); the lines (log.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ...core.near_names import near_names
 
-# The formats that have a name. A JSON line is no text with gaps: log_format.py makes it.
+# The named formats. log_format.py has the one of JSON, which is no text with placeholders.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
 NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"'}
 JSON = "json"
 
-# gunicorn's names, of one letter each, and what they mean; then uWSGI's; then our own.
+# gunicorn's names, of one letter each, and their meaning; then uWSGI's; then our own.
 GUNICORN = {
     "h": "addr", "l": "-", "u": "user", "t": "[ltime]", "r": "request", "m": "method", "U": "path", "q": "query",
     "H": "proto", "s": "status", "B": "size", "b": "size_or_dash", "f": "referer", "a": "uagent", "T": "secs", "D": "micros",
@@ -30,17 +30,17 @@ UWSGI = {
 }  # fmt: skip
 OWN = {"request", "path", "query", "duration", "queue_wait", "hostname", "worker", "thread", "request_id", "end"}
 ATOMS = frozenset(GUNICORN) | UWSGI | OWN
-# What may be asked for by any name: a field of the request, one of the response, a variable (gunicorn: {X}i, {X}o, {X}e).
+# Values with a name of the user's: a request field, a response field, a variable (gunicorn: {X}i, {X}o, {X}e).
 NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}
 
 _ATOM = re.compile(r"%(?:%|\(([^)]*)\)(s?))")
 _NAMED_ATOM = re.compile(r"\{([A-Za-z0-9_-]+)\}([ioe])\Z")
-# One wildcard of each kind would do; a dozen of them could make one match slow.
+# A few wildcards suffice; a dozen could make one match slow.
 _MAX_STARS = 4
 
 
 class Atom(NamedTuple):
-    """A value in a format: its name, and with `field`, `response_field` and `variable` which."""
+    """A value in a format: its name; `argument`: which `field`, `response_field` or `variable`."""
 
     name: str
     argument: str = ""
@@ -48,13 +48,13 @@ class Atom(NamedTuple):
 
 def parse_line_format(text: str) -> list[str | Atom]:
     """
-    Return a format's text and values, in their order.
+    Return a format's text and values, in order.
 
-    gunicorn writes %(h)s, uWSGI %(addr). An s behind a name of several letters is text, as in uWSGI's "%(secs)s", unless
-    one stands behind every name, as gunicorn wants it.
+    gunicorn writes %(h)s, uWSGI %(addr). An s after a name of several letters is text, as in uWSGI's "%(secs)s", unless
+    an s follows every name, as in gunicorn's formats.
 
     Raises:
-        ValueError: a name is not known, or nothing at all is asked for.
+        ValueError: a name is not known, or the format has no values.
     """
     matches = [match for match in _ATOM.finditer(text) if match[1] is not None]
     if not matches:
@@ -93,7 +93,7 @@ def _atom_of(name: str) -> Atom:
 
 
 class Skip(NamedTuple):
-    """Requests that have no line."""
+    """A pattern of requests without a line."""
 
     path: re.Pattern[str]  # of the path, decoded
     status: re.Pattern[str]  # of the status, in text
@@ -101,10 +101,10 @@ class Skip(NamedTuple):
 
 def parse_skip(text: str) -> Skip:
     """
-    Return what `PATH [STATUS]` means.
+    Parse `PATH [STATUS]`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text is not of that form.
     """
     path, *statuses = text.split()
     if not path.startswith(("/", "*")) or len(statuses) > 1:

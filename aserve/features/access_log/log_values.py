@@ -1,9 +1,9 @@
-"""The values that a line of the access log can show, and the record that they are found in.
+"""The values that a line of the access log can show, and the record that holds them.
 
-Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
-Thread:   who flushes the log, one at a time (log.py).
+Owns:     Record, the facts of one ended request; a getter for each value; the values of the JSON format.
+Thread:   the one that flushes the log, one at a time (log.py).
 Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
-Not here: how values are spelled (log_line.py), escaped and put into a line (log_format.py, and native/lines.h for plain requests).
+Not here: the spelling of values (log_line.py), escaping and formatting (log_format.py, and native/lines.h for plain requests).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ...core.local_time import local_time, show_offset
 from ...wsgi.request_id import MAX_REQUEST_ID
 from .log_line import Atom
 
-# What stands before the field section in an HTTP parser's vars: five names and values.
+# The strings before the field section in an HTTP parser's vars: five names and values.
 _REQUEST_PARTS = 10
 
 
 class Times(NamedTuple):
-    """When, by time.monotonic(); 0.0: that has not come."""
+    """Times of a request by time.monotonic(); 0.0: that event has not happened."""
 
     arrived_at: float
     began_at: float
@@ -38,32 +38,32 @@ class Times(NamedTuple):
 
     @property
     def duration(self) -> float | None:
-        """Seconds from the arrival to the end."""
+        """Return the seconds from the arrival to the end."""
         return self.ended_at - self.arrived_at if self.arrived_at else None
 
     @property
     def queue_wait(self) -> float | None:
-        """Seconds from the arrival until a worker began."""
+        """Return the seconds from the arrival until a worker began."""
         return self.began_at - self.arrived_at if self.arrived_at and self.began_at else None
 
 
 class Record(NamedTuple):
-    """What values are found in."""
+    """The facts of one ended request, from which getters take values."""
 
     vars: str
     is_from_front: bool
-    client: str  # its address, or "-"; a front server names it in the vars
-    status: int  # 0: there was none
+    client: str  # its address, or "-"; with a front server it is in the vars
+    status: int  # 0: no response
     size: int  # octets of the body that were sent
     end: str
     at: float  # time.time() at the end
     times: Times
-    head: bytes = b""  # the response's, if the format asks
+    head: bytes = b""  # of the response, if the format needs it
 
 
 Value = Union[str, int, float, None]
-# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol stand at the odd places. At
-# place 0 is the client, if a front server names it; the last is the field section.
+# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol have the odd indexes. Index 0
+# is the client, if a front server names it; the last is the field section.
 Parts = list[Optional[str]]
 EndGetter = Callable[["Process", Record], Value]
 RequestGetter = Callable[[Parts], Value]
@@ -72,24 +72,24 @@ FieldGetter = Callable[[Fields], Value]
 
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
-    """Return what is known of an end by its names; `at`: its time of day, `client`: its address, if a front server has named it."""
+    """Return the record of an end; `at`: its time of day, `client`: its address, if a front server has named it."""
     vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head = ended
     times = Times(arrived_at, began_at, ended_at, thread_id)
     return Record(vars, is_from_front, client or addr or "-", status, size, end, at, times, head)
 
 
 class Process:
-    """What values need to know besides the record."""
+    """The process of the log's lines: its numbers, and caches of times and thread names."""
 
     def __init__(self, worker: int | None = None, pid: int | None = None) -> None:
-        self.worker = worker  # the worker process's number; None: there is one process
-        self.pid = pid or os.getpid()  # whose lines these are
+        self.worker = worker  # the worker process's number; None: there is no supervisor
+        self.pid = pid or os.getpid()  # of the process that served the requests
         self._second, self._stamp = -1, ""
         self._iso_second, self._iso_stamp = -1, ""
         self._threads: dict[int, str] = {}
 
     def stamp(self, at: float) -> str:
-        """Return the time as Apache writes it."""
+        """Return the time in Apache's form."""
         second = int(at)
         if second != self._second:
             stamp = time.strftime("%d/%b/%Y:%H:%M:%S ", local_time(second))
@@ -97,25 +97,25 @@ class Process:
         return self._stamp
 
     def iso_time(self, at: float) -> str:
-        """Return the time as RFC 3339 has it, with milliseconds."""
+        """Return the time in the form of RFC 3339, with milliseconds."""
         second = int(at)
         if second != self._iso_second:
             self._iso_second, self._iso_stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._iso_stamp}.{int(at % 1 * 1000):03d}Z"
 
     def thread_name(self, thread_id: int) -> str:
-        """Return the name of a worker; one that has ended since has none."""
+        """Return the name of a worker thread; of one that has ended, its number."""
         if thread_id not in self._threads:
-            # The system gives a number again, to a thread that begins after this one has ended.
+            # The system reuses the number of a thread that has ended.
             self._threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
         return self._threads.get(thread_id, str(thread_id))
 
 
-# Values of how a request ended
+# Values of a request's end
 
 
 def _whole(per_second: int) -> EndGetter:
-    """Return the getter of the duration in whole parts of a second."""
+    """Return a getter of the duration in whole parts of a second."""
 
     def get(process: Process, record: Record) -> Value:
         duration = _duration(process, record)
@@ -137,7 +137,7 @@ def _thread(process: Process, record: Record) -> Value:
 
 
 def _response_field(name: str) -> EndGetter:
-    """Return the getter of a field that the app has given."""
+    """Return a getter of a response field."""
     pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
 
     def get(process: Process, record: Record) -> Value:
@@ -172,7 +172,7 @@ END_GETTERS: dict[str, EndGetter] = {
 }
 TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
 
-# Values of the request, without its field section
+# Values of the request line
 
 
 def _request(parts: Parts) -> Value:
@@ -201,7 +201,7 @@ _REQUEST_GETTERS: dict[str, RequestGetter] = {
 
 
 def _user(fields: Fields) -> Value:
-    """Return who has signed in: by the front server, or by HTTP's own way (RFC 7617), whose word is the client's."""
+    """Return the user's name from the front server, or from Basic authentication (RFC 7617), which is not verified here."""
     scheme, _, credentials = fields.get("HTTP_AUTHORIZATION", "").partition(" ")
     if fields.get("REMOTE_USER") or scheme.lower() != "basic":
         return fields.get("REMOTE_USER") or None
@@ -231,7 +231,7 @@ OF_REQUEST, OF_FIELDS, OF_END = "request", "fields", "end"
 
 
 def kind_of(atom: Atom) -> str:
-    """Return where a value is found."""
+    """Return the part of a record that has a value: OF_REQUEST, OF_FIELDS or OF_END."""
     if atom.name == "variable":
         return OF_REQUEST if atom.argument in _PLACES else OF_END if atom.argument == "REMOTE_ADDR" else OF_FIELDS
     if atom.name in END_GETTERS or atom.name == "response_field":
@@ -240,7 +240,7 @@ def kind_of(atom: Atom) -> str:
 
 
 def name_of(atom: Atom) -> str | None:
-    """Return the variable that a value is, without more to do; None: it is not one."""
+    """Return the CGI variable whose value is shown unchanged; None: the atom is no such variable."""
     if atom.name == "variable":
         return atom.argument
     if atom.name == "field":
@@ -250,18 +250,18 @@ def name_of(atom: Atom) -> str | None:
 
 
 def field_getter(atom: Atom) -> FieldGetter:
-    """Return what finds a value in the field section."""
+    """Return the getter of a value in the field section."""
     name = name_of(atom)
     return _FIELD_GETTERS[atom.name] if name is None else _field(name)
 
 
 def request_getter(atom: Atom) -> RequestGetter:
-    """Return what finds a value in the rest of the request."""
+    """Return the getter of a value in the rest of the request."""
     return _part(_PLACES[atom.argument]) if atom.name == "variable" else _REQUEST_GETTERS[atom.name]
 
 
 def end_getter(atom: Atom) -> EndGetter:
-    """Return what finds a value in how the request ended."""
+    """Return the getter of a value of the request's end."""
     if atom.name == "response_field":
         return _response_field(atom.argument)
     return END_GETTERS["addr" if atom.name == "variable" else atom.name]
@@ -294,7 +294,7 @@ JSON_FIELDS: dict[str, FieldGetter] = {
 
 
 def died(text: str, seconds: float) -> Ended:
-    """Return what is known of a request that a process was at when it died: "METHOD target", escaped, and for how long."""
+    """Return the end of a request that a process was serving when it died: "METHOD target", escaped, and its seconds so far."""
     method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
     path, _, query = target.partition("?")
     pairs = {
@@ -306,7 +306,7 @@ def died(text: str, seconds: float) -> Ended:
 
 
 def path_of(record: Record) -> str:
-    """Return the decoded path, as the app has it."""
+    """Return the decoded path, as the app gets it."""
     return split(record.vars, record.is_from_front)[5] or ""
 
 
@@ -316,7 +316,7 @@ def split(vars: str, is_from_front: bool) -> Parts:
         parts = vars.split("\0", _REQUEST_PARTS)  # type: ignore[assignment]
         if len(parts) == _REQUEST_PARTS + 1:
             return parts
-    pairs = pairs_of(vars)  # of a front server, in any order; or HTTP/1.0 without a field, or nothing
+    pairs = pairs_of(vars)  # of a front server, in any order; or of HTTP/1.0 without a field; or empty
     get = pairs.get
     uri = get("REQUEST_URI") or get("PATH_INFO")
     return [

@@ -2,7 +2,7 @@
 
 Owns:     AccessLogSettings.
 Thread:   any; pure.
-Not here: how a format and a skip are spelled (log_line.py).
+Not here: the grammar of a format and of a skip (log_line.py).
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class AccessLogSettings(EngineSettings):
     access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
         "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
-        "What Apache and nginx write by default, and everybody's tools read.",
+        "Apache and nginx write it by default, and most tools read it.",
         needs=_LOG,
     )
     access_log_skip: Sequence[str] = row(
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
-        "A line that was left out is missed when it is needed.",
+        "A line that was left out is missing when you need it.",
         needs=_LOG,
     )
     # fmt: on

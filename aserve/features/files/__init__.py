@@ -2,7 +2,7 @@
 
 Owns:     Static, Compress, XSendfileFolders: the extensions.
 Thread:   event loop only, before the server serves.
-Not here: the apps that do it (static.py, compressing.py, x_sendfile.py), which take 0.5 MB of a process with what they need.
+Not here: the WSGI apps that do it (static.py, compressing.py, x_sendfile.py), which take 0.5 MB of a process with their imports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Static(Extension[FileSettings]):
 
 
 class Compress(Extension[FileSettings]):
-    """Compresses what the app answers with."""
+    """Compresses the app's responses."""
 
     @staticmethod
     def is_on(config: FileSettings) -> bool:

@@ -1,9 +1,9 @@
-"""Which content codings a client takes.
+"""Which content codings a client accepts.
 
 Owns:     ranked: Accept-Encoding, with its weights.
 Thread:   any; pure, with a cache.
 Spec:     RFC 9110 sections 12.4.2 and 12.5.3.
-Not here: files that are compressed already (static.py), compressing (compressing.py).
+Not here: compressed siblings of files (static.py), compressing (compressing.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LONGEST = 500  # Guess: browsers send 25 characters; a longer field is not wort
 
 def ranked(field: str, offered: tuple[str, ...]) -> tuple[str, ...]:
     """
-    Return those of the codings offered that a client takes no less than octets as they are, what it likes best first.
+    Return the offered codings that a client accepts and weighs no lower than identity, highest weight first.
 
-    Between equals the order of the offer counts. Without the field there are none: who does not ask may not understand.
+    Equal weights keep the order of the offer. Without the field return none: the client may not understand any.
     """
     return _ranked(field, offered) if 0 < len(field) <= _LONGEST else ()
 
@@ -30,7 +30,7 @@ def _ranked(field: str, offered: tuple[str, ...]) -> tuple[str, ...]:
     for item in field.split(","):
         name, _, parameter = (part.strip() for part in item.partition(";"))
         weight = _WEIGHT.match(parameter.replace(" ", "").replace("\t", "")) if parameter else None
-        if name and (weight or not parameter):  # an item that cannot be read says nothing
+        if name and (weight or not parameter):  # ignore an item that cannot be parsed
             name = name.lower()
             weights["gzip" if name == "x-gzip" else name] = float(weight[1]) if weight else 1.0
     others = weights.get("*", 0.0)

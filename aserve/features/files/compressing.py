@@ -1,12 +1,12 @@
 """Responses in fewer octets: --compress.
 
-Owns:     Compressing, a WSGI app that calls yours, and compresses what it answers with, where that pays.
+Owns:     Compressing, a WSGI app that calls yours, and compresses its responses where that pays.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 8.4, 8.8.3.3 and 12.5.3; PEP 3333 "Buffering and Streaming".
-Not here: the codings themselves (compressors.py), files that are compressed already (static.py).
+Not here: the codings themselves (compressors.py), compressed siblings of files (static.py).
 
-A response that comes in pieces is flushed after each: what the app has yielded, the client can read. One whose first
-piece is all of it, by its Content-Length, is compressed as a whole, and has a length again.
+A response in pieces is flushed after each, so that the client can read all that the app has yielded. If the first piece
+is the whole body, by its Content-Length, it is compressed as a whole, and the response has a length again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .settings import FileSettings
 
 # Statuses whose responses have no body.
 _KEPT_CODES = frozenset(("204", "205"))
-# Fields that say that it is compressed already, or what would no longer be true of the content (RFC 9530 and before).
+# Fields that say that the content is compressed already, or that compression would make wrong (RFC 9530 and older ones).
 _KEPT_FIELDS = frozenset(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5"))
 
 
 class Compressing:
-    """A WSGI app that compresses the responses of another."""
+    """A WSGI app that compresses the responses of another app."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
@@ -39,7 +39,7 @@ class Compressing:
         self._codings = tuple(self._streams)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer as the app does, compressed if client and content are for it."""
+        """Answer as the app does, compressed if the client accepts it and the content is compressible."""
         answer = _Answer(self, environ, start_response)
         iterable = self._app(environ, answer.start)
         if answer.is_plain:
@@ -49,12 +49,12 @@ class Compressing:
         return _Compressed(answer, iterable)
 
     def choose(self, environ: dict[str, Any]) -> str:
-        """Return the coding for a client; "": none."""
+        """Return the coding for a request; "": none."""
         found = ranked(environ.get("HTTP_ACCEPT_ENCODING", ""), self._codings)
         return found[0] if found else ""
 
     def new_stream(self, coding: str) -> Stream:
-        """Begin a body of this coding."""
+        """Return a new stream of this coding."""
         return self._streams[coding]()
 
 
@@ -71,7 +71,7 @@ class _Answer:
         self._coding = ""
         self._stream: Stream | None = None
         self._write: Callable[[bytes], Any] | None = None  # the server's
-        self.is_plain = False  # what the app gives goes out as it is
+        self.is_plain = False  # the body is sent uncompressed
         self.is_out = False  # the server's start_response has been called
 
     @property
@@ -82,7 +82,7 @@ class _Answer:
     # Starting
 
     def start(self, status: str, fields: Fields, exc_info: Any = None) -> Callable[[bytes], Any]:
-        """Take the place of start_response: decide, and call the server's at once if nothing is to be compressed."""
+        """Take the place of start_response: decide, and call the server's at once if the response is not compressed."""
         if self.is_out:  # the server knows whether it is too late
             return self._start_response(status, fields, exc_info)  # type: ignore[no-any-return]
         if self._status and exc_info is None:
@@ -91,14 +91,14 @@ class _Answer:
             said = {name.lower(): value for name, value in fields}
             self._look(status, fields, said)
         except (TypeError, ValueError, AttributeError):
-            self._fields, self.is_plain = fields, True  # the server says what is wrong with them
+            self._fields, self.is_plain = fields, True  # the server reports the error in them
         self._status = status
         if self.is_plain:
             return self._call_start(self._fields)
         return self.write
 
     def _look(self, status: str, fields: Fields, said: dict[str, str]) -> None:
-        """Decide what becomes of a response with these fields."""
+        """Decide whether to compress a response with these fields."""
         self._fields, code = fields, status[:3]
         length = said.get("content-length", "")
         self._length = int(length) if length.isdecimal() else None
@@ -106,12 +106,12 @@ class _Answer:
         if code == "304":
             tag = said.get("etag", "")
             if tag[:1] == '"' and f"W/{tag}" in self._environ.get("HTTP_IF_NONE_MATCH", ""):
-                # It has the compressed response, whose tag is weak; RFC 9110 15.4.5: as the 200 would have it.
+                # The client has the compressed response, whose tag is weak; RFC 9110 15.4.5: the fields of the 200.
                 self._fields = _with_vary(_weakened(fields))
             return
         if not is_compressible(said.get("content-type", "")):
             return
-        if code == "206":  # RFC 9110 15.3.7: Vary as the 200 would have it
+        if code == "206":  # RFC 9110 15.3.7: the Vary of the 200
             self._fields = _with_vary(fields)
             return
         if (
@@ -132,7 +132,7 @@ class _Answer:
         return write
 
     def _start_compressed(self, size: int | None) -> None:
-        """Start a response of so many octets in the end; None: not known."""
+        """Start a response whose compressed body has `size` octets; None: not known."""
         kept = [
             (name, value) for name, value in self._fields if name.lower() not in ("content-length", "accept-ranges")
         ]
@@ -144,10 +144,10 @@ class _Answer:
     # The body
 
     def whole_list(self, chunks: list[bytes]) -> list[bytes]:
-        """Start a response that is all here; return its body."""
+        """Start a response whose body is complete; return the body to send."""
         try:
             body = b"".join(chunks)
-        except TypeError:  # not all are bytes: the server says so
+        except TypeError:  # not all are bytes: the server reports it
             self._call_start(self._fields)
             return chunks
         if body:
@@ -156,9 +156,9 @@ class _Answer:
         return []
 
     def start_whole(self, body: bytes) -> bytes:
-        """Start a response whose body this is; return what is sent of it. What still comes goes out as it is."""
+        """Start a response with this whole body; return the body to send. Later pieces are sent uncompressed."""
         self.is_plain = True
-        is_right = self._length is None or self._length == len(body)  # otherwise the server says what is wrong
+        is_right = self._length is None or self._length == len(body)  # otherwise the server reports it
         if is_right and len(body) >= self._compressing.min_bytes:
             stream = self._compressing.new_stream(self._coding)
             octets = stream.compress(body) + stream.finish()
@@ -169,7 +169,7 @@ class _Answer:
         return body
 
     def start_empty(self) -> None:
-        """Start a response without a body: that of a HEAD says what the GET's would."""
+        """Start a response without a body; one to HEAD has the fields of one to GET."""
         self.is_plain = True
         if self._length and self._environ["REQUEST_METHOD"] == "HEAD":
             self._start_compressed(None)
@@ -177,13 +177,13 @@ class _Answer:
             self._call_start(self._fields)
 
     def write(self, octets: bytes) -> None:
-        """Take the place of write(): what was given can be read when it returns."""
+        """Take the place of write(): when it returns, the client can read all that was given."""
         octets = self.piece(octets)
-        if self._write is not None:  # what was empty has not started the response
+        if self._write is not None:  # an empty piece has not started the response
             self._write(octets)
 
     def piece(self, octets: bytes) -> bytes:
-        """Return what is sent of a piece of the body; the first one starts the response."""
+        """Return the octets to send for a piece of the body; the first one starts the response."""
         if self.is_plain or not octets or not self.is_started:
             return octets
         if type(octets) is not bytes:  # the server says so
@@ -198,7 +198,7 @@ class _Answer:
         return self._stream.compress(octets) + self._stream.flush()
 
     def finish(self) -> bytes:
-        """Return what ends the body."""
+        """Return the octets that end the body."""
         if self._stream is not None:
             stream, self._stream, self.is_plain = self._stream, None, True
             return stream.finish()
@@ -208,7 +208,7 @@ class _Answer:
 
 
 class _Compressed:
-    """The iterable of an app, each piece compressed."""
+    """The app's iterable, with each piece compressed."""
 
     def __init__(self, answer: _Answer, iterable: Iterable[bytes]) -> None:
         self._answer = answer
@@ -229,7 +229,7 @@ class _Compressed:
 
 
 def _weakened(fields: Fields) -> Fields:
-    """Return the fields with a weak tag: compressed or not, the content is the same, octets are not (RFC 9110 8.8.3.3)."""
+    """Return the fields with a weak tag: compression changes the octets, not the content (RFC 9110 8.8.3.3)."""
     return [(name, f"W/{value}" if name.lower() == "etag" and value[:1] == '"' else value) for name, value in fields]
 
 

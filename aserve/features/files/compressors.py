@@ -1,9 +1,9 @@
-"""What makes octets fewer: gzip, and Brotli and Zstandard where a package for them is installed.
+"""The compressors: gzip, and Brotli and Zstandard where a package for them is installed.
 
-Owns:     find_codings: which there are; Stream, one body while it is compressed.
-Thread:   any; a Stream has one at a time.
+Owns:     find_codings: the codings of this process; Stream, one body while it is compressed.
+Thread:   any; a Stream one at a time.
 Spec:     RFC 1952 (gzip), 7932 (br), 8878 and 9659 (zstd); RFC 9110 section 8.4.1.
-Not here: what is compressed, and for whom (compressing.py).
+Not here: which responses are compressed (compressing.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import zlib
 from typing import Any, Callable, NamedTuple
 
-# How hard each tries. For 40,000 octets of HTML (2026-11-23, CPython 3.11, one CPU of a busy machine), microseconds and octets left:
+# The levels. For 40,000 octets of HTML (2026-11-23, CPython 3.11, one CPU of a busy machine), microseconds and octets of output:
 # zstd 3: 113, 10515 (1: 80, 10978; 6: 345, 9909); br 3: 249, 10454 (5: 585, 9545); gzip 4: 368, 10208 (1: 283, 11341; 6: 666, 9933).
 ZSTD_LEVEL, BROTLI_QUALITY, GZIP_LEVEL = 3, 3, 4
 # The window of zstd and br, as a power of two: 512 KiB. An open stream then holds 1.1 and 0.8 MiB, one of gzip 0.25 (measured on
@@ -25,7 +25,7 @@ class Stream(NamedTuple):
     """
     The calls that compress one body: pieces in, octets out.
 
-    After `flush` the client can read all that was put in so far; `finish` ends the body.
+    After `flush` the client can read all pieces so far; `finish` ends the body.
     """
 
     compress: Callable[[bytes], bytes]
@@ -37,7 +37,7 @@ NewStream = Callable[[], Stream]
 
 
 def find_codings() -> dict[str, NewStream]:
-    """Return how each coding that this process can write begins a body, the one that takes least time for its result first."""
+    """Return the constructors of a stream by coding, the best ratio of time to size first."""
     found = {"zstd": _find_zstd(), "br": _find_brotli(), "gzip": _new_gzip}
     return {coding: new_stream for coding, new_stream in found.items() if new_stream is not None}
 
@@ -80,7 +80,7 @@ def _find_zstandard() -> NewStream | None:
     parameters = zstandard.ZstdCompressionParameters.from_level(ZSTD_LEVEL, window_log=WINDOW_BITS)
 
     def new_stream() -> Stream:
-        # Each its own: one of these must not be used by two threads at a time.
+        # One per stream: two threads must not use one at a time.
         compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         return Stream(
             compressor.compress, lambda: compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), compressor.flush

@@ -1,6 +1,6 @@
-"""Conditional requests: what a client has already, and whether it is still so.
+"""Conditional requests: whether the copy that a client has is still current.
 
-Owns:     the validators of a file; the conditions, in the order in which they count; If-Range.
+Owns:     the validators of a file; the conditions, in their order of precedence; If-Range.
 Thread:   any; pure.
 Spec:     RFC 9110 sections 8.8 and 13.
 Not here: ranges themselves (ranges.py), the responses (reply.py).
@@ -24,14 +24,14 @@ PASSED, NOT_MODIFIED, FAILED = 200, 304, 412
 
 
 class Validators(NamedTuple):
-    """What tells one state of a representation from another."""
+    """The validators of a representation: entity tag and modification date."""
 
-    etag: str  # "": it has none
+    etag: str  # "": none
     modified: int | None  # seconds since the epoch; None: not known
 
     @property
     def last_modified(self) -> str:
-        """The date as a field shows it; "": it has none."""
+        """Return the value of Last-Modified; "": no date."""
         return _format(self.modified) if self.modified is not None else ""
 
 
@@ -42,21 +42,21 @@ def validators_of(status: os.stat_result) -> Validators:
     """
     Return a strong entity tag, of size, mtime in nanoseconds and inode number, and the date of a file.
 
-    With the inode, a file that replaces another of the same size and date has another tag; as a hash, it tells nobody its
-    number, by which a file could be found over NFS (CVE-2003-1418).
+    The inode number changes when another file of the same size and date replaces this one. It is hashed, since clients could
+    use the number to reach the file over NFS (CVE-2003-1418).
     """
     state = b"%x %x %x" % (status.st_size, status.st_mtime_ns, status.st_ino)
     etag = f'"{hashlib.blake2b(state, digest_size=12).hexdigest()}"'
-    # RFC 9110 8.8.2.1: never a date that is still to come. No date of tools that set none (1970).
+    # RFC 9110 8.8.2.1: never a date in the future. No date at all for 1970, which tools write that set none.
     modified = min(int(status.st_mtime), int(time.time()))
     return Validators(etag, modified if modified > 0 else None)
 
 
 def evaluate(environ: dict[str, Any], validators: Validators) -> int:
     """
-    Return PASSED, NOT_MODIFIED or FAILED: the status by the conditions of a GET or HEAD (RFC 9110 13.2.2).
+    Evaluate the conditions of a GET or HEAD: PASSED, NOT_MODIFIED or FAILED (RFC 9110 13.2.2).
 
-    A field that cannot be read is ignored, or matches nothing.
+    A field that cannot be parsed is ignored, or matches nothing.
     """
     get = environ.get
     modified = validators.modified
@@ -76,7 +76,7 @@ def evaluate(environ: dict[str, Any], validators: Validators) -> int:
 
 
 def may_be_partial(environ: dict[str, Any], validators: Validators) -> bool:
-    """Whether the parts that a client asks for fit what it has: If-Range (RFC 9110 13.1.5)."""
+    """Whether the requested parts belong to the representation that the client has: If-Range (RFC 9110 13.1.5)."""
     condition = environ.get("HTTP_IF_RANGE")
     if condition is None:
         return True
@@ -84,7 +84,7 @@ def may_be_partial(environ: dict[str, Any], validators: Validators) -> bool:
     if tag is not None:
         return not tag[1] and tag[2] == validators.etag
     modified = validators.modified
-    # RFC 9110 8.8.2.2: a date is strong if nothing can have changed later within its second.
+    # RFC 9110 8.8.2.2: a date is strong if its second is over, so that the file cannot have changed again within it.
     return modified is not None and parse_date(condition) == modified < int(time.time())
 
 
@@ -94,7 +94,7 @@ def is_tag(text: str) -> bool:
 
 
 def _matches(field: str, etag: str, is_strong: bool) -> bool:
-    """Whether an entity tag is in a list; the strong comparison knows no weak tags (RFC 9110 8.8.3.2)."""
+    """Whether an entity tag is in a list; a weak tag never matches in the strong comparison (RFC 9110 8.8.3.2)."""
     if field.strip() == "*":
         return True
     ours = _TAG.fullmatch(etag)
@@ -104,9 +104,9 @@ def _matches(field: str, etag: str, is_strong: bool) -> bool:
 
 
 def parse_date(text: str) -> int | None:
-    """Return the seconds of an HTTP date in any of its three forms (RFC 9110 5.6.7); None: it is none."""
+    """Return the seconds of an HTTP date in any of its three forms (RFC 9110 5.6.7); None: the text is no date."""
     try:
         parts = parsedate_tz(text)
         return int(mktime_tz(parts)) if parts is not None else None
-    except (ValueError, OverflowError, TypeError, IndexError):  # of a year or a month that is not there
+    except (ValueError, OverflowError, TypeError, IndexError):  # a year or a month that does not exist
         return None

@@ -1,18 +1,18 @@
-"""What a file is, by the end of its name.
+"""The media type of a file, by the suffix of its name.
 
 Owns:     content_type, with its table; is_compressible.
 Thread:   any; pure.
-Spec:     RFC 9110 section 8.3; the names as IANA has them.
-Not here: who sends it (reply.py, compressing.py).
+Spec:     RFC 9110 section 8.3; IANA's registry of media types.
+Not here: sending it (reply.py, compressing.py).
 
-No table of the system or of Python is read: a file has the same type everywhere.
+Tables of the system and of Python are not used: a file has the same type everywhere.
 """
 
 from __future__ import annotations
 
-UNKNOWN = "application/octet-stream"  # RFC 9110 8.3: browsers offer to save it, and guess nothing
+UNKNOWN = "application/octet-stream"  # RFC 9110 8.3: browsers offer to save the file, and do not guess its type
 
-# By IANA's names, or those that browsers know. The standard library's table is another in each version of Python.
+# IANA's names, or those that browsers know. The standard library's table differs between versions of Python.
 _SUFFIXES = {
     "application/atom+xml": "atom", "application/dash+xml": "mpd", "application/epub+zip": "epub", "application/geo+json": "geojson",
     "application/gzip": "gz tgz", "application/java-archive": "ear jar war", "application/json": "json map",
@@ -46,7 +46,7 @@ _SUFFIXES = {
 }  # fmt: skip
 _TYPES = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
-# Types beside text/* that are text all the same, or as compressible.
+# Types outside text/* that are text, or as compressible as text.
 _COMPRESSIBLE = frozenset((
     "application/javascript", "application/json", "application/manifest+json", "application/wasm", "application/xml",
     "application/x-javascript", "application/x-ndjson", "font/otf", "font/ttf", "image/bmp", "image/vnd.microsoft.icon",
@@ -61,6 +61,6 @@ def content_type(name: str) -> str:
 
 
 def is_compressible(content_type: str) -> bool:
-    """Whether octets of this type become fewer: text, and what is written like it, but nothing that is compressed already."""
+    """Whether content of this type is compressible: text, JSON, XML and their like."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind in _COMPRESSIBLE or kind.endswith(("+json", "+xml"))

@@ -1,14 +1,14 @@
-"""Open a file below a folder, and no other.
+"""Opens a file below a folder, and never one outside.
 
-Owns:     Folder, and Found: what is there, open, with what stands beside it.
+Owns:     Folder; Found, an open file or folder in it.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     POSIX openat, O_NOFOLLOW.
-Not here: which names may be asked for (static.py), what is sent (reply.py).
+Not here: which names clients may request (static.py), the response (reply.py).
 
-A path is not looked at first and opened afterwards: somebody could put a symbolic link there in between. Each of its
-parts is opened below the one before, and none may be a link. If one is a link, the path is resolved, and if that stays
-inside the folder, it is opened in the same way: a link that appears meanwhile is not followed. What was opened is then
-asked whether it is a regular file.
+A path is not checked first and opened afterwards: another process could put a symbolic link there in between. Each part
+is opened below the part before it, and none may be a link. If a part is a link, the path is resolved, and if the result
+is inside the folder, it is opened in the same way: a link that appears meanwhile is not followed. The open descriptor
+is then checked: it must be a regular file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ...core.log_once import LogOnce
 
 logger = logging.getLogger("aserve")
 
-# NONBLOCK: a FIFO has nobody at its other end.
+# NONBLOCK: opening a FIFO must not wait for a writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# PATH: to pass a folder, a server needs no right to list it.
+# PATH: to traverse a folder, a server needs no right to list it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
-# What open() says where there is no such file: the name is too long, or is a socket's, among others. EINVAL and EILSEQ: no name of the file
-# system's (exFAT, ZFS) is like it; EINVAL is also readlink()'s, of what was a link just before.
+# Errors of open() that mean "no such file": the name is too long, or is a socket's, among others. EINVAL and EILSEQ: the file system
+# (exFAT, ZFS) allows no such name; EINVAL also comes from readlink(), if the link was replaced just before.
 _ABSENT = frozenset(
     (
         errno.ENOENT,
@@ -41,12 +41,12 @@ _ABSENT = frozenset(
         errno.EILSEQ,
     )
 )
-_LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # of a link, in the middle or at the end; FreeBSD's
+_LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # a symbolic link, in the middle or at the end; FreeBSD's
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
 
 
 class Found:
-    """A regular file or a folder, open; `close` it."""
+    """An open regular file or folder; call `close`."""
 
     __slots__ = ("_flags", "_folder", "_name", "fd", "status")
 
@@ -59,16 +59,16 @@ class Found:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
+        """Whether this is a regular file."""
         return stat.S_ISREG(self.status.st_mode)
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Whether this is a folder."""
         return stat.S_ISDIR(self.status.st_mode)
 
     def take_sibling(self, suffix: bytes) -> bool:
-        """Become the file beside it whose name ends so; False: there is none."""
+        """Become the sibling file with this suffix; False: there is none."""
         try:
             fd = os.open(self._name + suffix, self._flags, dir_fd=self._folder)
         except OSError as exc:
@@ -84,12 +84,12 @@ class Found:
         return True
 
     def take_fd(self) -> int:
-        """Return the file's descriptor, which is the caller's from now on."""
+        """Return the file's descriptor; the caller closes it."""
         fd, self.fd = self.fd, -1
         return fd
 
     def close(self) -> None:
-        """Close what is still here."""
+        """Close the descriptors that were not taken."""
         for fd in (self.fd, self._folder):
             if fd >= 0:
                 os.close(fd)
@@ -97,17 +97,17 @@ class Found:
 
 
 class Folder:
-    """A folder, or one file, whose path was configured: that may lead through links."""
+    """A configured folder, or one file; its own path may contain links."""
 
     def __init__(self, path: str, may_leave: bool) -> None:
         self.path = path
         self._path = os.fsencode(path)
-        self._may_leave = may_leave  # links may lead anywhere
+        self._may_leave = may_leave  # links may lead out of the folder
         self._line = LogOnce(logger, logging.WARNING)
 
     def find(self, parts: list[bytes]) -> Found | None:
         """
-        Open what the names lead to, without any the folder itself; None: nothing that can be served.
+        Open the file or folder at these names, the folder itself without names; None: there is nothing that can be served.
 
         Raises:
             OSError: the system has no descriptor left, or a disk has failed.
@@ -148,7 +148,7 @@ class Folder:
 
 
 def _found(root: bytes, parts: list[bytes], flags: int) -> Found:
-    """Open one part after another, by the last the file."""
+    """Open one part after another; the last is the file."""
     folder = os.open(root, _FOLDER)
     try:
         for part in parts[:-1]:

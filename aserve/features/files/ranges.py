@@ -1,4 +1,4 @@
-"""Parts of a representation that a client asks for.
+"""Parts of a representation, as a client requests them.
 
 Owns:     the field Range; the body of a response with several parts.
 Thread:   any; pure.
@@ -12,7 +12,7 @@ import os
 import re
 from typing import NamedTuple
 
-# Apache's MaxRanges. More are no download that goes on, but an attempt to make work (CVE-2011-3192).
+# Apache's MaxRanges. More are no resumed download, but an attack on the CPU (CVE-2011-3192).
 MAX_RANGES = 200
 
 _SPEC = re.compile(r"([0-9]{1,18})-([0-9]{1,18})?\Z|-([0-9]{1,18})\Z")
@@ -27,10 +27,10 @@ class Part(NamedTuple):
 
 def parse_range(field: str, size: int) -> list[Part] | None:
     """
-    Return the parts of `size` octets that a Range field asks for; [] if it asks for none of them.
+    Return the parts of `size` octets that a Range field requests; [] if all lie outside.
 
-    None: the whole is the answer. The field cannot be read, or has another unit; there is nothing that could be parted;
-    or the parts are too many, or overlap, so that together they are more than the whole (RFC 9110 14.2).
+    None: send the whole. The field cannot be parsed, or has another unit; the file is empty; or the parts are too many, or
+    overlap, so that together they are larger than the whole (RFC 9110 14.2).
     """
     unit, equals, specs = field.partition("=")
     if unit.strip().lower() != "bytes" or not equals or not size:
@@ -70,11 +70,11 @@ class Multipart(NamedTuple):
     content_type: str
     heads: list[bytes]  # before each part
     tail: bytes
-    length: int  # of all of it
+    length: int  # of the whole body
 
 
 def multipart(parts: list[Part], size: int, content_type: str) -> Multipart:
-    """Return what stands around these parts."""
+    """Return the framing around these parts."""
     boundary = os.urandom(12).hex()
     kind = f"Content-Type: {content_type}\r\n" if content_type else ""
     heads = [

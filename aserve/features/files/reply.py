@@ -1,12 +1,12 @@
-"""Answer a request with a file.
+"""Answers a request with a file.
 
 Owns:     the response: whole, in parts, not modified, or refused by a condition.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 13 to 15; PEP 3333 "Optional Platform-Specific File Handling".
 Not here: finding the file (opening.py, static.py), sending it (wsgi/gateway.py, connections/sending.py).
 
-It is a WSGI app's work, and done like one's: a large file is returned in wsgi.file_wrapper, and the server sends it
-while the worker is free. A small one is read here, since as octets it can be answered on the fast path.
+It works as a WSGI app would: a large file is returned in wsgi.file_wrapper, and the server sends it while the worker is
+free. A small file is read here, since a response of octets can be sent on the fast path.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .ranges import Multipart, Part, content_range, multipart, parse_range
 Fields = list[tuple[str, str]]
 StartResponse = Callable[..., Any]
 
-# Up to this size a file is read, and answered in one write. Guess: most of a page's files are smaller, and a copy of 64 KiB
-# costs less than the way to the event loop.
+# Up to this size a file is read, and sent in one write. Guess: most of a page's files are smaller, and a copy of 64 KiB
+# costs less than a hand-off to the event loop.
 SMALL_BYTES = 1 << 16
-PIECE_BYTES = 1 << 16  # read at once of a part
+PIECE_BYTES = 1 << 16  # how much of a part is read at once
 PLAIN_TEXT = ("Content-Type", "text/plain; charset=utf-8")
 
 
@@ -33,10 +33,10 @@ def send_file(
     environ: dict[str, Any], start_response: StartResponse, fd: int, size: int, validators: Validators, fields: Fields
 ) -> Iterable[bytes]:
     """
-    Answer a GET or HEAD with a file, whose descriptor is ours from now on.
+    Answer a GET or HEAD with a file; take over its descriptor.
 
-    `fields` are those of the response beside what is made here: ETag, Last-Modified, Accept-Ranges, Content-Length
-    and Content-Range.
+    `fields`: of the response, without those that are made here: ETag, Last-Modified, Accept-Ranges, Content-Length and
+    Content-Range.
     """
     file = io.FileIO(fd, "rb")
     try:
@@ -61,7 +61,7 @@ def _answer(
     tags = [("ETag", etag)] if etag else []
     code = evaluate(environ, validators)
     if code == NOT_MODIFIED:
-        # RFC 9110 15.4.5: what describes the content, the client has already.
+        # RFC 9110 15.4.5: the client already has the fields that describe the content.
         kept = [(name, value) for name, value in fields if not name.lower().startswith("content-")]
         start_response("304 Not Modified", [*kept, *tags])
         return []
@@ -72,7 +72,7 @@ def _answer(
     fields = [*fields, *tags, ("Accept-Ranges", "bytes")]
     is_head = environ["REQUEST_METHOD"] == "HEAD"
     asked = environ.get("HTTP_RANGE")
-    # RFC 9110 14.2: only a GET has parts.
+    # RFC 9110 14.2: Range is for GET only.
     parts = parse_range(asked, size) if asked and not is_head and may_be_partial(environ, validators) else None
     if parts is None:
         start_response("200 OK", [*fields, ("Content-Length", str(size))])
@@ -97,7 +97,7 @@ def _answer(
 def send_whole(
     environ: dict[str, Any], start_response: StartResponse, fd: int, size: int, status: str, fields: Fields
 ) -> Iterable[bytes]:
-    """Answer with a file, whose descriptor is ours from now on, whatever the request's conditions and ranges are."""
+    """Answer with a whole file, and ignore the request's conditions and ranges; take over the descriptor."""
     file = io.FileIO(fd, "rb")
     try:
         start_response(status, [*fields, ("Content-Length", str(size))])
@@ -109,13 +109,13 @@ def send_whole(
 
 
 def refuse(start_response: StartResponse, status: str, why: str, fields: Fields | None = None) -> list[bytes]:
-    """Answer with an error that says what was wrong."""
+    """Answer with an error and its reason."""
     start_response(status, [PLAIN_TEXT, *(fields or [])])
     return [f"{status[:3]}: {why}\n".encode()]
 
 
 def _octets(environ: dict[str, Any], file: io.FileIO, part: Part) -> Iterable[bytes]:
-    """Return octets of a file, or what the server sends them from."""
+    """Return octets of a file, or an iterable from which the server sends them."""
     if part.size <= SMALL_BYTES:
         return [os.pread(file.fileno(), part.size, part.offset)]
     file.seek(part.offset)
@@ -124,7 +124,7 @@ def _octets(environ: dict[str, Any], file: io.FileIO, part: Part) -> Iterable[by
 
 
 class PartsBody:
-    """A body of several parts of a file; if that has become shorter, so does the body, which the client then sees."""
+    """A body of several parts of a file; if the file has become shorter, so has the body, and the client sees a truncated response."""
 
     def __init__(self, file: io.FileIO, parts: list[Part], frame: Multipart) -> None:
         self._file = file

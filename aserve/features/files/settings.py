@@ -1,8 +1,8 @@
 """The settings of --static, --x-sendfile and --compress, and the grammar of each.
 
 Owns:     FileSettings; '[PREFIX=]FOLDER' of --x-sendfile, 'PATTERN TIME' of --static-expires, 'PATTERN NAME: VALUE' of --static-fields.
-Thread:   any; pure, but for the current folder, by which a relative path is made absolute.
-Not here: what is done with them (static.py, compressing.py, x_sendfile.py), PREFIX=WHAT (settings/prefixes.py).
+Thread:   any; pure, but for the current folder, which makes relative paths absolute.
+Not here: their effect (static.py, compressing.py, x_sendfile.py), PREFIX=WHAT (settings/prefixes.py).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ IMMUTABLE = "immutable"
 
 _TIME = duration(0.0, YEAR_SECONDS)
 
-# The first name (RFC 9110 5.1) with a colon behind it, after a space or at the beginning: a pattern rarely has one.
+# The first name (RFC 9110 5.1) followed by a colon, after a space or at the beginning: a pattern rarely has one.
 _FIELD = re.compile(rf"(?:(.*?)\s+)??({NAME_CHARACTER}+):\s*([\x20-\x7e\x80-\xff]+)")
 
-# Each file has its own, or each response.
+# Fields that differ for each file or response.
 _OURS = frozenset((
     "accept-ranges", "connection", "content-encoding", "content-length", "content-range", "date", "etag", "keep-alive",
     "last-modified", "server", "trailer", "transfer-encoding", "upgrade", "vary",
@@ -46,19 +46,19 @@ _OURS = frozenset((
 class Sent(NamedTuple):
     """A folder whose files the app may name in place of a body."""
 
-    prefix: str | None  # of the path in X-Accel-Redirect, as in Below; None: it is only for X-Sendfile
+    prefix: str | None  # of the path in X-Accel-Redirect, as in Below; None: for X-Sendfile only
     path: str  # absolute
 
 
 class Expiry(NamedTuple):
-    """How long clients may keep what the pattern is found in."""
+    """How long clients may keep files whose path matches the pattern."""
 
     pattern: re.Pattern[str] | None  # None: every path
     cache_control: str
 
 
 class AddedField(NamedTuple):
-    """A field of the files in whose path the pattern is found."""
+    """A field of files whose path matches the pattern."""
 
     pattern: re.Pattern[str] | None  # None: every path
     name: str
@@ -67,7 +67,7 @@ class AddedField(NamedTuple):
 
 def parse_static(text: str) -> Below:
     """
-    Return what `PREFIX=FOLDER` says.
+    Parse `PREFIX=FOLDER`.
 
     Raises:
         ValueError: it is not of that form.
@@ -78,7 +78,7 @@ def parse_static(text: str) -> Below:
 
 def parse_sent(text: str) -> Sent:
     """
-    Return what `[PREFIX=]FOLDER` says.
+    Parse `[PREFIX=]FOLDER`.
 
     Raises:
         ValueError: it is not of that form.
@@ -88,7 +88,7 @@ def parse_sent(text: str) -> Sent:
 
 def parse_expiry(text: str) -> Expiry:
     """
-    Return what `[PATTERN] TIME` says.
+    Parse `[PATTERN] TIME`.
 
     Raises:
         ValueError: it is not of that form.
@@ -98,16 +98,16 @@ def parse_expiry(text: str) -> Expiry:
     if time == IMMUTABLE:
         return Expiry(pattern, f"max-age={YEAR_SECONDS:.0f}, immutable")  # RFC 8246
     seconds = _TIME.parse(time)
-    # RFC 9111 5.2.2.4: kept, and asked for anew each time.
+    # RFC 9111 5.2.2.4: stored, and revalidated at each use.
     return Expiry(pattern, f"max-age={seconds:.0f}" if seconds else "no-cache")
 
 
 def parse_added_field(text: str) -> AddedField:
     """
-    Return what `[PATTERN] NAME: VALUE` says.
+    Parse `[PATTERN] NAME: VALUE`.
 
     Raises:
-        ValueError: it is not of that form, or the field is not for a user to say.
+        ValueError: the text is not of that form, or the server makes the field itself.
     """
     match = _FIELD.fullmatch(text.strip())
     if match is None:
@@ -128,7 +128,7 @@ def _parse_pattern(text: str | None) -> re.Pattern[str] | None:
 
 
 def _parse_statics(value: object) -> tuple[str, ...]:
-    """Make folders absolute: the app may change the current one, and a supervisor reads it again."""
+    """Make folders absolute: the app may change the current folder, and a supervisor parses the setting again."""
     texts = parsed_texts(value, parse_static)
     return tuple(f"{text.partition('=')[0].strip()}={parse_static(text).what}" for text in texts)
 
@@ -191,53 +191,53 @@ class FileSettings(EngineSettings):
     # fmt: off
     static: Sequence[str] = row(
         (), FILES, "--static", FOLDERS,
-        "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
-        "Only you know which folders are for everybody.",
+        "serve files below a path; repeatable, the longest wins; requests without a file there go to the app; see docs/files.md",
+        "Only you know which folders are public.",
         path=whole_folder,
     )
     static_index: Sequence[str] = row(
         ("index.html",), FILES, "--static-index", NAMES,
-        "the file that stands for its folder; repeatable, the first that is there; empty: none",
-        "What web servers take. Folders are never listed.",
+        "the file that is sent for its folder; repeatable, the first that exists; empty: none",
+        "The default of web servers. Folders are never listed.",
         needs=_STATIC,
     )
     static_expires: Sequence[str] = row(
         (), FILES, "--static-expires", EXPIRIES,
-        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
-        "in the path; none: they ask each time, and get 304",
-        "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that matches "
+        "the path; none: they ask each time, and get 304",
+        "Asking is always correct, and cheap. Only you know which names contain a hash of the content.",
         needs=_STATIC,
     )
     static_fields: Sequence[str] = row(
         (), FILES, "--static-fields", FILE_FIELDS,
-        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
-        "first counts whose pattern is found in the path",
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; for each name the "
+        "first row counts whose pattern matches the path",
         "Most sites need none.",
         needs=_STATIC,
     )
     static_symlinks: bool = row(
         False, FILES, "--static-symlinks", SWITCH,
         "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+        "A user with write access to the folder could otherwise publish any file that the server can read. Links that stay inside are followed.",
         needs=Needs(("static", "x_sendfile")),
     )
     x_sendfile: Sequence[str] = row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
-        "An app that means a front server names files of that; here nobody has said which it may.",
+        "An app that is written for a front server names that server's files; only you know which of them it may send.",
         path=whole_folder,
     )
     compress: bool = row(
         False, FILES, "--compress", SWITCH,
-        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
-        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
-        "secret (BREACH): only you know your pages.",
+        "compress the app's responses of text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server can do it as well. With TLS, the length of a compressed page reveals a secret in it, if the page also contains "
+        "text from a stranger (BREACH): only you know your pages.",
     )
     compress_min_bytes: int = row(
         KIB, FILES, "--compress-min", size(0, GIB),
-        "shortest body that is compressed, where its length is known",
-        "Guess: a packet holds it in either form.",
+        "shortest body that is compressed, if its length is known",
+        "Guess: a shorter body fits into one packet uncompressed.",
         needs=Needs(("compress",)),
     )
     # fmt: on

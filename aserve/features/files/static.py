@@ -1,13 +1,13 @@
 """Files in front of the app: --static.
 
-Owns:     StaticFiles: which file a path stands for, what is said of it, and which requests remain the app's.
+Owns:     StaticFiles: the file of a path, its response fields, and which requests go to the app.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 9.3, 12.5.3 and 15.5.6; RFC 8615 (.well-known).
 Not here: opening a file (opening.py), the response (reply.py), the settings and their grammar (settings.py).
 
-It is a WSGI app that calls yours for what it does not answer. So there is one way for all responses, with its limits,
-log and time-outs; a file, once found, is sent without a worker. To find it takes one for a moment, since disks can be slow,
-and what is slow must not hold up the event loop: while the app has every thread, files wait, too.
+It is a WSGI app that calls yours for all other requests. So all responses have the same limits, log and time-outs. A file,
+once open, is sent without a worker thread. To open it takes one for a moment, since disks can be slow, and must not hold
+up the event loop: while the app uses every thread, files wait, too.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .settings import AddedField, Expiry, FileSettings, parse_added_field, parse
 
 logger = logging.getLogger("aserve")
 
-# Siblings of a file, by the coding of their content: what is usually smallest first.
+# Suffixes of compressed siblings, by coding: the usually smallest first.
 SUFFIXES = {"br": b".br", "zstd": b".zst", "gzip": b".gz"}
 CODINGS = tuple(SUFFIXES)
 
-# Names of which a path may be made. None is empty, or begins with a dot: those are settings and histories, but for what is
-# meant for everybody (RFC 8615). A backslash separates names elsewhere, and no name has a NUL.
+# The names in a path. None is empty or begins with a dot, as settings and histories do, but .well-known, which is public
+# (RFC 8615). A backslash separates names on other systems, and no name has a NUL.
 _PATH = re.compile(r"(?:/(?:\.well-known|[^/.\\\0][^/\\\0]*))*/?\Z")
 
 METHODS = ("GET", "HEAD")
-# RFC 9111 5.2.2.4: asked for anew each time, and answered by 304. Without a word browsers guess, and show what is old.
+# RFC 9111 5.2.2.4: revalidated at each use, and answered by 304. Without the field browsers guess, and show old files.
 ASK = "no-cache"
 
 
 class StaticFiles:
-    """A WSGI app that answers with files, and calls another for all else."""
+    """A WSGI app that answers with files, and calls another app for all other requests."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
@@ -54,15 +54,15 @@ class StaticFiles:
         self._added: list[AddedField] = [parse_added_field(text) for text in config.static_fields]
         for _, path in maps:
             if not os.path.exists(path):
-                logger.warning("--static: there is no %s; until there is, the app is asked", path)
+                logger.warning("--static: %s does not exist; until it does, its requests go to the app", path)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer with the file that the path stands for, or let the app answer."""
+        """Answer with the file of the path, or call the app."""
         path: str = environ["PATH_INFO"]
         for prefix, folder in self._folders:
             if path.startswith(prefix):
                 rest = path[len(prefix) :]
-                # Of another segment, /staticity, it is not the beginning.
+                # /static is no prefix of /staticity.
                 if (not rest or rest[0] == "/") and _PATH.match(rest):
                     reply = self._reply(folder, rest, environ, start_response)
                     if reply is not None:
@@ -72,7 +72,7 @@ class StaticFiles:
     def _reply(
         self, folder: Folder, rest: str, environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
-        """Return the response for what stands below a folder; None: it has none."""
+        """Return the response for a file below a folder; None: there is none."""
         names = rest.encode("latin-1").split(b"/")[1:]
         is_read = environ["REQUEST_METHOD"] in METHODS
         if names and not names[-1]:
@@ -90,7 +90,7 @@ class StaticFiles:
         return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
 
     def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[Found, str] | None:
-        """Return the file that stands for a folder, open, and its name; None: there is none."""
+        """Return a folder's index file, open, and its name; None: there is none."""
         for index in self._index_names:
             found = folder.find([*names, os.fsencode(index)])
             if found is not None:
@@ -102,21 +102,21 @@ class StaticFiles:
     def _redirect(
         self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
-        """Lead to the folder with its slash, if it has an index: what that links to is beside it."""
+        """Redirect to the folder's path with a slash, if it has an index: its relative links need the slash."""
         index = self._find_index(folder, names)
         if index is None:
             return None
         index[0].close()
-        # Never //: no name is empty, so it cannot lead to another host.
+        # Never //, which would name another host: no name is empty.
         path = quote(environ["SCRIPT_NAME"] + environ["PATH_INFO"] + "/", encoding="latin-1")
         query = environ.get("QUERY_STRING")
-        # Not for ever: a file may be there one day.
+        # Not permanent: a file may replace the folder one day.
         fields = [("Location", f"{path}?{query}" if query else path), ("Cache-Control", ASK)]
         start_response("302 Found", fields)
         return []
 
     def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer with a file, and close it or hand it on."""
+        """Answer with a file; close it, or hand it over to the response."""
         path = environ["PATH_INFO"]
         fields = [("Content-Type", content_type(name)), ("Cache-Control", self._cache_control(path))]
         if self._added:
@@ -124,7 +124,7 @@ class StaticFiles:
         kind = fields[0][1]
         try:
             if is_compressible(kind):
-                # Also where no sibling is: one may be tomorrow, and caches keep this until then.
+                # Also without a sibling: one may be added, while caches keep this response.
                 fields.append(("Vary", "Accept-Encoding"))
                 for coding in ranked(environ.get("HTTP_ACCEPT_ENCODING", ""), CODINGS):
                     if found.take_sibling(SUFFIXES[coding]):
@@ -136,7 +136,7 @@ class StaticFiles:
             found.close()
 
     def _with_added(self, fields: Fields, path: str) -> Fields:
-        """Return these fields in their order, replaced and followed by those of --static-fields."""
+        """Return these fields in order, with those of --static-fields in place of the same names, or at the end."""
         added: dict[str, tuple[str, str]] = {}
         for pattern, name, value in self._added:
             if pattern is None or pattern.search(path):

@@ -2,7 +2,7 @@
 
 Owns:     XSendfile, a WSGI app that calls yours, and answers with the file of its X-Sendfile or X-Accel-Redirect.
 Thread:   a worker (with --threads 0: the event loop).
-Spec:     none; what Apache's mod_xsendfile and nginx's X-Accel-Redirect do.
+Spec:     none; Apache's mod_xsendfile and nginx's X-Accel-Redirect.
 Not here: opening the file (opening.py), the response (reply.py), the setting's grammar (settings.py).
 """
 
@@ -26,20 +26,20 @@ from .settings import FileSettings, parse_sent
 logger = logging.getLogger("aserve")
 
 SENDFILE, REDIRECT = "x-sendfile", "x-accel-redirect"
-# What the app says of the body that it does not give, or what is the file's to say.
+# Fields that describe the app's own body, or that are made for the file.
 _DROPPED = frozenset(
     ("content-length", "content-range", "accept-ranges", "transfer-encoding", "etag", "last-modified", SENDFILE)
 )
 
 
 class XSendfile:
-    """A WSGI app that puts a file in the place of a body."""
+    """A WSGI app that sends a file in place of the app's body."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         sent = [parse_sent(text) for text in config.x_sendfile]
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in sent]
-        # Without a prefix X-Accel-Redirect is for a front server, and goes there.
+        # Without a prefix X-Accel-Redirect is for a front server: pass it on.
         has_prefix = any(prefix is not None for prefix, _ in sent)
         self._names = frozenset((SENDFILE, REDIRECT) if has_prefix else (SENDFILE,))
 
@@ -57,7 +57,7 @@ class XSendfile:
         status, fields, start_response = start.status, start.fields, start.begin
         found = self._find(*start.named)
         if found is None:
-            logger.error("--x-sendfile: the app has named %s %r, which is no file that may be sent", *start.named)
+            logger.error("--x-sendfile: %s %r of the app is no file in these folders", *start.named)
             return refuse(start_response, "404 Not Found", "there is no such file")
         try:
             return _reply(environ, start_response, status, fields, found, start.named[1])
@@ -65,7 +65,7 @@ class XSendfile:
             found.close()
 
     def _find(self, name: str, value: str) -> Found | None:
-        """Open the file that a field names; None: it names none, or none that may be sent."""
+        """Open the file that a field names; None: there is no such file, or it may not be sent."""
         octets = value.strip().encode("latin-1")
         if name == REDIRECT:
             octets = unquote_to_bytes(octets.partition(b"?")[0])
@@ -76,7 +76,7 @@ class XSendfile:
             if name == REDIRECT:
                 roots = [] if prefix is None else [prefix.encode("latin-1")]
             else:
-                # An app may have resolved the links on the way to it.
+                # The app may have resolved the links in the path.
                 roots = [os.fsencode(folder.path), os.fsencode(os.path.realpath(folder.path))]
             for root in roots:
                 if path == root or path.startswith(root + b"/"):
@@ -89,7 +89,7 @@ class XSendfile:
 
 
 class _Start:
-    """The start_response that the app calls: it looks whether a file is named."""
+    """The start_response that the app calls: it looks for a field that names a file."""
 
     def __init__(self, start_response: StartResponse, names: frozenset[str]) -> None:
         self._start_response = start_response
@@ -101,7 +101,7 @@ class _Start:
         self._exc_info: tuple[Any, ...] = ()
 
     def begin(self, status: str, fields: Fields) -> Any:
-        """Start the response in the app's place: as it would, after what it has started before."""
+        """Start the response in the app's place, with its exc_info if it restarts one."""
         exc_info, self._exc_info = self._exc_info, ()  # its traceback holds the app's frames
         return self._start_response(status, fields, *exc_info)
 
@@ -110,7 +110,7 @@ class _Start:
         try:
             named = [(name.lower(), value) for name, value in fields if name.lower() in self._names]
         except (TypeError, ValueError, AttributeError):
-            named = []  # the server says what is wrong with them
+            named = []  # the server reports the error in them
         self.named = named[0] if named else None
         if self.named is None:
             return self._start_response(status, fields, *exc_info)
@@ -119,11 +119,11 @@ class _Start:
 
 
 def _drop(octets: bytes) -> None:
-    """Take the place of write(): the body is the file."""
+    """Take the place of write(): discard, since the file is the body."""
 
 
 def _begin(iterable: Iterable[bytes]) -> Iterable[bytes]:
-    """Take the first item of an app that calls start_response only then."""
+    """Take the first item: some apps call start_response only then."""
     begun = _Begun(iterable)
     try:
         begun.step()
@@ -134,7 +134,7 @@ def _begin(iterable: Iterable[bytes]) -> Iterable[bytes]:
 
 
 class _Begun:
-    """An iterable whose first item was taken already."""
+    """An iterable whose first item has been taken."""
 
     def __init__(self, iterable: Iterable[bytes]) -> None:
         self._iterable = iterable
@@ -160,7 +160,7 @@ class _Begun:
 def _reply(
     environ: dict[str, Any], start_response: StartResponse, status: str, fields: Fields, found: Found, named: str
 ) -> Iterable[bytes]:
-    """Answer with the file, and with what the app says beside it."""
+    """Answer with the file, and with the app's other fields."""
     said = {name.lower(): value for name, value in fields}
     kept = [(name, value) for name, value in fields if name.lower() not in _DROPPED and name[:8].lower() != "x-accel-"]
     if "content-type" not in said:
@@ -168,7 +168,7 @@ def _reply(
     size, own = found.status.st_size, validators_of(found.status)
     if status[:3] != "200" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         return send_whole(environ, start_response, found.take_fd(), size, status, kept)
-    # The app knows better, if it says something: its tag may be that of a document of which this file is a copy.
+    # The app's validators win: its tag may be that of a document of which this file is a copy.
     etag = said.get("etag", "").strip()
     date = parse_date(said.get("last-modified", ""))
     validators = Validators(etag if is_tag(etag) else own.etag, own.modified if date is None else date)

@@ -1,14 +1,13 @@
-"""What a process counts, and answers of it where no supervisor does: --metrics, --stats, --statsd, --agent-check.
+"""The counts of a process, and its own answers if there is no supervisor: --metrics, --stats, --statsd, --agent-check.
 
 Owns:     Metrics and AgentCheck, the extensions.
 Thread:   see Extension.
-Not here: the words (counting.py), the answers (single.py), both of which take 1 MB of a process with what they need.
+Not here: the words (counting.py), the answers (single.py), both of which take 1 MB of a process with their imports.
 
-table.py has every metric once: where it stands in memory, what it is called, what it means. counting.py writes what a
-process counts; totals.py adds what several have counted; text.py writes all of it down. For the status page, history.py keeps the
-last minute, and picture.py puts that into an event with how things are and what to do (lifecycle/status.py, advice.py). pages.py answers who asks for
-any of it, scrapes.py has their connections. exporter.py puts these together, for the one process that lone.py and single.py know, and for the many of
-a supervisor (processes/overview.py).
+table.py has every metric once: its place in memory, its name, its meaning. counting.py writes the counts of a process; totals.py adds
+up those of several; text.py formats them. For the status page, history.py keeps the last minute, and picture.py puts that into an event
+with the status and the warnings (lifecycle/status.py, advice.py). pages.py answers requests, scrapes.py has their connections.
+exporter.py joins these parts, for one process (lone.py, single.py), and for the many of a supervisor (processes/overview.py).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _is_counting(config: EngineSettings) -> bool:
 
 
 class AgentCheck(Extension[EngineSettings]):
-    """--agent-check where nothing is counted: answers balancers, unless a supervisor does."""
+    """--agent-check without counts: answers balancers, unless a supervisor does."""
 
     _single: Single | None = None
 
@@ -44,7 +43,7 @@ class AgentCheck(Extension[EngineSettings]):
         return bool(config.agent_check) and not _is_counting(config)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Import what the process needs that answers, and those that count: --user may not be able to read it."""
+        """Import the modules of the answering and the counting processes early: --user may not be able to read them."""
         if event in (Life.STARTS, Life.RELOADS):
             from . import counting, gil, single  # noqa: F401
 
@@ -69,7 +68,7 @@ class AgentCheck(Extension[EngineSettings]):
 
 
 class Metrics(AgentCheck):
-    """--metrics, --stats and --statsd: counts as well."""
+    """--metrics, --stats and --statsd: counts, and answers balancers as well."""
 
     wants_times = True
     counters: Counters  # from `start` on
@@ -107,11 +106,11 @@ class Metrics(AgentCheck):
         return self.counters
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return what is counted, as warnings need it."""
+        """Return the counts that warnings are made from."""
         return {"counted": self._single.counted} if self._single is not None else {}
 
     def on_second(self) -> None:
-        """Write the numbers of this moment, before they are read."""
+        """Write the present numbers, before they are read."""
         now, lost = self._context.server.statistics(), self._context.ask("access_log_lines_lost") or 0
         self.counters.on_second(now, lost, self._context.busy.seconds, error_log.lost_lines())
         super().on_second()

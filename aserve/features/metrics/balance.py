@@ -1,17 +1,17 @@
-"""What a balancer is told of this host: whether it lives, whether it is ready, and how much of the load is for it.
+"""The answers to a balancer about this host: liveness, readiness, and the weight for its share of the load.
 
-Owns:     Balance: the verdicts, and the line for HAProxy's agent check; Reading and Host, what they are made from.
-Thread:   that of its owner: a supervisor's, or an event loop's. It looks at no clock.
+Owns:     Balance: the verdicts, and the line for HAProxy's agent check; Reading and Host, their input.
+Thread:   that of its owner: a supervisor's, or an event loop's. It reads no clock.
 Spec:     HAProxy, "agent-check": words and a percentage on one line.
-Not here: the numbers (exporter.py), connections (scrapes.py), the answers of the app's own port
+Not here: the numbers (exporter.py), connections (scrapes.py), health checks on the app's own port
           (connections/health.py).
 
-The weight follows what is free, and not the CPU: a host whose threads all wait for a database is as full as one whose CPU is.
+The weight follows the free threads, not the CPU: a host whose threads all wait for a database is as full as one whose CPU is busy.
 
     weight = (10 + 90 * free threads / all threads) / (1 + seconds that requests wait for a thread), in percent, at least 1
 
-A host without a free thread, whose requests do not wait yet, gets a tenth of an idle one's load; not nothing: where all hosts are
-full, a host that is left out gives its share to the others, which follow. Of 0 HAProxy makes a drain.
+A host without a free thread, whose requests do not wait yet, gets a tenth of an idle host's load, and not none: when all hosts are
+full, the load of an excluded host would push out the next one. HAProxy treats 0 as drain.
 
 Costs requests nothing: the numbers are those that each process writes once a second.
 """
@@ -23,36 +23,36 @@ from typing import Callable, NamedTuple
 
 from ...connections.health import WISHES
 
-# Of a process whose event loop has not turned for so long, nobody knows how it is. As `aserve status` has it (processes/ask.py).
+# Without a turn of its event loop for this long, the state of a process is unknown. As in `aserve status` (processes/ask.py).
 SILENT_SECONDS = 5.0
-# What a host without a free thread gets of an idle one's load, in percent. Guess.
+# The load of a host without a free thread, in percent of an idle host's. Guess.
 FULL_PERCENT = 10
-# How much a second counts against those before it: for how long requests wait is of one moment. Guess: half of what it was counts after
-# two seconds.
+# The weight of the latest second in the moving average: the wait of requests is a momentary value. Guess: after two seconds the old
+# value counts half.
 NEW_SHARE = 0.3
 
-UNKNOWN = -1.0  # the weight of a host that does not serve: when it does, what was before says nothing
+UNKNOWN = -1.0  # the weight of a host that does not serve; the average begins anew when it does
 
 _WORDS = {why: word for word, why in WISHES.items()}
 
 
 class Reading(NamedTuple):
-    """One process that serves, as it has told last."""
+    """The last report of one serving process."""
 
     threads_busy: float  # a mean of the last seconds (busy.py)
     wait_seconds: float  # for how long the first request that waits for a thread has waited
-    silent_seconds: float  # for so long its event loop has not turned
+    silent_seconds: float  # since its event loop last turned
 
 
 class Host(NamedTuple):
-    """All of them."""
+    """All serving processes of the host."""
 
     readings: Sequence[Reading]
-    process_count: int  # that there are to be
-    threads: int  # of each, for the app
+    process_count: int  # wanted
+    threads: int  # of each process, for the app
     max_wait_seconds: float  # --healthcheck-max-wait; 0: any time
-    is_draining: bool = False  # for its end
-    why_unready: str = ""  # as it was told; "": nothing was
+    is_draining: bool = False  # since it is about to end
+    why_unready: str = ""  # as the program has said; "": it is ready
 
 
 class Balance:
@@ -60,25 +60,25 @@ class Balance:
 
     def __init__(self, look: Callable[[], Host]) -> None:
         self._look = look
-        self._percent = UNKNOWN  # over the last seconds
+        self._percent = UNKNOWN  # a moving average of the last seconds
 
     def on_second(self) -> None:
-        """Called once a second."""
+        """Update the average once a second."""
         self._note(self._look())
 
     def why_dead(self) -> str:
-        """Return why a restart would help; "": it would not, an event loop turns."""
+        """Return why a restart would help; "": it would not, since an event loop turns."""
         return _why_dead(self._look())
 
     def why_unready(self) -> str:
-        """Return why requests should go elsewhere; "": they may come."""
+        """Return why requests should go to other hosts; "": this host is ready."""
         host = self._look()
         if host.is_draining:
             return "draining"
         why = host.why_unready or _why_dead(host)
         if why:
             return why
-        # Of the process that keeps its requests waiting the least: the kernel gives it more than the others.
+        # The shortest wait of all processes: the kernel gives that process more connections than the others.
         waited = min(reading.wait_seconds for reading in _turning(host))
         if not host.max_wait_seconds or waited <= host.max_wait_seconds:
             return ""
@@ -86,16 +86,16 @@ class Balance:
 
     def agent_line(self) -> bytes:
         """
-        Return what HAProxy's agent check is told.
+        Return the line for HAProxy's agent check.
 
-        Each line says all of it, with "up" after a "stopped" and "ready" after a "maint": HAProxy keeps what it was told before.
+        Each line has the whole state, with "up" to end a "stopped" and "ready" to end a "maint": HAProxy keeps earlier words.
         """
         host = self._look()
         if self._percent == UNKNOWN:
             self._note(host)
         if host.is_draining:
-            return b"up drain\n"  # it goes on with those who have a session here
-        word = _WORDS.get(host.why_unready, "drain")  # by the program, for a reason of its own
+            return b"up drain\n"  # clients with a session here still reach it
+        word = _WORDS.get(host.why_unready, "drain")  # unready by the program, with its own reason
         why = _why_dead(host)
         if word != "ready":
             return f"up {word}\n".encode()
@@ -117,11 +117,11 @@ def _why_dead(host: Host) -> str:
 
 
 def _percent_of(host: Host) -> float:
-    """Return the weight of this moment. A worker that is missing, or hangs, has no free thread."""
-    turning, threads = _turning(host), host.threads or 1  # 0: the event loop's own
+    """Return the present weight. A worker process that is missing, or hangs, counts as no free thread."""
+    turning, threads = _turning(host), host.threads or 1  # 0: the event loop runs the app
     if not turning:
         return UNKNOWN
     free = sum(max(threads - reading.threads_busy, 0) for reading in turning)
-    share = min(free / (threads * max(host.process_count, 1)), 1.0)  # while one replaces another, there are more
+    share = min(free / (threads * max(host.process_count, 1)), 1.0)  # more while a worker is being replaced
     waited = sum(reading.wait_seconds for reading in turning) / len(turning)
     return (FULL_PERCENT + (100 - FULL_PERCENT) * share) / (1.0 + waited)

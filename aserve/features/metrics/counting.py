@@ -1,14 +1,14 @@
-"""What one process counts.
+"""The counts of one process.
 
-Owns:     Counters: the words of a process, and the calls that raise them.
-Thread:   `write` whichever thread tells of ends (core/ends.py); `note_gil_wait` a thread of its own; the rest the event loop's.
-Not here: which words there are (table.py), whose memory they are in (processes/slots.py, lone.py), who reads them.
+Owns:     Counters: the words of a process, and the methods that raise them.
+Thread:   `write` the thread that reports ends (core/ends.py); `note_gil_wait` a GilWatch's; the rest the event loop's.
+Not here: the list of words (table.py), their memory (processes/slots.py, lone.py), reading them.
 
-Only this process writes its words, each as a whole: a reader finds the number of before or the one of after, and a
-process that is killed takes nothing along but what it is just counting, or has not begun to (core/ends.py).
+Only this process writes its words, each as a whole: a reader finds the number before or after a change, and when the process
+is killed, only the ends are lost that it is counting, or that wait to be counted (core/ends.py).
 
-A lock guards them, since threads end exchanges side by side, also without a GIL. Cells of each thread, added up by the loop once a
-second, would need none; but a crash would lose what is in them, and no page has room for a thousand threads. Measured
+A lock guards them, since threads end exchanges in parallel, also without a GIL. Counters per thread, added up by the loop once a
+second, would need none; but a crash would lose them, and no page has room for a thousand threads. Measured
 2026-11-23, `write` of requests with both times, CPython 3.11: one alone 0.8 us, each of 64 together 0.2 us.
 """
 
@@ -25,7 +25,7 @@ from ...core.errors import RequestRefused
 from ...core.exchange import ANSWERED, Exchange
 from .table import BOUNDS, BUCKETS, CLASSES, COUNTED, ENDS, ERROR_LINES_LOST, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
-# Where the words are that each request raises.
+# The places of the words that each request raises.
 _REQUESTS = PLACES["aserve_requests_total"]
 _BYTES = PLACES["aserve_response_body_bytes_total"]
 _EXCEPTIONS = PLACES["aserve_app_exceptions_total"]
@@ -40,7 +40,7 @@ _GAUGES = [
     (PLACES[metric.name] + index, read) for metric in COUNTED for index, read in enumerate(metric.reads)
 ]  # fmt: skip
 
-# By hundreds of the status; a number that is none of HTTP's counts as none.
+# By hundreds of the status; a number outside HTTP's counts as none.
 _BY_CLASS = [_REQUESTS + (number if number < len(CLASSES) else 0) * len(ENDS) for number in range(10)]
 _QUICK = BOUNDS[0]
 _QUEUE_SUM, _DURATION_SUM = _QUEUE + SUM, _DURATION + SUM
@@ -50,23 +50,23 @@ _GIL = PLACES["aserve_gil_wait_seconds"]
 class Counters:
     """The words of one process."""
 
-    # What native/counts.c counts, and where: see counts.h.
+    # For native/counts.c: see counts.h.
     places = tuple(_BY_CLASS), _BYTES, _QUEUE, _DURATION, BUCKETS
 
     def __init__(self, memory: Any, threads: int) -> None:
-        """`memory`: a page of PAGE_WORDS, of which ours are all 0, and nobody else writes them; `threads`: --threads."""
+        """`memory`: a page of PAGE_WORDS, whose counters are 0 and have no other writer; `threads`: --threads."""
         self._memory = memory
-        # By a pointer: PyPy writes an item of a memoryview octet by octet, and a reader may be between two of them.
+        # Through a pointer: PyPy writes an item of a memoryview octet by octet, and a reader could see half of it.
         self._words = pointer_to("uint64_t *", memory) + FIRST_WORD
-        self._counts = [0] * WORDS  # what is in them: to read it there again would cost as much as to write it
+        self._counts = [0] * WORDS  # their values: to read them from the page would cost as much as to write them
         self._lock = threading.Lock()
-        self.thread_seconds = 0.0  # for how long threads have been with requests that have ended
-        self._words[PLACES["aserve_threads_limit"]] = threads or 1  # 0: the event loop's
+        self.thread_seconds = 0.0  # spent by threads on requests that have ended
+        self._words[PLACES["aserve_threads_limit"]] = threads or 1  # 0: the event loop runs the app
 
     # --- called from whichever thread ends an exchange ---
 
     def write(self, ended: Sequence[Ended]) -> None:
-        """Count exchanges whose responses are out, or lost."""
+        """Count exchanges whose responses were sent, or lost."""
         counts, words = self._counts, self._words
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
@@ -85,7 +85,7 @@ class Counters:
                     waited += wait
                     took += run
                     held += (left_at or ended_at) - began_at
-                    if wait <= _QUICK:  # most are: their buckets are not looked for
+                    if wait <= _QUICK:  # most are: no search for the bucket
                         quick_waits += 1
                     else:
                         self._raise(_QUEUE + _bucket_of(wait), 1)
@@ -102,7 +102,7 @@ class Counters:
                 words[_DURATION_SUM] = counts[_DURATION_SUM] = counts[_DURATION_SUM] + int(took * 1e6)
 
     def add(self, found: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Count what native/counts.c has counted: by how much to raise which words; for how long threads have been with these requests."""
+        """Add counts of native/counts.c: pairs of word and increment; `seconds`: spent by threads on these requests."""
         with self._lock:
             for place, by in found:
                 self._raise(place, by)
@@ -124,29 +124,29 @@ class Counters:
     def on_second(
         self, now: Statistics, lost_lines: int = 0, busy_seconds: float = 0.0, lost_messages: int = 0
     ) -> None:
-        """Write the gauges, and what is counted elsewhere: lines that the logs have lost since the start, and busy.py's seconds."""
+        """Write the gauges, and counts of others: lines that the logs have lost since the start, and busy.py's seconds."""
         self._words[_LOST_LINES], self._words[_LOST_MESSAGES] = lost_lines, lost_messages
         self._words[_BUSY_SECONDS] = int(busy_seconds * 1e6)
         for place, read in _GAUGES:
             self._words[place] = read(now)
 
-    # --- called from all sides ---
+    # --- called from any of these ---
 
     def _add(self, place: int, by: int = 1) -> None:
         with self._lock:
             self._raise(place, by)
 
     def _raise(self, place: int, by: int) -> None:
-        """Raise a word; whoever calls this has the lock."""
+        """Raise a word; the caller holds the lock."""
         self._counts[place] = self._words[place] = self._counts[place] + by
 
 
 def _bucket_of(seconds: float) -> int:
-    """Return the first bucket whose bound a time does not exceed: as many bits as its milliseconds have, less than the bound."""
+    """Return the first bucket whose bound a time does not exceed: the bit length of its milliseconds, rounded up, less one."""
     return min((max(int(seconds * 1e6) - 1, 0) // 1000).bit_length(), BUCKETS)
 
 
 def read_words(memory: Any) -> list[int]:
-    """Return the words of a process from its page, each as it is written: as a whole."""
+    """Return the words of a process from its page, each read as a whole."""
     words = pointer_to("uint64_t *", memory) + FIRST_WORD
     return [words[place] for place in range(WORDS)]

@@ -1,11 +1,11 @@
-"""The last minute, from what is counted anyway.
+"""The last minute, from counts that are kept anyway.
 
-Owns:     History: a sample of all words each second, and what follows from the first and the last of them.
+Owns:     History: a sample of all words each second, and the differences between samples.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: who counts (counting.py), what is concluded (lifecycle/advice.py).
+Not here: counting (counting.py), warnings (lifecycle/advice.py).
 
 Measured 2026-11-23: a sample of one process takes 30 us on CPython 3.11, and 0.1 ms on PyPy 3.9, once a second; requests pay nothing.
-An event takes 1 ms and 3 ms, while somebody looks.
+An event takes 1 ms and 3 ms, while a browser reads the stream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .table import BOUNDS, BUCKETS, CLASSES, ENDS, PLACES, REFUSALS, SUM, THOUSA
 SECONDS = 60
 RECENT_SECONDS = 10
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-# Of what took longer than the last bound, this is said: twice that bound.
+# Reported for times beyond the last bound: twice that bound.
 BEYOND = 2 * BOUNDS[-1]
 
 _REQUESTS, _REFUSED = PLACES["aserve_requests_total"], PLACES["aserve_requests_refused_total"]
@@ -32,9 +32,9 @@ _QUEUE, _DURATION = PLACES["aserve_request_queue_seconds"], PLACES["aserve_reque
 _GIL = PLACES["aserve_gil_wait_seconds"]
 _LIMIT, _BUSY = PLACES["aserve_threads_limit"], PLACES["aserve_threads"]
 _WAITING = PLACES["aserve_requests_waiting"]
-# Of the threads busy, as a mean: then all of them have been. What a thread needs between two requests is a part of a per cent.
+# The mean share of busy threads from which all count as busy. A thread needs less than a percent of its time between two requests.
 FULL = 0.99
-# What a gauge is called here, and its word.
+# The gauges: names here, and words.
 _GAUGES = {
     "threads_limit": _LIMIT,
     "threads_busy": _BUSY,
@@ -63,11 +63,11 @@ class History:
         self._samples: collections.deque[tuple[float, Words]] = collections.deque(maxlen=SECONDS + 1)
 
     def add(self, words: Words) -> None:
-        """Called once a second, with sums over all that count."""
+        """Add a sample once a second: the sums over all processes."""
         self._samples.append((time.monotonic(), array.array("Q", words)))
 
     def describe(self) -> dict[str, Any]:
-        """Return the gauges of now, what came in the minute, and a row of each second of it, the latest last."""
+        """Return the present gauges, the counts of the last minute, and a row for each of its seconds, the latest last."""
         samples = list(self._samples) or [(time.monotonic(), [0] * WORDS)]
         (first_at, first), (last_at, last) = samples[0], samples[-1]
         seconds = last_at - first_at
@@ -99,12 +99,12 @@ class History:
         }
 
     def _describe_recent(self, samples: Sequence[tuple[float, Words]]) -> dict[str, float]:
-        """Return for how many seconds every thread has been busy; and of the last ten, how busy they were, and the mean wait."""
+        """Return for how many seconds all threads have been busy; and for the last ten, their mean load and the mean wait."""
         busy_since, last_at = None, samples[-1][0]
         for at, words in reversed(samples):
             if not 0 < words[_LIMIT] * FULL <= words[_BUSY] * THOUSANDTH:
                 break
-            busy_since = at - BUSY_SECONDS  # it is the mean of so many
+            busy_since = at - BUSY_SECONDS  # the value is the mean of this time
         latest = [words for _, words in samples[-RECENT_SECONDS - 1 :]]
         limit = latest[-1][_LIMIT]
         return {
@@ -137,13 +137,13 @@ def _requests(words: Words) -> int:
 
 
 def _mean(before: Words, after: Words, place: int) -> float:
-    """Return the mean time of what came between two samples, in seconds; 0: nothing came."""
+    """Return the mean time of the requests between two samples, in seconds; 0: there were none."""
     count = sum(after[place : place + SUM]) - sum(before[place : place + SUM])
     return round((after[place + SUM] - before[place + SUM]) / count / 1e6, 6) if count > 0 else 0.0
 
 
 def _describe_times(words: Words) -> dict[str, float | None]:
-    """Return mean and quantiles of a histogram in seconds; a quantile is its bucket's bound, and at most twice too high."""
+    """Return mean and quantiles of a histogram in seconds; a quantile is its bucket's bound, at most twice too high."""
     count = sum(words[:SUM])
     if not count:
         return {"count": 0, "mean": None, **dict.fromkeys(QUANTILES)}

@@ -1,13 +1,13 @@
-"""What is answered at --metrics: the text for Prometheus, the status page, and its stream of events.
+"""The answers at --metrics: the text for Prometheus, the status page, and its stream of events.
 
-Owns:     Pages: who may see what, and the response to each request; the page's file.
+Owns:     Pages: the rights of clients, and the response to each request; the page's file.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Spec:     RFC 9112, as far as it takes to answer GET; HTML, "Server-sent events"; CSP Level 3.
+Spec:     RFC 9112, as far as GET needs it; HTML, "Server-sent events"; CSP Level 3.
 Not here: connections (scrapes.py), the numbers (text.py, picture.py), the page itself (page.html).
 
-The page shows what requests are at work, and settings. So by default only this machine sees it: a browser there, ssh -L, kubectl
-port-forward, or a front server that asks for a password. A browser on this machine also runs pages of strangers, and a stranger may
-give his name the address 127.0.0.1 (DNS rebinding): so a name that is not `localhost` is not answered there.
+The page shows running requests, and settings. So by default only this machine sees it: a browser there, ssh -L, kubectl
+port-forward, or a front server that asks for a password. A browser on this machine also runs pages of strangers, whose host name may
+resolve to 127.0.0.1 (DNS rebinding): so there a Host other than `localhost` is refused.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ logger = logging.getLogger("aserve")
 
 METRICS, EVENTS, LIVE, READY = "/metrics", "/events", "/live", "/ready"
 PAGES = ("/", "/status")
-FOR_MACHINES = (METRICS, LIVE, READY)  # whoever reaches the address may ask
+FOR_MACHINES = (METRICS, LIVE, READY)  # for every client that can connect
 EVENT_STREAM = "text/event-stream; charset=utf-8"
-# For so long what was made is given to all who ask: the numbers of a moment are the same for all. Guess.
+# How long an answer is cached for all clients. Guess.
 FRESH_SECONDS = 0.2
-# After so long a page that has lost its stream asks again.
+# How long a page that has lost its stream waits before it connects again.
 RETRY_MILLISECONDS = 2000
 REASONS = {
     200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 421: "Misdirected Request",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
-# Read with the module: after that, the user of --user may not be able to.
+# Read at import: later, --user may not be able to.
 _PAGE = pkgutil.get_data(__package__, "page.html") or b""
 ALLOW = "Allow: GET, HEAD\r\n"
 RETRY = "Retry-After: 5\r\n"
-# Nobody else's page may read ours, or show it in a frame.
+# Pages of other sites may not read this one, or show it in a frame.
 OURS_ONLY = (
     "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
 )
 
 
 class Whence(NamedTuple):
-    """From where a connection comes."""
+    """The origin of a connection."""
 
     is_unix: bool = False
-    is_own: bool = True  # this machine
-    is_loopback: bool = True  # to an address that only this machine reaches
+    is_own: bool = True  # from this machine
+    is_loopback: bool = True  # to an address of loopback
 
 
 class Reply(NamedTuple):
-    """What is sent to a client; with `is_stream`, events follow."""
+    """The octets for a client; with `is_stream`, events follow."""
 
     octets: bytes
     is_stream: bool = False
 
 
 class Wanted(NamedTuple):
-    """Metrics are, which must be made first, for a request of this method."""
+    """A request of this method wants the metrics, which must be made first."""
 
     method: str
 
 
 class Pages:
-    """What there is to be seen."""
+    """The pages of one address, and which clients may see them."""
 
     def __init__(
         self,
@@ -81,19 +81,19 @@ class Pages:
         reach: Callable[[], str],
         balance: Balance,
     ) -> None:
-        """`metrics` makes the text, `event` an event, `stats` what uWSGI's stats server would say; `reach`: --status-page."""
+        """`metrics` makes the text, `event` an event, `stats` uWSGI's JSON; `reach`: --status-page."""
         self._balance = balance
         self._make_metrics = metrics
         self._metrics, self._metrics_at = b"", float("-inf")
         self._event = event
-        self._first, self._first_at = b"", float("-inf")  # what new readers get
+        self._first, self._first_at = b"", float("-inf")  # for new readers
         self._make_stats = stats
         self._stats, self._stats_at = b"", float("-inf")
         self._reach = reach
         self._policy = _policy_of(_PAGE)
 
     def next_event(self) -> bytes:
-        """Return what readers of the stream get now."""
+        """Return the next event for readers of the stream."""
         try:
             return b"data: %b\n\n" % self._event()
         except Exception:
@@ -101,7 +101,7 @@ class Pages:
             return b": no event\n\n"
 
     def stats(self) -> bytes:
-        """Return what those get who connect to --stats; nothing, if it cannot be made."""
+        """Return the answer to a connection to --stats; b"" on an internal error."""
         now = time.monotonic()
         if now - self._stats_at >= FRESH_SECONDS:
             try:
@@ -112,7 +112,7 @@ class Pages:
         return self._stats
 
     def agent_line(self) -> bytes:
-        """Return what those get who connect to --agent-check; nothing, if it cannot be made: HAProxy goes on as before."""
+        """Return the answer to a connection to --agent-check; b"" on an internal error: HAProxy then keeps the last state."""
         try:
             return self._balance.agent_line()
         except Exception:
@@ -120,7 +120,7 @@ class Pages:
             return b""
 
     def tell_metrics(self, app_text: bytes, methods: Sequence[str]) -> list[Reply]:
-        """Make the text, with the app's behind it; return the responses to requests of these methods."""
+        """Make the text, followed by the app's; return the responses to requests of these methods."""
         try:
             self._metrics, self._metrics_at = self._make_metrics() + app_text, time.monotonic()
             return [respond(200, self._metrics, method) for method in methods]
@@ -129,7 +129,7 @@ class Pages:
             return [respond(500, "the metrics could not be made; aserve's log says why", method) for method in methods]
 
     def answer(self, head: bytes, whence: Whence, has_room: bool) -> Reply | Wanted:
-        """Return the response to a request; `has_room`: for one more reader of the stream."""
+        """Return the response to a request; `has_room`: the stream may have one more reader."""
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -180,7 +180,7 @@ class Pages:
 
 
 def respond(status: int, body: bytes | str, method: str = "GET", fields: str = "", kind: str = CONTENT_TYPE) -> Reply:
-    """Return a whole response; a sentence is a text of its own."""
+    """Return a whole response; a str is sent as a line of plain text."""
     octets = body if isinstance(body, bytes) else f"{body}\n".encode()
     kind = kind if isinstance(body, bytes) else "text/plain; charset=utf-8"
     head = (
@@ -191,7 +191,7 @@ def respond(status: int, body: bytes | str, method: str = "GET", fields: str = "
 
 
 def _host_of(lines: list[str]) -> str:
-    """Return the Host field; "" without one, as no browser would send it."""
+    """Return the Host field; "" without one: every browser sends it."""
     for line in lines:
         name, _, value = line.partition(":")
         if name.lower() == "host":
@@ -200,7 +200,7 @@ def _host_of(lines: list[str]) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Whether this is no name, or one that cannot be somebody else's (RFC 6761 6.3)."""
+    """Whether a Host is an IP address, or a name that is always this machine's (RFC 6761 6.3)."""
     found = re.match(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]*)?\Z", host)
     name = (found[1] or found[2] or "").lower() if found else "?"
     if name in ("", "localhost") or name.endswith(".localhost"):
@@ -213,7 +213,7 @@ def _is_here(host: str) -> bool:
 
 
 def _policy_of(page: bytes) -> str:
-    """Return the policy that allows what is in the page, by its hash, and nothing else."""
+    """Return the policy that allows the page's own style and script, by their hashes, and nothing else."""
 
     def allow(element: bytes) -> str:
         (text,) = re.findall(rb"<%b>(.*?)</%b>" % (element, element), page, re.S)

@@ -1,12 +1,12 @@
-"""One moment of a server, for the status page: an event in JSON.
+"""The state of a server for the status page: an event in JSON.
 
-Owns:     Picture: what an event has; what of it strangers may not read.
+Owns:     Picture: the content of an event; hiding secrets in it.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: where the numbers come from (history.py, lifecycle/status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
+Not here: the source of the numbers (history.py, lifecycle/status.py, processes/status.py), its readers (scrapes.py), its display (page.html).
 
-An event is all that `aserve status --json` tells, and the keys of History.describe, "warnings" and "settings".
-The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens, not
-even with --show-queries.
+An event is the output of `aserve status --json`, with the keys of History.describe, "warnings" and "settings".
+The page has more readers than the control socket: its requests have no query, which may contain passwords and tokens, not even with
+--show-queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WordsBySlot = Mapping[int, Sequence[int]]
 
 
 class Picture:
-    """What a server shows."""
+    """Makes the events of a server."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Picture:
         status: Callable[[], dict[str, Any]],
         words: Callable[[], WordsBySlot],
     ) -> None:
-        """`status`: as for `aserve status --json`; `words`: what is counted, by slot."""
+        """`status`: as for `aserve status --json`; `words`: the counts, by slot."""
         self._config = config
         self._status = status
         self._words = words
@@ -46,18 +46,18 @@ class Picture:
         self._last: WordsBySlot = {}
 
     def on_second(self) -> None:
-        """Called once a second, whether somebody looks or not: the last minute is there for who comes."""
+        """Take a sample every second even without readers, so that the first reader gets the last minute."""
         self._last = self._words()
         self._history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
 
     def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
-        """Return what warnings need besides a status: the history, and temporary files by slot."""
+        """Return the counts that warnings need: the history, and temporary files by slot."""
         if not self._last:
             self.on_second()
         return self._history.describe(), {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
 
     def event(self) -> bytes:
-        """Return it, as JSON on one line."""
+        """Return an event, as JSON on one line."""
         (history, spool_files), config = self.counted(), self._config()
         status = {**self._status(), **history}
         status["workers"] = [
@@ -70,26 +70,26 @@ class Picture:
         return json.dumps(status, separators=(",", ":")).encode()
 
     def stats(self) -> bytes:
-        """Return the same moment as uWSGI's stats server would tell it."""
+        """Return the state in the JSON of uWSGI's stats server."""
         return render_stats(self._status(), self._words())
 
 
 def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of slow requests the last few, the newest first; of a stack the app's last call: all of them would be a large event."""
+    """Return the last few slow requests, the newest first, with the app's last call of a stack: all would make a large event."""
     return [
         {
             **{name: each[name] for name in ("at", "worker", "end", "status")},
             "seconds": round(each["seconds"], 1),
             "queue_seconds": round(each["queue_seconds"] or 0.0, 3),
             "request": without_query(each["request"]),
-            "where": each.get("where", ""),  # code of before does not say it
+            "where": each.get("where", ""),  # missing from an older version's worker
         }
         for each in sorted(slow, key=lambda each: each["at"], reverse=True)[:MAX_SLOW]
     ]
 
 
 def changed_settings(config: EngineSettings) -> list[tuple[str, str]]:
-    """Return the flags of settings that differ from their defaults, with their values; never a secret."""
+    """Return the flags of settings that differ from their defaults, and their values without secrets."""
     return [
         (setting.flag, setting.show(value))
         for setting in config.rows()

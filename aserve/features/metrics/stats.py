@@ -1,13 +1,13 @@
-"""What uWSGI's stats server says, for the tools that read it (--stats).
+"""The JSON of uWSGI's stats server, for the tools that read it (--stats).
 
-Owns:     render_stats: the JSON.
+Owns:     render_stats.
 Thread:   that of its owner: a supervisor's, or an event loop's; pure but for the clock and the process's user.
 Spec:     uWSGI, "The uWSGI Stats Server", as uwsgitop 0.12 reads it.
-Not here: who connects (scrapes.py), the numbers (lifecycle/status.py, counting.py).
+Not here: connections (scrapes.py), the numbers (lifecycle/status.py, counting.py).
 
-A name has uWSGI's meaning where aserve has the thing. Where it has not: `avg_rt` is the mean since the start, where uWSGI halves between it and
-the latest; `listen_queue` are requests that wait for a thread, which are accepted and read here; `vsz`, signals, locks and what each
-thread has counted are not known, and 0 or empty.
+A name has uWSGI's meaning where aserve has such a number. The exceptions: `avg_rt` is the mean since the start, in uWSGI the mean of the
+last value and the latest request; `listen_queue` are requests that wait for a thread, which are accepted and read here; `vsz`, signals,
+locks and the counts of single threads are not known, and 0 or empty.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _TIMED_OUT = PLACES["aserve_requests_refused_total"] + REFUSALS.index(504)
 
 
 def render_stats(status: Mapping[str, Any], words: Mapping[int, Sequence[int]]) -> bytes:
-    """Return it; `status` as for `aserve status --json`, `words`: what is counted, by slot."""
+    """Return the JSON; `status` as for `aserve status --json`, `words`: the counts, by slot."""
     latest: dict[int, Mapping[str, Any]] = {}
-    for worker in status["workers"]:  # of two in a slot, the one that serves
+    for worker in status["workers"]:  # of two in a slot, the ready one
         if worker["slot"] in words and (worker["slot"] not in latest or worker["state"] == "ready"):
             latest[worker["slot"]] = worker
     workers = [_describe(worker, words[slot], status["threads"]) for slot, worker in sorted(latest.items())]

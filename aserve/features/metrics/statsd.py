@@ -1,14 +1,14 @@
-"""The same numbers for statsd, once a second (--statsd).
+"""Sends the metrics to statsd, once a second (--statsd).
 
-Owns:     Statsd: its socket, what has been sent, and the names, which are gunicorn's where it has one.
-Thread:   that of whoever counts for all workers: the supervisor's only one, or an event loop.
+Owns:     Statsd: its socket, the numbers sent so far, and the names, which are gunicorn's where it has one.
+Thread:   that of its owner: a supervisor's, or an event loop's.
 Spec:     statsd, "Metric Types": c, g, ms and sample rates; several to a datagram.
 Not here: counting (counting.py, totals.py).
 
-Nothing waits: what the kernel does not take now is lost, as any datagram may be. A counter is sent as what it has risen by since
-the last second. Of requests' times statsd wants single ones, and there are counts by buckets: each bucket is sent as one time with a
-sample rate that says for how many it stands. These times are chosen so that their sum is the real one; so counts and means are right, and a
-quantile is so within a factor of two.
+Sending never blocks: a datagram that the kernel does not take now is lost. A counter is sent as its increase since the last second.
+statsd wants single request times, but aserve counts in buckets: each bucket is sent as one time with a sample rate that gives
+the number of requests. The times are chosen so that their sum is the real one: counts and means are right, and quantiles within a
+factor of two.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, THOUSAN
 
 logger = logging.getLogger("aserve")
 
-# What fits into a packet on any network: Ethernet's 1500 octets, less IPv6's and UDP's headers, and those of a tunnel.
+# Fits into a packet on any network: Ethernet's 1500 octets, less the headers of IPv6, UDP and a tunnel.
 MAX_DATAGRAM_BYTES = 1400
 
 Words = Sequence[int]
 
 _REQUESTS = PLACES["aserve_requests_total"]
-# What is added up for a counter, by name.
+# By a counter's name, the words to add up.
 COUNTERS: dict[str, list[int]] = {
     "requests": [_REQUESTS + place for place in range(len(CLASSES) * len(ENDS))],
     **{
@@ -61,10 +61,10 @@ IN_THOUSANDTHS = {"threads.busy", "threads.stuck"}
 
 
 class Statsd:
-    """One that is sent to."""
+    """The connection to one statsd."""
 
     def __init__(self, address: str, prefix: str) -> None:
-        """Look the address up, now and never again: that may take a while."""
+        """Look the address up, once, since that may take a while."""
         self._prefix = prefix
         self._sent: Words = [0] * WORDS
         self._socket: socket.socket | None = None
@@ -76,13 +76,13 @@ class Statsd:
             else:
                 found = socket.getaddrinfo(bind.host or "localhost", bind.port, type=socket.SOCK_DGRAM)
                 self._connect(found[0][0], found[0][4])
-            logger.info("statistics for statsd go to %s", address)
+            logger.info("sending statistics to statsd at %s", address)
         except OSError as exc:
-            logger.warning("nothing is sent to statsd at %s: %s; restart to try again", address, exc.strerror or exc)
+            logger.warning("cannot send to statsd at %s: %s; correct that, and restart", address, exc.strerror or exc)
 
     @classmethod
     def of(cls, config: EngineSettings) -> Statsd | None:
-        """Return the one that the settings name; None: none."""
+        """Return the connection to the statsd of the settings; None: --statsd is not set."""
         return cls(config.statsd, config.statsd_prefix) if config.statsd else None
 
     def _connect(self, family: int, address: Any) -> None:
@@ -91,11 +91,11 @@ class Statsd:
         self._socket, self._address = sock, address
 
     def begin_at(self, words_by_slot: Mapping[int, Words]) -> None:
-        """Take these as sent: others have."""
+        """Treat these counts as sent: the previous process has sent them."""
         self._sent = _add_up(words_by_slot)
 
     def send(self, words_by_slot: Mapping[int, Words], workers: int) -> None:
-        """Send what has changed, and what is; called once a second."""
+        """Send the increases of counters, and the gauges, once a second."""
         words = _add_up(words_by_slot)
         lines = [f"workers:{workers}|g", *_lines(words, self._sent)]
         self._sent = words
@@ -106,11 +106,9 @@ class Statsd:
                 self._socket.sendto(datagram, self._address)
             self._line.reset()
         except BlockingIOError:
-            pass  # it does not keep up: these are lost
-        except OSError as exc:  # of a unix socket: nobody is there, for now
-            self._line.log(
-                "statsd does not take statistics: %s; the next ones are tried all the same", exc.strerror or exc
-            )
+            pass  # statsd does not keep up: drop these
+        except OSError as exc:  # nothing listens on the unix socket, for now
+            self._line.log("cannot send statistics to statsd: %s; trying again each second", exc.strerror or exc)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -137,8 +135,8 @@ def _lines(words: Words, before: Words) -> Iterator[str]:
 
 
 def _time_lines(name: str, risen: Words) -> Iterator[str]:
-    """Yield one time in milliseconds for each bucket; the last, which has no bound, is taken to be as wide as the one before."""
-    middles = [bound * 750 for bound in BOUNDS]  # of a bucket from half of its bound to its bound
+    """Yield one time in milliseconds for each bucket; the last, which has no bound, is assumed to end at twice its beginning."""
+    middles = [bound * 750 for bound in BOUNDS]  # the middle of a bucket from half of its bound to its bound
     middles.append(BOUNDS[-1] * 1500)
     guessed = sum(count * middle for count, middle in zip(risen, middles))
     if not guessed:

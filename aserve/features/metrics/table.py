@@ -1,13 +1,13 @@
 """Every metric, once.
 
-Owns:     the table; where each number of a worker's stands in its page. The text that Prometheus reads (text.py), and
-          docs/metrics.md (its test compares them), follow from it.
+Owns:     the table; the place of each number in a worker's page. The text for Prometheus (text.py) is made from it,
+          and docs/metrics.md must agree with it (a test compares them).
 Thread:   any; pure.
 Spec:     Prometheus, "Metric and label naming": base units, _total.
-Not here: who counts (counting.py, core/tally.py), who finds the rest (exporter.py).
+Not here: counting (counting.py, core/tally.py), finding the other numbers (exporter.py).
 
-A change of what a process counts moves words in the page. Workers of before, which an upgrade takes over, have the places of
-before: so raise FORM (processes/inheritance.py) with it; its test knows.
+A change of COUNTED moves words in the page. Workers of the previous version, which an upgrade takes over, use its places: so raise
+FORM (processes/inheritance.py) with it; a test demands that.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 MICROSECOND = 1e-6
 THOUSANDTH = 1e-3
 
-# A histogram's bounds: powers of two, so that a number's bit length is its bucket, and nobody searches. From 1 ms, since what
-# waits for less waits for nobody; each twice the one before, so that a quantile is wrong by a factor of two at
-# most; up to 65 s, just beyond the 60 s after which most front servers and balancers give up.
+# A histogram's bounds: powers of two, so that a number's bit length is its bucket, without a search. From 1 ms, since users
+# notice no shorter wait; each twice the one before, so that a quantile is wrong by a factor of two at most; up to 65 s, just
+# beyond the 60 s after which most front servers and balancers give up.
 BUCKETS = 17
 BOUNDS = tuple(0.001 * (1 << number) for number in range(BUCKETS))
-SUM = BUCKETS + 1  # behind the buckets, and that for more than the last bound
+SUM = BUCKETS + 1  # after the buckets, and the one beyond the last bound
 
 # The classes of a status; 0: there was no response.
 CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 ENDS = ("complete", "cut")
-# What aserve refuses requests with; any other counts as the last.
+# Statuses of refused requests; any other counts as the last.
 REFUSALS = (400, 408, 413, 414, 417, 431, 500, 501, 503, 504, 505)
 
 
@@ -43,19 +43,19 @@ class Metric(NamedTuple):
     name: str
     kind: str
     help: str
-    cells: Sequence[str] = ("",)  # the labels of each, as they are written, without the worker's
-    reads: Sequence[Callable[[Statistics], int]] = ()  # of a gauge, by cell: what is written once a second
-    unit: float = 1  # what one is in a cell of it, or in the sum of a histogram
-    by_worker: bool = True  # each worker has its own; otherwise there is one for all of them
+    cells: Sequence[str] = ("",)  # the labels of each, as in the text, without the worker's
+    reads: Sequence[Callable[[Statistics], int]] = ()  # of a gauge, by cell: reads the value, once a second
+    unit: float = 1  # the value of one in a cell, or in the sum of a histogram
+    by_worker: bool = True  # one number for each worker, and not one for all
 
     @property
     def width(self) -> int:
-        """How many words it takes in a page."""
+        """Return the number of words in a page."""
         return SUM + 1 if self.kind == HISTOGRAM else len(self.cells)
 
     @property
     def runs_on(self) -> bool:
-        """Whether it only rises, and must not be forgotten with the worker that has counted it."""
+        """Whether it only rises, so that it must be kept after its worker's end."""
         return self.kind != GAUGE
 
 
@@ -73,7 +73,7 @@ def _in_thousandths(name: str) -> Callable[[Statistics], int]:
 
 ERROR_LINES_LOST = "aserve_error_log_lines_lost_total"
 # fmt: off
-# What each process counts, in the order of its page.
+# The metrics of each process, in the order of its page.
 COUNTED = (
     Metric(
         "aserve_requests_total", COUNTER, "Requests that have ended, by the class of their status (none: no response was begun) and by "
@@ -128,7 +128,7 @@ COUNTED = (
     ),
     Metric("aserve_spool_bytes", GAUGE, "Octets of responses in temporary files that clients have not read yet.",
            reads=_reads("responses_spooled_bytes")),
-    Metric("aserve_access_log_lines_lost_total", COUNTER, "Lines that the access log could not write: the disk is full, or nobody reads."),
+    Metric("aserve_access_log_lines_lost_total", COUNTER, "Lines that the access log could not write: the disk is full, or its reader does not read."),
     Metric(ERROR_LINES_LOST, COUNTER, "Lines of messages that standard error could not take; those of worker 0 are the supervisor's."),
     Metric(
         "aserve_gil_wait_seconds", HISTOGRAM, "How late a thread that had slept went on, sampled five times a second: the wait for the GIL, "
@@ -136,7 +136,7 @@ COUNTED = (
     ),
 )
 
-# What a supervisor counts.
+# The metrics of a supervisor.
 SUPERVISED = (
     Metric(
         RESTARTS, COUNTER, "Workers that served, and were replaced: they crashed, had served their time (recycle), were of the code of "
@@ -169,7 +169,7 @@ RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_
 LISTEN_QUEUE, LISTEN_LIMIT = "aserve_listen_queue", "aserve_listen_queue_limit"
 SILENT = "aserve_loop_silent_seconds"
 DESCRIPTORS, DESCRIPTOR_LIMIT = "aserve_worker_descriptors", "aserve_worker_descriptors_limit"
-# What is found when somebody asks.
+# Metrics that are found when a client asks.
 FOUND = (
     Metric(BUILD, GAUGE, "1; which aserve this is, and which Python.", by_worker=False),
     Metric(START_TIME, GAUGE, "When this process started: seconds since 1970.", by_worker=False),
@@ -209,23 +209,23 @@ def _lay_out() -> dict[str, int]:
     return places
 
 
-PLACES = _lay_out()  # by name: a metric's first word
+PLACES = _lay_out()  # a metric's first word, by name
 WORDS = sum(metric.width for metric in COUNTED)
-FIRST_WORD = 24  # of a page, that is theirs; those before are others' (processes/slots.py)
-PAGE_WORDS = FIRST_WORD + WORDS  # that a page has at least
+FIRST_WORD = 24  # of the metrics in a page; for the words before it see processes/slots.py
+PAGE_WORDS = FIRST_WORD + WORDS  # the least size of a page
 
 
 def place_of_requests(status: str, end: str) -> int:
-    """Return the word in which requests that ended so are counted."""
+    """Return the word that counts requests with this status class and end."""
     return PLACES["aserve_requests_total"] + CLASSES.index(status) * len(ENDS) + ENDS.index(end)
 
 
 def key_of(metric: Metric, index: int) -> str:
-    """Return what one word of a metric is called where its place may be another: after an upgrade."""
+    """Return the name of one word of a metric, which an upgrade uses since places may differ between versions."""
     return f"{metric.name} {metric.cells[index] if metric.kind != HISTOGRAM else index}"
 
 
-# Of all that runs on: what its word is called, and its place.
+# The names and places of all words that are kept after a worker's end.
 KEYS = {
     key_of(metric, index): PLACES[metric.name] + index
     for metric in COUNTED

@@ -1,6 +1,6 @@
 """Metrics as text, for Prometheus.
 
-Owns:     the text format; Samples, from which it is made.
+Owns:     the text format; Samples, its content.
 Thread:   any; pure.
 Spec:     Prometheus, "Text-based format", version 0.0.4.
 Not here: the numbers.
@@ -30,11 +30,11 @@ from .table import (
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Labels = str  # as they stand in the text, without braces
+Labels = str  # as in the text, without braces
 
 
 class Samples:
-    """Numbers by metric and labels, in the order of their coming."""
+    """Numbers by metric and labels, in the order of their addition."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ class Samples:
         self._lines.setdefault(name, []).append(_line(name, labels, value))
 
     def add_process(self, started_at: float) -> None:
-        """Add which program this is, and since when it runs: seconds since 1970."""
+        """Add the program's version and its start time: seconds since 1970."""
         names = {
             "version": VERSION, "implementation": platform.python_implementation(), "python": platform.python_version(),
         }  # fmt: skip
@@ -52,13 +52,13 @@ class Samples:
         self.add(START_TIME, started_at)
 
     def add_listening(self, listening: Iterable[Mapping[str, Any]]) -> None:
-        """Add how many clients wait in the kernel; see connections/listen_queue.py."""
+        """Add the number of clients that wait in the kernel; see connections/listen_queue.py."""
         for each in listening:
             self.add(LISTEN_QUEUE, each["queued"], label("listener", each["url"]))
             self.add(LISTEN_LIMIT, each["limit"], label("listener", each["url"]))
 
     def add_workers(self, words_by_slot: Mapping[int, Sequence[int]]) -> None:
-        """Add all that processes count, from the words of each slot."""
+        """Add all counts of processes, from the words of each slot."""
         everybody = [sum(column) for column in zip(*words_by_slot.values())]
         for metric in COUNTED:
             for slot, words in words_by_slot.items() if metric.by_worker else [(0, everybody)] if everybody else []:

@@ -1,4 +1,4 @@
-"""The settings of other servers, as they are: uWSGI's and gunicorn's become ours."""
+"""Reads uWSGI's and gunicorn's settings, and turns them into aserve's."""
 
 from .origin import Origin, read_origin, take_flags
 

@@ -1,6 +1,6 @@
-"""Another server's settings, on their way to ours.
+"""Another server's settings while they are turned into aserve's.
 
-Owns:     Row, of which each source has a table; Draft, which its loader fills, with what is to be said about it.
+Owns:     Row, an entry of a server's table; Draft, which the server's loader fills with settings and notes.
 Thread:   any.
 Not here: the tables (uwsgi_table.py, gunicorn_table.py), reading files (uwsgi_files.py, gunicorn.py), printing (translate.py).
 """
@@ -19,20 +19,20 @@ from ...settings.secrecy import HIDDEN
 from .. import SETTINGS
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
-# difflib's ratio: "vaccum" is near to "vacuum", and "theads" to "threads"; "static" is no typing error of "stats".
+# difflib's ratio: "vaccum" is near to "vacuum", and "theads" to "threads"; "static" is no misspelling of "stats".
 NEAR = 0.8
 MAX_SHOWN = 100  # characters of a setting in a message
-# Numbers, switches, addresses and paths, of a setting that may hold a secret.
+# Harmless values of a setting that may hold a secret: numbers, switches, addresses and paths.
 HARMLESS = re.compile(r"([0-9.,:*-]{0,39}|(?i:true|false|yes|no|on|off|none)|(/[\w.-]+)+(=(/[\w.-]+)+)?)\Z")
 
 
 class Given(NamedTuple):
-    """One setting as it was given."""
+    """One setting of the other server, as the user gave it."""
 
     key: str
     value: Any
     where: str  # "app.ini:12", or the name of a variable
-    is_secret: bool = False  # its value may be, or hold, a secret
+    is_secret: bool = False  # its value may contain a secret
 
     def __str__(self) -> str:
         if callable(self.value):
@@ -45,27 +45,27 @@ class Given(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What becomes of one setting of another server, under all of its names."""
+    """The translation of one setting of another server, under all of its names."""
 
     names: Sequence[str]  # the usual one first; one that ends in "*" is a family
-    to: Sequence[str]  # keys of ours
-    take: Callable[[Draft, Given], None] | None  # puts it into the draft; raises ValueError: it is wrong
-    text: str  # why nothing is to be done, or what to do instead, or what differs
-    is_told: bool  # as it has no effect that whoever wrote it counts on
+    to: Sequence[str]  # TOML keys of aserve
+    take: Callable[[Draft, Given], None] | None  # puts the value into the draft; raises ValueError if it is wrong
+    text: str  # why it needs no action, or what to do instead, or what differs
+    is_told: bool  # the user must know that it has no effect
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value may hold a secret: a setting of ours that may holds it, or it has no effect, and could be anything."""
+        """Whether its value may contain a secret: it goes to a secret setting of aserve, or has no effect and may be anything."""
         return self.is_told or any(key in BY_KEY and BY_KEY[key].secret for key in self.to)
 
 
 def maps(names: str, to: str, take: Callable[[Draft, Given], None], text: str = "") -> Row:
-    """Return the row of a setting that we have."""
+    """Return the row of a setting that aserve has."""
     return Row(names.split(), to.split(), take, text, False)
 
 
 def always(names: str, text: str) -> Row:
-    """Return the row of a setting for which nothing needs to be done."""
+    """Return the row of a setting that needs no action."""
     return Row(names.split(), (), None, text, False)
 
 
@@ -75,7 +75,7 @@ def unlike(names: str, text: str) -> Row:
 
 
 class Rows:
-    """A table, to look names up in."""
+    """A table of rows by name."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._by_name = {name: row for row in rows for name in row.names}
@@ -89,13 +89,13 @@ class Rows:
         return self._by_name[f"{family}*"] if family is not None else None
 
     def nearest(self, name: str) -> str | None:
-        """Return the name that may have been meant."""
+        """Return the nearest known name, as the likely intention."""
         near = near_names(name, [known for known in self._by_name if known[-1] != "*"], 1, NEAR)
         return near[0] if near else None
 
 
 class Note(NamedTuple):
-    """What whoever wrote a setting should know."""
+    """A note to the user about a setting."""
 
     where: str
     said: str
@@ -106,20 +106,20 @@ class Note(NamedTuple):
 
 
 class Draft:
-    """Settings of ours, by their TOML keys, as they come together."""
+    """Settings of aserve by their TOML keys, collected one by one."""
 
     def __init__(self, name: str) -> None:
         self.name = name  # of the file, for messages
         self.settings: dict[str, Any] = {}
-        self.whence: dict[str, list[Given]] = {}  # a setting's key: what has led to it
+        self.whence: dict[str, list[Given]] = {}  # by a setting's key, its origins
         self.notes: list[Note] = []
         self.app: str | None = None
         self.app_whence: Given | None = None
-        self.facts: dict[str, Any] = {}  # what a loader has to know of several settings in the end
+        self.facts: dict[str, Any] = {}  # values that the loader needs at the end, when it knows all settings
 
     def take(self, row: Row, given: Given) -> None:
         """
-        Do with a setting what its row says.
+        Apply a row to a setting.
 
         Raises:
             ConfigError: its value is wrong.
@@ -134,7 +134,7 @@ class Draft:
 
     def put(self, key: str, value: object, given: Given) -> None:
         """
-        Set one of ours; a later value wins.
+        Set a setting of aserve; a later value wins.
 
         Raises:
             ConfigError: it is not accepted.
@@ -146,7 +146,7 @@ class Draft:
 
     def add(self, key: str, value: object, given: Given) -> None:
         """
-        Add a value to one of ours that has several.
+        Add a value to a setting of aserve that takes several.
 
         Raises:
             ConfigError: it is not accepted.
@@ -157,20 +157,20 @@ class Draft:
         self.whence.setdefault(key, []).append(given)
 
     def default(self, key: str, value: object, why: str) -> None:
-        """Set one of ours, if nothing has; `why` is for whoever reads the translation."""
+        """Set a setting of aserve that has no value; `why` goes into the translation as a comment."""
         if key not in self.settings:
             self.settings[key] = value
             self.whence[key] = [Given(why, "", "")]
 
     def drop(self, key: str, text: str) -> None:
-        """Take one of ours back, and say why."""
+        """Remove a setting of aserve, with a note that says why."""
         if key in self.settings:
             del self.settings[key]
             for given in self.whence.pop(key):
                 self.note(given, text)
 
     def note(self, given: Given, text: str) -> None:
-        """Have something said."""
+        """Add a note, once."""
         note = Note(given.where, str(given), text)
         if note not in self.notes:
             self.notes.append(note)
@@ -178,7 +178,7 @@ class Draft:
 
 def check(key: str, value: object) -> None:
     """
-    Check a value for one of ours.
+    Check a value for a setting of aserve.
 
     Raises:
         ValueError: it is not accepted.
@@ -193,7 +193,7 @@ def check(key: str, value: object) -> None:
 @contextlib.contextmanager
 def refusing(given: Given) -> Iterator[None]:
     """
-    Say of a wrong value where it is from.
+    Add the origin of a wrong value to its error.
 
     Raises:
         ConfigError: for any ValueError within.
@@ -201,6 +201,6 @@ def refusing(given: Given) -> Iterator[None]:
     try:
         yield
     except ConfigError:
-        raise  # it says so already
+        raise  # its text has the origin already
     except ValueError as fault:
         raise ConfigError(f"{given.where}: {given}: {fault}") from None

@@ -1,8 +1,8 @@
-"""Flags of other servers, typed to our command: what they are here.
+"""Explains flags of other servers that were given to aserve.
 
 Owns:     explain_flag; the flags of servers from which no settings are read.
 Thread:   the main thread, in a command that ends with this.
-Not here: what becomes of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (command/flags.py).
+Not here: the translation of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (command/flags.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .gunicorn_table import TABLE as GUNICORN
 from .uwsgi_logic import INCLUDES
 from .uwsgi_table import TABLE as UWSGI
 
-# Of uvicorn, granian, hypercorn, waitress and Flask: what to type here.
+# Flags of uvicorn, granian, hypercorn, waitress and Flask, with aserve's equivalent.
 OTHERS = {
     "host": "give --bind HOST:PORT, as in --bind 0.0.0.0:8000",
     "port": "give --bind HOST:PORT, as in --bind 127.0.0.1:8000; the variable PORT counts, too",
@@ -42,7 +42,7 @@ OTHERS = {
 
 
 def explain_flag(flag: str) -> str:
-    """Return what a flag of gunicorn, uWSGI or another server, as "--timeout", is here; "": none has it."""
+    """Return aserve's equivalent of a flag of another server, such as "--timeout"; "": no server has that flag."""
     name = flag.lstrip("-")
     if flag == f"--{name}" and name in OTHERS:
         return OTHERS[name]
@@ -50,7 +50,7 @@ def explain_flag(flag: str) -> str:
     if flag in FLAGS or (flag.startswith("--") and _has(GUNICORN.find(setting), setting)):
         return _explain("gunicorn", GUNICORN.find(setting))
     if not flag.startswith("--"):
-        return ""  # uWSGI's short ones mean other things to gunicorn
+        return ""  # uWSGI's short flags mean other things to gunicorn
     if name in INCLUDES:
         return "uWSGI's file is here --uwsgi-ini FILE"
     row = UWSGI.find(name)
@@ -58,7 +58,7 @@ def explain_flag(flag: str) -> str:
 
 
 def _has(row: Row | None, name: str) -> bool:
-    """Whether a row is of this name, and not of a family alone."""
+    """Whether a row is for exactly this name, and not for a family."""
     return row is not None and name in row.names
 
 

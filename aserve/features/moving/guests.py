@@ -1,10 +1,10 @@
-"""Code of others that runs in a process of ours: a configuration that is a program, and its hooks.
+"""Runs code of the user in aserve's own process: a configuration that is a program, and its hooks.
 
-Owns:     hosting, for a process whose signals are the server's; reporting, for one whose signals are the app's, too.
+Owns:     hosting, where the server needs its signal handlers; reporting, where the app may set handlers, too.
 Thread:   the main thread.
-Not here: what is run (gunicorn.py, gunicorn_hooks.py), the app (lifecycle/loading.py).
+Not here: the code that is run (gunicorn.py, gunicorn_hooks.py), the app (lifecycle/loading.py).
 
-Such code ends nothing by what it raises: a supervisor that ended would take all workers with it.
+An exception of such code must not end the process: the end of a supervisor would end all workers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...lifecycle.signals import kept_handlers
 @contextlib.contextmanager
 def hosting(what: str, doing: str) -> Iterator[None]:
     """
-    Run code of others below this; signal handlers are as before afterwards, and a line names those that it has set.
+    Run the user's code in this context; restore signal handlers afterwards, and log those that the code has set.
 
     Raises:
         LoadError: see `reporting`.
@@ -33,11 +33,11 @@ def hosting(what: str, doing: str) -> Iterator[None]:
 @contextlib.contextmanager
 def reporting(what: str, doing: str) -> Iterator[None]:
     """
-    Run code of others below this; a child that it forks ends where it would come back.
+    Run the user's code in this context; a child that the code forks ends where it would return into aserve.
 
     Raises:
-        KeyboardInterrupt: of Ctrl-C, as long as that is not handled.
-        LoadError: it has raised anything else, SystemExit included.
+        KeyboardInterrupt: on Ctrl-C, before aserve handles SIGINT.
+        LoadError: the code has raised anything else, SystemExit included.
     """
     count = len(forked)
     try:

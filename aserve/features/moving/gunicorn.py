@@ -1,9 +1,9 @@
-"""A configuration of gunicorn's becomes settings of ours.
+"""Turns a configuration of gunicorn into settings of aserve.
 
-Owns:     load_gunicorn: executing the file, GUNICORN_CMD_ARGS, what depends on several settings, gunicorn's own defaults.
-Thread:   the main thread: the file is code, and is run in the process that reads it, again at each reload.
+Owns:     load_gunicorn: executing the file, GUNICORN_CMD_ARGS, rules over several settings, gunicorn's own defaults.
+Thread:   the main thread: the file is code, and runs in the process that reads it, again at each reload.
 Spec:     gunicorn/app/base.py: the file first, and GUNICORN_CMD_ARGS over it.
-Not here: which setting is which (gunicorn_table.py), its hooks (gunicorn_hooks.py).
+Not here: the translation of each setting (gunicorn_table.py), hooks (gunicorn_hooks.py).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .gunicorn_values import is_unset, number, place_of, real, texts, whole
 from .uwsgi_values import MAX_THREADS
 
 VARIABLE = "GUNICORN_CMD_ARGS"
-TRUSTED = ["127.0.0.1", "::1", "unix"]  # whom gunicorn believes where nothing is said
+TRUSTED = ["127.0.0.1", "::1", "unix"]  # gunicorn's default of forwarded_allow_ips
 LISTS = ("bind", "raw_env", "reload_extra_files")  # flags that may be repeated
 GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
 
 
 def load_gunicorn(path: str, environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
     """
-    Execute a configuration, and read GUNICORN_CMD_ARGS; an empty path: only these.
+    Execute a configuration, and read GUNICORN_CMD_ARGS; an empty path: only the latter.
 
     Raises:
         ConfigError: it cannot be read, or a value is wrong.
@@ -73,7 +73,7 @@ def _take(draft: Draft, given: Given) -> None:
 
 
 def _execute(path: str, draft: Draft) -> dict[str, Given]:
-    """Return the settings that the code of a configuration has, with the lines where they are set."""
+    """Execute a configuration; return its settings, with the lines that set them."""
     if path.startswith("python:"):
         return _settings_of(vars(_import(path[len("python:") :])), path, {}, draft)
     path = path[len("file:") :] if path.startswith("file:") else path
@@ -86,10 +86,10 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     module.__file__ = os.path.abspath(path)
     sys.modules["__config__"] = module
     folder = os.getcwd()
-    sys.path.insert(0, folder)  # as gunicorn has it: a configuration may import the app's settings
+    sys.path.insert(0, folder)  # as in gunicorn: a configuration may import the app's settings
     try:
         with _reading(path, "executing"):
-            exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # that is what such a file is
+            exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # such a file is code
     finally:
         os.chdir(folder)
         if folder in sys.path:
@@ -100,7 +100,7 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
 
 @contextlib.contextmanager
 def _reading(what: str, doing: str) -> Iterator[None]:
-    """Run a configuration's code. It is settings that fail with it, and not an app that may be well the next time."""
+    """Run a configuration's code; turn its LoadError into a ConfigError: settings are wrong, and no retry can help as for an app."""
     try:
         with hosting(what, doing):
             yield
@@ -110,13 +110,13 @@ def _reading(what: str, doing: str) -> Iterator[None]:
 
 
 def _take_server_name(path: str, draft: Draft) -> None:
-    """Take what a file has set in gunicorn's own module, to hide its name from clients."""
+    """Read the server name that a file has set in gunicorn's own module, to hide gunicorn's from clients."""
     module = sys.modules.get("gunicorn")
     for name in ("SERVER_SOFTWARE", "SERVER"):
         value = getattr(module, name, "gunicorn")
         if isinstance(value, str) and not value.startswith("gunicorn"):
             draft.put("server-name", value, Given(f"gunicorn.{name}", value, path))
-            setattr(module, name, "gunicorn")  # the next file that is read here may not set it
+            setattr(module, name, "gunicorn")  # the next configuration may not set it
 
 
 def _import(name: str) -> ModuleType:
@@ -125,7 +125,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _lines_of(source: bytes) -> dict[str, int]:
-    """Return the last line that sets each name; good enough for a message."""
+    """Return the number of the last line that sets each name, for messages."""
     lines: dict[str, int] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -197,7 +197,7 @@ def _read_flags(text: str, draft: Draft) -> list[Given]:
     return [Given(name, value, VARIABLE) for name, value in vars(parsed).items()]
 
 
-# What depends on several of them
+# Rules over several settings
 
 
 def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
@@ -296,7 +296,7 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
     if "forwarded" not in facts:
         peers = environ.get("FORWARDED_ALLOW_IPS")
         for peer in texts(peers) if peers is not None else TRUSTED:
-            draft.add("trusted-proxies", peer, Given("whom gunicorn believes", "", ""))
+            draft.add("trusted-proxies", peer, Given("gunicorn's default", "", ""))
     elif "trusted-proxies" in settings and "unix" not in settings["trusted-proxies"]:
         draft.add("trusted-proxies", "unix", Given("gunicorn believes them, too", "", ""))
     if "syslog" in facts and facts["syslog"].value:
@@ -305,7 +305,7 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
         target = f"syslog:udp://{match[2]}" if match[0] == "udp" else f"syslog:{match[2]}".partition("#")[0]
         draft.put("access-log", target, facts["syslog"])
     if "errorlog" in facts and facts["errorlog"].value not in ("-", None, ""):
-        draft.note(facts["errorlog"], "messages go to standard error; whoever starts aserve redirects it: 2>> FILE")
+        draft.note(facts["errorlog"], "messages go to standard error; redirect it where you start aserve: 2>> FILE")
     headers = facts.get("secure_scheme_headers")
     if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
         draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")

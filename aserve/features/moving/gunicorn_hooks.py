@@ -1,9 +1,9 @@
-"""gunicorn's hooks: functions of its configuration that a server calls.
+"""gunicorn's hooks: functions of its configuration that the server calls.
 
-Owns:     Hooks: which are called, and where; the small objects that they are given; GunicornHooks, the extension.
+Owns:     Hooks: calling them; the small objects for their arguments; GunicornHooks, the extension.
 Thread:   the main thread, in the supervisor and in workers.
 Spec:     gunicorn's documentation, "Server Hooks".
-Not here: those that are not called (gunicorn_table.py).
+Not here: hooks that are not called (gunicorn_table.py).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _EMPTY = (lambda server, worker: None).__code__
 
 
 class Hooks:
-    """What a configuration has of them."""
+    """The hooks of a configuration."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]], settings: Mapping[str, Any]) -> None:
         self._functions = functions
         self._cfg = SimpleNamespace(**{**DEFAULTS, **settings})
-        self._worker: SimpleNamespace | None = None  # which this process is
+        self._worker: SimpleNamespace | None = None  # the argument for this process, if it is a worker
 
     def in_supervisor(self, name: str) -> None:
         """
-        Call a hook that is given the server; it may not have the signals.
+        Call a hook with the server as its argument; undo signal handlers that it sets.
 
         Raises:
             LoadError: it has raised.
@@ -55,13 +55,13 @@ class Hooks:
             self._call(name, self._server())
 
     def child_exit(self, pid: int, age: int) -> None:
-        """Call the hook for a worker that has ended; what it raises is logged, and ends nothing."""
+        """Call child_exit for a worker that has ended; log its exceptions."""
         with _logging("child_exit"), kept_handlers("gunicorn's hook child_exit"):
             self._call("child_exit", self._server(), self._new_worker(pid, age))
 
     def begin_worker(self, age: int) -> None:
         """
-        Say that this process is a worker, which has not imported the app, unless it was preloaded.
+        Call post_fork in a new worker, which has not imported the app unless it was preloaded.
 
         Raises:
             LoadError: the hook has raised.
@@ -71,7 +71,7 @@ class Hooks:
 
     def app_is_loaded(self) -> None:
         """
-        Say that this worker has the app.
+        Call post_worker_init in a worker that has the app.
 
         Raises:
             LoadError: the hook has raised.
@@ -79,7 +79,7 @@ class Hooks:
         self._call("post_worker_init", self._worker)
 
     def end_worker(self) -> None:
-        """Say that this worker ends, if this process is one; what the hook raises is logged."""
+        """Call worker_exit, if this process is a worker; log its exceptions."""
         if self._worker is not None:
             self._worker.alive = False
             with _logging("worker_exit"):
@@ -102,14 +102,14 @@ class Hooks:
 
 
 class GunicornHooks(Extension[EngineSettings]):
-    """Calls the hooks of a configuration when their time comes."""
+    """Calls the hooks of a configuration at the events of a process."""
 
     def __init__(self, hooks: Hooks) -> None:
-        """`hooks` also keeps which worker this process is."""
+        """`hooks` also keeps the worker object of this process."""
         self._hooks = hooks
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """See Extension; a mold is no worker of gunicorn's."""
+        """Call the hook of an event; none in a mold, which gunicorn does not have."""
         hooks, role = self._hooks, context.role
         if event in _OF_SUPERVISOR:
             hooks.in_supervisor(_OF_SUPERVISOR[event])
@@ -125,7 +125,7 @@ class GunicornHooks(Extension[EngineSettings]):
 
 @contextlib.contextmanager
 def _logging(name: str) -> Iterator[None]:
-    """Log what the hook raises: whatever it is about has ended already."""
+    """Log an exception of the hook: its worker has ended already."""
     try:
         yield
     except LoadError as fault:
@@ -133,7 +133,7 @@ def _logging(name: str) -> Iterator[None]:
 
 
 def does_nothing(function: object) -> bool:
-    """Whether a hook has no body, as in the example that many configurations were copied from."""
+    """Whether a hook has no body, as in gunicorn's example configuration, which many were copied from."""
     if not isinstance(function, FunctionType):
         return False
     code = function.__code__

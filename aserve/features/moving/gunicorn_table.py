@@ -1,9 +1,9 @@
-"""gunicorn's settings, and what becomes of each.
+"""gunicorn's settings, and the translation of each.
 
 Owns:     the table ROWS, read by the loader (gunicorn.py), by `aserve translate` and by docs/make_moving.py; the flags of GUNICORN_CMD_ARGS.
 Thread:   any; data.
 Spec:     gunicorn 27.0.1, gunicorn/config.py.
-Not here: how a value is read (gunicorn_values.py), what depends on several of them (gunicorn.py).
+Not here: parsing values (gunicorn_values.py), rules over several settings (gunicorn.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .gunicorn_values import (
 )
 
 DAY = 86400
-SMUGGLING = "aserve refuses what may be understood in two ways"
+SMUGGLING = "aserve refuses requests that can be understood in two ways"
 
 ROWS: tuple[Row, ...] = (
     # Where to listen
@@ -71,14 +71,14 @@ ROWS: tuple[Row, ...] = (
     # Logs
     maps("accesslog", "access-log", text("access-log")),
     maps("access_log_format", "access-log-format", take_log_format, "the names are the same"),
-    maps("errorlog", "", fact("errorlog"), "messages go to standard error; a file: whoever starts aserve redirects it, or `--log-config`"),
+    maps("errorlog", "", fact("errorlog"), "messages go to standard error; for a file redirect it where you start aserve, or give `--log-config`"),
     maps("loglevel", "log-level", text("log-level")),
     maps("logconfig_json", "log-config", text("log-config")),
     unlike("logconfig logconfig_dict logger_class", "`--log-config` takes a TOML or JSON file in the form of logging.config.dictConfig"),
     maps("syslog", "access-log", fact("syslog")),
     maps("syslog_addr", "access-log", fact("syslog_addr"), "beside `syslog`"),
     unlike("syslog_prefix syslog_facility", "lines go to the facility that `--access-log syslog:` has; see logging.md"),
-    always("disable_redirect_access_to_syslog capture_output", "standard output and error are whoever's that starts aserve; both go to its log"),
+    always("disable_redirect_access_to_syslog capture_output", "standard output and error are inherited, as from systemd or a container; both go to its log"),
     unlike("statsd_host statsd_prefix dogstatsd_tags statsd_*", "`--statsd`, with gunicorn's names by `--statsd-prefix`; `--metrics` tells Prometheus; see metrics.md"),
     # Requests
     maps("limit_request_line", "max-request-line", take_request_line),
@@ -111,7 +111,7 @@ ROWS: tuple[Row, ...] = (
 TABLE = Rows(ROWS)
 OLD = {"logfile": "errorlog"}  # names of early versions, which are still in files
 
-# Flags whose names are not the settings'; and those without a value.
+# Flags whose names differ from the settings'; and those without a value.
 FLAGS = {
     "-b": "bind", "-w": "workers", "-k": "worker_class", "-t": "timeout", "-c": "config", "-p": "pidfile", "-D": "daemon",
     "-u": "user", "-g": "group", "-m": "umask", "-e": "raw_env", "-n": "proc_name", "-R": "enable_stdio_inheritance",

@@ -1,8 +1,8 @@
-"""How values of gunicorn's settings become ours: Python's own, or text of GUNICORN_CMD_ARGS.
+"""Parses values of gunicorn's settings: Python objects, or text of GUNICORN_CMD_ARGS.
 
-Owns:     functions for the rows of its table.
+Owns:     functions for the rows of gunicorn's table.
 Thread:   any.
-Not here: which setting is which (gunicorn_table.py), what depends on several of them (gunicorn.py).
+Not here: the translation of each setting (gunicorn_table.py), rules over several settings (gunicorn.py).
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any, Callable
 
 from ...settings.secrecy import show_variable
 from .draft import BY_KEY, Draft, Given
-from .uwsgi_values import take_log_format as take_log_format  # the names of its values are gunicorn's, too
+from .uwsgi_values import take_log_format as take_log_format  # the names of values are gunicorn's, too
 
 Take = Callable[[Draft, Given], None]
 DEFAULT_PORT = 8000
 MAX_HEAD_BYTES = 16 << 20
 FORWARDER_DEFAULT = {"SCRIPT_NAME", "PATH_INFO"}  # of forwarder_headers
-HEAD_BYTES = 64 << 10  # --max-head, where nothing asks for more
+HEAD_BYTES = 64 << 10  # aserve's default of --max-head
 
 
 def is_unset(value: Any) -> bool:
-    """Whether gunicorn takes it for nothing."""
+    """Whether gunicorn treats the value as unset."""
     return value is None or value == ""
 
 
 def real(value: Any) -> float:
     """
-    Return a number, which may be text.
+    Parse a number, which may be text.
 
     Raises:
         ValueError: it is none.
@@ -43,7 +43,7 @@ def real(value: Any) -> float:
 
 def whole(value: Any) -> int:
     """
-    Return a whole number, which may be text.
+    Parse a whole number, which may be text.
 
     Raises:
         ValueError: it is none.
@@ -55,7 +55,7 @@ def whole(value: Any) -> int:
 
 def texts(value: Any) -> list[str]:
     """
-    Return texts, of a list or separated by commas.
+    Parse texts, from a list or separated by commas.
 
     Raises:
         ValueError: they are not texts.
@@ -67,7 +67,7 @@ def texts(value: Any) -> list[str]:
 
 
 def fact(name: str) -> Take:
-    """Return what keeps a value for the end."""
+    """Return a function that keeps a value for the end."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts[given.key if name == "hook" else name] = given
@@ -76,7 +76,7 @@ def fact(name: str) -> Take:
 
 
 def number(key: str, least: float, most: float) -> Take:
-    """Return what puts a number into this setting of ours, and keeps it in these bounds."""
+    """Return a function that puts a number into this setting of aserve, clamped to these bounds."""
 
     def take(draft: Draft, given: Given) -> None:
         if is_unset(given.value):
@@ -94,7 +94,7 @@ def number(key: str, least: float, most: float) -> Take:
 
 
 def text(key: str) -> Take:
-    """Return what puts a text into this setting; a path may be one of `chdir`."""
+    """Return a function that puts a text into this setting; a path may be relative to `chdir`."""
 
     def take(draft: Draft, given: Given) -> None:
         if is_unset(given.value):
@@ -108,7 +108,7 @@ def text(key: str) -> Take:
 
 
 def take_paths(key: str) -> Take:
-    """Return what adds paths to this setting; a later source replaces those of an earlier."""
+    """Return a function that adds paths to this setting; a later source replaces those of an earlier one."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.settings.pop(key, None)
@@ -120,19 +120,19 @@ def take_paths(key: str) -> Take:
 
 
 def take_bind(draft: Draft, given: Given) -> None:
-    """bind: text, or a list."""
+    """Take bind: text, or a list."""
     if not is_unset(given.value):
         for item in texts(given.value):
-            place_of(item, "")  # to see whether it can be
+            place_of(item, "")  # raises if it is wrong
         draft.facts["bind"] = given
 
 
 def place_of(value: str, folder: str) -> str:
     """
-    Return an address as our binds have it; `folder` is that of relative paths, with a slash at its end, or empty.
+    Return an address in the form of --bind; `folder`: for relative paths, with a slash at its end, or empty.
 
     Raises:
-        ValueError: its port is no number.
+        ValueError: the port is no number.
     """
     value = re.sub(r"\Atcp://", "", value)
     if value.startswith("fd://"):
@@ -149,7 +149,7 @@ def place_of(value: str, folder: str) -> str:
 
 
 def take_raw_env(draft: Draft, given: Given) -> None:
-    """raw_env: NAME=VALUE, or a list of these."""
+    """Take raw_env: NAME=VALUE, or a list of these."""
     draft.settings.pop("env", None)
     draft.whence.pop("env", None)
     pairs = [given.value] if isinstance(given.value, str) else list(given.value or ())
@@ -160,7 +160,7 @@ def take_raw_env(draft: Draft, given: Given) -> None:
 
 
 def take_request_line(draft: Draft, given: Given) -> None:
-    """limit_request_line: 0 is any length."""
+    """Take limit_request_line: 0 is any length."""
     value = whole(given.value) or MAX_HEAD_BYTES
     draft.put("max-request-line", max(64, min(value, MAX_HEAD_BYTES)), given)
     if value > HEAD_BYTES:
@@ -168,14 +168,14 @@ def take_request_line(draft: Draft, given: Given) -> None:
 
 
 def take_field_size(draft: Draft, given: Given) -> None:
-    """limit_request_field_size: 0 is any size."""
+    """Take limit_request_field_size: 0 is any size."""
     value = whole(given.value) or MAX_HEAD_BYTES
     if value > HEAD_BYTES:
         draft.put("max-head", min(value, MAX_HEAD_BYTES), given)
 
 
 def take_header_map(draft: Draft, given: Given) -> None:
-    """header_map: what becomes of fields whose names have an underscore."""
+    """Take header_map: the treatment of fields whose names have an underscore."""
     if given.value == "dangerous":
         draft.note(
             given,
@@ -185,19 +185,19 @@ def take_header_map(draft: Draft, given: Given) -> None:
 
 
 def take_forwarder_headers(draft: Draft, given: Given) -> None:
-    """forwarder_headers: the fields whose names have an underscore that may come from forwarded_allow_ips."""
+    """Take forwarder_headers: fields with an underscore in their names, allowed from forwarded_allow_ips."""
     for name in [] if is_unset(given.value) else texts(given.value):
         if name == "*":
             draft.note(given, "name the fields in --underscore-fields: any other could be a client's")
         elif name not in FORWARDER_DEFAULT:
-            if "_" in name:  # others reach the app in any case, there and here
+            if "_" in name:  # others reach the app anyway, in both servers
                 draft.add("underscore-fields", name, given)
         elif set(texts(given.value)) != FORWARDER_DEFAULT:
             draft.note(given, f"{name} is no field of aserve's: a proxy says its mount point as X-Forwarded-Prefix")
 
 
 def take_forwarded(draft: Draft, given: Given) -> None:
-    """forwarded_allow_ips, proxy_allow_ips."""
+    """Take forwarded_allow_ips, proxy_allow_ips."""
     for peer in [] if is_unset(given.value) else texts(given.value):
         if peer not in draft.settings.get("trusted-proxies", ()):
             draft.add("trusted-proxies", peer, given)
@@ -205,7 +205,7 @@ def take_forwarded(draft: Draft, given: Given) -> None:
 
 
 def take_cert_reqs(draft: Draft, given: Given) -> None:
-    """cert_reqs: 0, 1 or 2, as ssl.CERT_NONE and so on."""
+    """Take cert_reqs: 0, 1 or 2, as ssl.CERT_NONE and so on."""
     value = whole(int(given.value))
     if value not in (0, 1, 2):
         raise ValueError(f"{given.value!r} is none of 0, 1 and 2")
@@ -213,7 +213,7 @@ def take_cert_reqs(draft: Draft, given: Given) -> None:
 
 
 def take_ssl_version(draft: Draft, given: Given) -> None:
-    """ssl_version: a protocol, or its name."""
+    """Take ssl_version: a protocol, or its name."""
     name = getattr(given.value, "name", str(given.value))
     if "1_3" in name or "1.3" in name:
         draft.put("tls-min", "1.3", given)

@@ -1,8 +1,8 @@
-"""Where settings come from, if they are another server's.
+"""The origin of settings, if they are another server's.
 
 Owns:     Origin; the flags --uwsgi-ini and --gunicorn-conf, and `aserve app.ini`.
 Thread:   the main thread.
-Not here: reading either (uwsgi.py, gunicorn.py), our own sources (settings/table.py).
+Not here: reading these files (uwsgi.py, gunicorn.py), aserve's own sources (settings/table.py).
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
 
 
 class Origin(NamedTuple):
-    """What another server's settings say."""
+    """The settings of another server, and what else its files define."""
 
     draft: Draft
     hooks: Hooks = NO_HOOKS  # of gunicorn's configuration
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Ours, by their TOML keys."""
+        """Return the settings of aserve, by their TOML keys."""
         return self.draft.settings
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What `uwsgi.opt` tells the app."""
+        """Return the value of `uwsgi.opt` for the app."""
         options: Mapping[str, Any] = self.draft.facts.get("options", {})
         return options
 
     @property
     def extensions(self) -> tuple[Extension[Any], ...]:
-        """What it adds to the engine."""
+        """Return the extensions that these settings need."""
         return (GunicornHooks(self.hooks),) if self.hooks is not NO_HOOKS else ()
 
     def log_notes(self) -> None:
-        """Say what has no effect here, or another one."""
+        """Log the settings without effect here, or with another one."""
         for note in self.draft.notes:
             logger.warning("%s", note)
 
 
 def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
     """
-    Take the flags of other servers' settings from those that were given; an APP that is uWSGI's own file is one.
+    Take the flags that name other servers' files out of `given`; an APP that is a file of uWSGI counts as one.
 
     --paste becomes an APP.
 
@@ -86,7 +86,7 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
 
 
 def is_uwsgi_file(app: str) -> bool:
-    """Whether what was named as the app is a configuration of uWSGI's, as in `uwsgi app.ini`."""
+    """Whether the APP is a configuration of uWSGI, as in `uwsgi app.ini`."""
     path = app if os.path.exists(app) else split_section(app)[0]
     form = FORMS.get(os.path.splitext(path)[1].lower())
     return form is not None and os.path.isfile(path) and (form != "ini" or has_section(path))
@@ -94,7 +94,7 @@ def is_uwsgi_file(app: str) -> bool:
 
 def read_origin(flags: Mapping[str, str], environ: Mapping[str, str]) -> Origin | None:
     """
-    Return what these flags name; None: they name nothing.
+    Read the files that these flags name; None: they name none.
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong.

@@ -1,8 +1,8 @@
-"""`aserve translate FILE`: another server's settings as a TOML file of ours.
+"""`aserve translate FILE`: prints another server's settings as a TOML file for aserve.
 
-Owns:     the command, and how the file is printed.
+Owns:     the command, and the form of the file.
 Thread:   the main thread.
-Not here: what becomes of a setting (uwsgi.py, gunicorn.py), reading TOML (settings/toml.py).
+Not here: the translation of a setting (uwsgi.py, gunicorn.py), reading TOML (settings/toml.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
     Raises:
         ConfigError: the file cannot be read, or a value is wrong.
-        LoadError: a configuration of gunicorn's has raised.
+        LoadError: a configuration of gunicorn has raised.
     """
     parser = _Parser(
         prog=f"aserve {COMMAND}", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -63,7 +63,7 @@ def _load(path: str, environ: Mapping[str, str]) -> Draft:
 
 
 def as_toml(draft: Draft) -> str:
-    """Return a draft as the text of a TOML file, with where each line is from, and what has no effect."""
+    """Return a draft as the text of a TOML file, with the origin of each line, and the settings without effect."""
     lines = [f"# From {_shown(draft.name)}, by aserve {COMMAND}. Start it with: aserve --config THIS_FILE", ""]
     if draft.app is not None:
         lines += [f"# {_whence(draft.app_whence)}"] if draft.app_whence is not None else []
@@ -89,7 +89,7 @@ def _native(key: str, value: Any) -> Any:
 
 
 def _shown(text: str) -> str:
-    """Return a text for a comment, which is a line."""
+    """Return a text on one line, for a comment."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -98,5 +98,5 @@ def _value(value: Any) -> str:
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
-    # A basic string of TOML is one of JSON's, but for DEL.
+    # A basic string of TOML is a string of JSON, but for DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)

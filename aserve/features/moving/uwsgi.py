@@ -1,8 +1,8 @@
-"""A configuration of uWSGI's becomes settings of ours.
+"""Turns a configuration of uWSGI into settings of aserve.
 
-Owns:     load_uwsgi: what depends on several options, uWSGI's own defaults, and what `uwsgi.opt` tells the app.
+Owns:     load_uwsgi: rules over several options, uWSGI's own defaults, and the value of `uwsgi.opt`.
 Thread:   any.
-Not here: which option is which (uwsgi_table.py), files and placeholders (uwsgi_files.py, uwsgi_logic.py).
+Not here: the translation of each option (uwsgi_table.py), files and placeholders (uwsgi_files.py, uwsgi_logic.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-
 
 def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
     """
-    Read `app.ini`, or `app.ini:section`, and UWSGI_ variables; an empty text: only these.
+    Read `app.ini`, or `app.ini:section`, and UWSGI_ variables; an empty text: only the latter.
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong.
@@ -57,7 +57,7 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
         if not is_off or row.names[0] in ("master", "disable-logging"):
             draft.take(row, option)
     elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
-        # What a placeholder refers to is a name of the file's own.
+        # A name that a placeholder refers to is the file's own variable.
         near = TABLE.nearest(key)
         meant = f"; is {near} meant?" if near else ""
         draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
@@ -112,14 +112,14 @@ def _find_app(draft: Draft, folder: str) -> None:
     callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
     given = facts.get("module") or facts.get("wsgi-file")
     if "module" in facts and "wsgi-file" in facts:
-        # uWSGI takes the module, and the file if that cannot be imported or has no such name; this is known before either runs.
+        # uWSGI takes the module, and the file if the module cannot be imported or lacks the name; here the choice is made before either runs.
         is_there = os.path.exists(os.path.join(folder, text_of(facts["wsgi-file"])))
         given = facts["wsgi-file" if is_there else "module"]
         draft.note(given, "of module and wsgi-file it is this one that is served; leave the other out")
     if given is not None:
         draft.app = _spec_of(text_of(given), callable_name, given.key in ("wsgi-file", "file"))
         if "/" in text_of(given).partition(":")[0]:
-            # uWSGI has the folder that it runs in on sys.path; with a file, aserve has the file's.
+            # uWSGI has its current folder on sys.path; aserve, for a file, the file's folder.
             draft.add("python-path", ".", given)
     if "paste" in facts and given is None:
         given = facts["paste"]
@@ -138,7 +138,7 @@ def _find_app(draft: Draft, folder: str) -> None:
 
 
 def _place_files(draft: Draft, folder: str) -> None:
-    """Add what is served from folders; what is odd is told, and not an error: the app is served without its files, too."""
+    """Add the folders of static files; a wrong one is a note, and no error: the app can be served without it."""
     for given in draft.facts.get("static", ()):
         prefix, _, path = text_of(given).partition("=")
         _add_or_note(draft, "static", f"/{prefix.strip().strip('/')}={os.path.join(folder, path.strip())}", given)
@@ -146,7 +146,7 @@ def _place_files(draft: Draft, folder: str) -> None:
         _add_or_note(draft, "static-index", text_of(given), given)
     for given in draft.facts.get("static-expires", ()):
         *pattern, seconds = text_of(given).split() or [""]
-        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, and in many files
+        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, as many files have it
             seconds = f"{YEAR_SECONDS:.0f}"
         _add_or_note(draft, "static-expires", " ".join([*pattern, seconds]), given)
 
@@ -194,7 +194,7 @@ def _count_workers(draft: Draft) -> None:
 def _set_limits(draft: Draft) -> None:
     settings, facts = draft.settings, draft.facts
     if "max-head" in settings:
-        # uWSGI has one limit for both.
+        # In uWSGI one limit is for both.
         draft.put("max-request-line", settings["max-head"], draft.whence["max-head"][0])
     if settings.get("max-body") == 0:
         draft.drop("max-body", "0 is no limit there; here it is the default, --max-body")
@@ -202,7 +202,7 @@ def _set_limits(draft: Draft) -> None:
         for key in ("body-timeout", "write-timeout"):
             draft.put(key, facts["socket-timeout"], facts["socket-timeout given"])
     seconds = facts.get("http-keepalive")
-    if seconds is not None and text_of(seconds).isdigit() and whole(seconds) > 1:  # 1 turns it on
+    if seconds is not None and text_of(seconds).isdigit() and whole(seconds) > 1:  # 1 only switches it on
         draft.put("keep-alive", whole(seconds), seconds)
     if facts.get("log-x-forwarded-for"):
         draft.note(facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see docs/proxies.md")
@@ -228,7 +228,7 @@ def _set_logs(draft: Draft) -> None:
 
 
 def _add_cache(draft: Draft) -> None:
-    """Add the cache of uWSGI's first form: cache = 1000, cache-blocksize = 4096."""
+    """Add the cache of uWSGI's old form: cache = 1000, cache-blocksize = 4096."""
     given = {each.key: each for each in draft.facts.get("cache", ())}
     if "cache" in given:
         size = f",blocksize={whole(given['cache-blocksize'], 1)}" if "cache-blocksize" in given else ""
@@ -238,9 +238,9 @@ def _add_cache(draft: Draft) -> None:
 
 def _told_to_apps(options: list[Given]) -> dict[str, Any]:
     """
-    Return what the file has for `uwsgi.opt`: bytes, True for an option without a value, a list for one that is there more than once.
+    Return the file's options for `uwsgi.opt`: bytes, True for an option without a value, a list for a repeated one.
 
-    What agents look at is told as it is here, whatever the file says (uwsgi_api/module.py).
+    uwsgi_api/module.py overrides the options that monitoring agents check.
     """
     told: dict[str, Any] = {}
     for option in options:

@@ -1,9 +1,9 @@
-"""uWSGI's commands at times become ours.
+"""Turns uWSGI's cron options into --cron.
 
-Owns:     add_cron, for cron, cron2 and unique-cron; how numbers of uWSGI's are said as crontab(5) says them.
+Owns:     add_cron, for cron, cron2 and unique-cron; turning uWSGI's numbers into fields of crontab(5).
 Thread:   any.
-Spec:     uWSGI 2.0.30, core/cron.c: -1 is any, -5 is what 5 divides; a day of the month and one of the week are either, if both are given.
-Not here: other options (uwsgi_table.py), when a command is due (settings/crontab.py).
+Spec:     uWSGI 2.0.30, core/cron.c: -1 is any, -5 is every multiple of 5; if day of month and day of week are given, either suffices.
+Not here: other options (uwsgi_table.py), the time of a command (settings/crontab.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import shlex
 from .draft import Draft, Given
 from .uwsgi_values import whole
 
-# As cron2 calls them, in crontab's order, with their bounds. Of uWSGI, too, 0 and 7 are Sunday.
+# The names of cron2, in crontab's order, with their bounds. In uWSGI, too, 0 and 7 are Sunday.
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("week", 0, 7))
 
 
 def add_cron(draft: Draft, given: Given, seconds: int) -> None:
     """
-    cron, unique-cron: five numbers and a command; cron2: pairs and a command. `seconds`: of cron-harakiri; 0: any time.
+    Take cron and unique-cron: five numbers and a command; cron2: pairs and a command. `seconds`: of cron-harakiri; 0: no limit.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the value is not of that form.
     """
     text = str(given.value).strip()
     if given.key == "cron2":
@@ -59,12 +59,12 @@ def _number(text: str) -> int:
 
 
 def _field(number: int, name: str, low: int, high: int) -> str:
-    """Return a number of uWSGI's as a field of crontab's."""
+    """Return a number of uWSGI as a field of crontab."""
     if not -high <= number <= high or number in range(low):
         raise ValueError(f"{number} is no {name}")
     if number >= 0:
         return str(number)
     if number == -1:
         return "*"
-    # From the first that it divides; crontab's */5 of days would be 1, 6, 11.
+    # From the first multiple; crontab's */5 of days would be 1, 6, 11.
     return f"*/{-number}" if low == 0 else f"{-number}-{high}/{-number}"

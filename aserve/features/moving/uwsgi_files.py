@@ -1,9 +1,9 @@
-"""uWSGI's configuration files, in their forms: ini, xml, yaml and json.
+"""Reads uWSGI's configuration files: ini, xml, yaml and json.
 
-Owns:     from a file to the options in it, in their order; the variables of one letter (%d), which are replaced in its text.
+Owns:     reading a file into options, in their order; the variables of one letter (%d), which are replaced in its text.
 Thread:   any.
 Spec:     uWSGI 2.0.30: core/ini.c, core/config.c, and its documentation, "Configuring uWSGI".
-Not here: includes, placeholders and conditions (uwsgi_logic.py), what an option means (uwsgi_table.py).
+Not here: includes, placeholders and conditions (uwsgi_logic.py), the meaning of an option (uwsgi_table.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .draft import Given
 
 SECTION = "uwsgi"
 FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
-VERSION = "2.0.30"  # %V: what apps' configurations may ask for
-MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times what somebody writes.
+VERSION = "2.0.30"  # %V, for configurations that use it
+MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times a real file.
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
 
 
@@ -38,7 +38,7 @@ def split_section(text: str) -> tuple[str, str]:
 
 
 def has_section(path: str) -> bool:
-    """Whether a file is uWSGI's ini file, and not somebody else's."""
+    """Whether a file is an ini file of uWSGI, and not of another program."""
     with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8-sig") as file:
         return any(line.strip() == f"[{SECTION}]" for line in file)
     return False
@@ -46,7 +46,7 @@ def has_section(path: str) -> bool:
 
 def read_options(path: str, section: str, form: str = "") -> list[Given]:
     """
-    Return the options of a section, which is "uwsgi" if it is empty, in their order.
+    Return the options of a section ("": uwsgi), in their order.
 
     Raises:
         ConfigError: the file cannot be read, or is not of its form.
@@ -60,7 +60,7 @@ def read_options(path: str, section: str, form: str = "") -> list[Given]:
         raise ConfigError(f"cannot read uWSGI's configuration {path}: {why}") from None
     try:
         options = list(_READERS[form](_replace_letters(text, path, section), path, section))
-    except RecursionError:  # PyYAML's, and json's where it writes what it has read
+    except RecursionError:  # from PyYAML, and from json when it encodes the parsed value
         raise ConfigError(f"{path} is not valid {form.upper()}: {TOO_DEEP}") from None
     if not options:
         raise ConfigError(f"{path} has no section {section} with options of uWSGI's")
@@ -69,11 +69,11 @@ def read_options(path: str, section: str, form: str = "") -> list[Given]:
 
 def read_text(path: str, encoding: str = "utf-8") -> str:
     """
-    Return what is in a file.
+    Return the text of a file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is too large, and may have no end; or no file has such a name.
+        ValueError: the file is too large, and may have no end; or the name is invalid.
     """
     with open(path, encoding=encoding, errors="surrogateescape") as file:
         text = file.read(MAX_FILE + 1)
@@ -96,16 +96,16 @@ def _read_ini(text: str, path: str, section: str) -> Iterator[Given]:
 
 
 def _read_xml(text: str, path: str, section: str) -> Iterator[Given]:
-    import xml.etree.ElementTree as ElementTree  # slow, and for one form
+    import xml.etree.ElementTree as ElementTree  # slow, and only for XML
 
     try:
-        root = ElementTree.fromstring(text)  # noqa: S314  # who writes it decides what is run
+        root = ElementTree.fromstring(text)  # noqa: S314  # the author of the file may run any code anyway
     except ElementTree.ParseError as fault:
         raise ConfigError(f"{path} is not valid XML: {fault}") from None
     for element in [root] if root.tag == SECTION else root.iter(SECTION):
         if element.get("id", SECTION) == section:
             for option in element:
-                # What ElementTree has parsed has no line any more.
+                # ElementTree keeps no line numbers.
                 yield Given(str(option.tag), (option.text or "").strip(), path)
 
 
@@ -117,7 +117,7 @@ def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
             f"{path} is YAML, and the package PyYAML is not installed; `pip install pyyaml` would do it"
         ) from None
     try:
-        # Its nodes: a dict would have an option once that is there twice, and no lines.
+        # As nodes: a dict would keep one of two equal options, and no line numbers.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as fault:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(fault).split())}") from None
@@ -133,7 +133,7 @@ def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
 
 def _read_json(text: str, path: str, section: str) -> Iterator[Given]:
     try:
-        # Pairs: a dict would have an option once that is there twice.
+        # As pairs: a dict would keep one of two equal options.
         pairs = read_json(text, object_pairs_hook=tuple)
     except ValueError as fault:
         raise ConfigError(f"{path} is not valid JSON: {fault}") from None
@@ -148,7 +148,7 @@ _READERS = {"ini": _read_ini, "xml": _read_xml, "yaml": _read_yaml, "json": _rea
 
 
 def _replace_letters(text: str, path: str, section: str) -> str:
-    """Replace %d and the like. As in uWSGI, one of no meaning disappears, and %% is a percent sign."""
+    """Replace %d and the like. As in uWSGI, an unknown letter is removed, and %% is a percent sign."""
     letters = _letters_of(path, section)
     return re.sub(r"%([^(])", lambda match: letters.get(match[1], match[0] if match[1].isspace() else ""), text)
 
@@ -165,7 +165,7 @@ def _letters_of(path: str, section: str) -> dict[str, str]:
         "u": str(os.getuid()), "g": str(os.getgid()), "U": _name_of_user(), "G": _name_of_group(),
         **{str(number): part for number, part in enumerate(parts[:10])},
     }  # fmt: skip
-    # The capitals are of the first file, where one is included by another: here each is its own.
+    # In uWSGI capitals refer to the first file, which includes the others; here each file has its own.
     return {**{letter.upper(): letters[letter] for letter in "opsdnecx"}, **letters}
 
 

@@ -1,9 +1,9 @@
-"""uWSGI's placeholders, conditions, loops and includes.
+"""Evaluates uWSGI's placeholders, conditions, loops and includes.
 
-Owns:     from the options of files and variables to those that count, with their values.
+Owns:     turning the options of files and variables into the effective ones, with their values.
 Thread:   any.
-Spec:     uWSGI 2.0.30: core/config.c and its documentation, "Configuration logic"; tried beside it.
-Not here: reading a file (uwsgi_files.py), what an option means (uwsgi_table.py).
+Spec:     uWSGI 2.0.30: core/config.c and its documentation, "Configuration logic"; compared with uWSGI itself.
+Not here: reading a file (uwsgi_files.py), the meaning of an option (uwsgi_table.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ INCLUDES = {
     "ini": "ini", "include": "", "inherit": "", "config": "", "xml": "xml", "xmlconfig": "xml", "yaml": "yaml", "yml": "yaml",
     "json": "json", "js": "json",
 }  # fmt: skip
-MAX_DEPTH = 16  # of files that include one another, and of blocks in one another
+MAX_DEPTH = 16  # of nested includes, and of nested blocks
 MAX_OPTIONS = 100_000  # with those of all includes
-# Characters of all values together, and as if each option and each turn of a loop had OPTION_COST more: loops and placeholders may double what
-# they are given again and again. Guess: a thousand times what somebody writes; it takes about a second.
+# Characters of all values together, plus OPTION_COST for each option and each turn of a loop: loops and placeholders may double a value
+# again and again. Guess: a thousand times a real file; it takes about a second.
 MAX_CHARACTERS, OPTION_COST = 10_000_000, 100
 MAX_DIGITS = 18  # of a number
 ENDS_IF, ENDS_FOR = ("endif", "end-if"), ("endfor", "end-for")
@@ -48,14 +48,14 @@ _FILE = re.compile(r"@\(([^()]*)\)")
 
 
 def from_variables(environ: Mapping[str, str]) -> list[Given]:
-    """Return the options that UWSGI_ variables give; those of files win over them."""
+    """Return the options of UWSGI_ variables; options of files win over them."""
     pairs = [(name, name[6:].lower().replace("_", "-")) for name in environ if name.startswith("UWSGI_")]
     return [Given(key, environ[name], name) for name, key in pairs if key and key not in NOT_OPTIONS]
 
 
 def include(options: Iterable[Given], environ: Mapping[str, str], file: str, depth: int = 0) -> list[Given]:
     """
-    Return the options with those of included files in their places; `file`: the one that they are from.
+    Return the options, with each include replaced by its file's options; `file`: the origin of `options`.
 
     Raises:
         ConfigError: see uwsgi_files.read_options; or files include one another, or many too often.
@@ -82,10 +82,10 @@ def _include(options: Iterable[Given], environ: Mapping[str, str], file: str, de
 
 def resolve(options: Iterable[Given], environ: Mapping[str, str]) -> list[Given]:
     """
-    Return the options that count, with their values: conditions are decided, loops unrolled, placeholders replaced.
+    Return the effective options with their values: decide conditions, unroll loops, replace placeholders.
 
     Raises:
-        ConfigError: a file that is to be a value cannot be read, a pattern is none, or loops and placeholders make too much.
+        ConfigError: the file of a value cannot be read, a pattern is invalid, or loops and placeholders produce too much.
     """
     return _Resolver(environ).resolve(list(options))
 
@@ -93,7 +93,7 @@ def resolve(options: Iterable[Given], environ: Mapping[str, str]) -> list[Given]
 class _Resolver:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
-        self._known: dict[str, str] = {}  # the first value of each option, to which a placeholder refers
+        self._known: dict[str, str] = {}  # the first value of each option, for placeholders
         self._ahead: dict[str, str] = {}
         self._room = MAX_CHARACTERS
 
@@ -104,7 +104,7 @@ class _Resolver:
         return found
 
     def _walk(self, options: list[Given], this: str, found: list[Given], depth: int) -> None:
-        """Add the options that count; `this` is the value of %(_), `depth` in how many blocks they are."""
+        """Add the effective options; `this`: the value of %(_), `depth`: the number of blocks around them."""
         at = 0
         while at < len(options):
             option = options[at]
@@ -172,7 +172,7 @@ class _Resolver:
             return re.search(value, socket.gethostname()) is not None, value
         if kind == "plugin":
             return value.startswith(("python", "http", "corerouter")), value
-        return False, value  # reload: this is the start
+        return False, value  # if-reload: this is a start
 
     def _replace(self, option: Given, this: str) -> str:
         text = self._substitute(_ENVIRON, lambda match: self._environ.get(match[1], match[0]), option.value, option)
@@ -182,7 +182,7 @@ class _Resolver:
     def _substitute(
         self, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str, option: Given
     ) -> str:
-        """Return the text with each match replaced, as far as there is room."""
+        """Return the text with each match replaced, within MAX_CHARACTERS."""
 
         def replace_in_room(match: re.Match[str]) -> str:
             value = replace(match)
@@ -192,7 +192,7 @@ class _Resolver:
         return pattern.sub(replace_in_room, text)
 
     def _placeholder(self, match: re.Match[str], this: str, option: Given) -> str:
-        """Return the value of %(name) or %(a + 1); of a name that no option has, the text as it is: log-format has its own."""
+        """Return the value of %(name) or %(a + 1); of an unknown name, the unchanged text: log-format has placeholders of its own."""
         if match[1] == "_":
             return this
         words = match[1].split(" ")
@@ -229,14 +229,14 @@ _OPERATORS: dict[str, Callable[[int, int], int] | None] = {
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: a // (b or 1),
-    "++": None,  # of texts
+    "++": None,  # concatenation
 }
 
 
 def _found_by(pattern: str, option: Given) -> list[str]:
     try:
         return sorted(itertools.islice(glob.iglob(pattern), MAX_OPTIONS))
-    except ValueError as fault:  # no path has a NUL
+    except ValueError as fault:  # a NUL in the path
         raise ConfigError(f"{option.where}: {option}: {fault}") from None
 
 
@@ -249,7 +249,7 @@ _LOOPS: dict[str, Callable[[str, Given], Iterable[str]]] = {
 
 
 def _end_of(options: list[Given], at: int, start: re.Pattern[str], ends: tuple[str, ...]) -> int:
-    """Return where the block that has begun ends; uWSGI has none inside another, and here they may be."""
+    """Return the index of a block's end; here, unlike in uWSGI, blocks may be nested."""
     depth = 1
     for index in range(at, len(options)):
         key = options[index].key

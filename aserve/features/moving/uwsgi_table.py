@@ -1,9 +1,9 @@
-"""uWSGI's options, and what becomes of each.
+"""uWSGI's options, and the translation of each.
 
 Owns:     the table ROWS: read by the loader (uwsgi.py), by `aserve translate`, and by docs/make_moving.py.
 Thread:   any; data.
 Spec:     uWSGI 2.0.30, `uwsgi --help`.
-Not here: how a value is read (uwsgi_values.py).
+Not here: parsing values (uwsgi_values.py).
 
 It is long because it is data.
 """
@@ -72,7 +72,7 @@ ROWS: tuple[Row, ...] = (
     always("paste-logger", "the file's sections of loggers are read"),
     unlike("pyargv pymodule-alias import shared-import pyimport py-import shared-pyimport shared-py-import python-import shared-python-import eval pyrun", "do it where the app is imported"),
     unlike("vhost vhost-host", "serve each app by an aserve of its own; the front server knows the hosts"),
-    unlike("unenv envdir early-envdir", "take it out of the environment of whoever starts it"),
+    unlike("unenv envdir early-envdir", "change the environment where you start aserve"),
     unlike("wsgi-disable-file-wrapper wsgi-lite wsgi-accept-buffer wsgi-accept-buffers wsgi-env-behavior wsgi-env-behaviour wsgi-strict web3 pump pecan", "the app is served as PEP 3333 says"),
     # Processes and threads
     maps("processes workers", "workers", count("processes", 1)),
@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
     maps("daemonize daemonize2", "access-log", take_log_file, "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
     unlike("chroot pivot-root unshare jail* emperor-use-clone namespace*", "systemd does it: `RootDirectory=`, `CapabilityBoundingSet=` and the like"),
     unlike("emperor* vassal* subscribe-to subscribe subscription* fastrouter* rawrouter* sslrouter* forkrouter* http-subscription-server sub*", "have systemd start an aserve for each app"),
-    unlike("exec-* hook-* call-*", "have whoever starts aserve run it before that, such as `ExecStartPre=` of systemd's, or behind it (`ExecStopPost=`)"),
+    unlike("exec-* hook-* call-*", "run it where you start aserve, as by systemd's `ExecStartPre=`, or after its end (`ExecStopPost=`)"),
     unlike("legion* lord* attach-control-daemon mount-* umount-* wait-for-* worker-exec worker-exec2", UNIT),
     maps("cron cron2 unique-cron", "cron", collect("cron"), "one run of each at a time; see attached.md"),
     maps("cron-harakiri", "cron", count("cron-harakiri"), "by `timeout`, before the command"),

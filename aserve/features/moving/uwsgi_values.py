@@ -1,8 +1,8 @@
-"""How values of uWSGI's options become ours.
+"""Parses values of uWSGI's options.
 
-Owns:     numbers, switches, sockets, loggers and apps as uWSGI spells them: functions for the rows of its table.
+Owns:     functions for the rows of uWSGI's table: numbers, switches, sockets, loggers and apps.
 Thread:   any.
-Not here: which option is which (uwsgi_table.py), what depends on several of them (uwsgi.py).
+Not here: the translation of each option (uwsgi_table.py), rules over several options (uwsgi.py).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from urllib.parse import quote
 from ...settings.secrecy import HIDDEN
 from .draft import Draft, Given, check
 
-OFF = ("false", "off", "no")  # in any case; of a switch, 0 too
-MAX_THREADS = 256  # Guess: in place of as many greenlets; a thread is started when the others are busy
+OFF = ("false", "off", "no")  # in any case of letters; for a switch, 0 too
+MAX_THREADS = 256  # Guess: in place of greenlets; a thread is started only when the others are busy
 MAX_BACKLOG = 65535
 MIN_HEAD_BYTES = 256
-MESSAGES = "messages go to standard error, which whoever starts aserve redirects; only lines of requests go elsewhere"
+MESSAGES = "messages go to standard error: redirect it where you start aserve; only lines of requests go elsewhere"
 Take = Callable[[Draft, Given], None]
 
 
@@ -33,10 +33,10 @@ def is_on(given: Given) -> bool:
 
 def whole(given: Given, least: int = 0) -> int:
     """
-    Return a number as uWSGI reads it: what follows its digits, as a comment does, does not count.
+    Parse a number as uWSGI does: ignore text after its digits, such as a comment.
 
     Raises:
-        ValueError: it does not begin with a number.
+        ValueError: the text does not begin with a number.
     """
     match = re.match(r"-?[0-9]+", str(given.value).strip())
     if not match:
@@ -47,12 +47,12 @@ def whole(given: Given, least: int = 0) -> int:
 
 
 def text_of(given: Given) -> str:
-    """Return a value without the comment that many files have behind it; uWSGI takes that for a part of it."""
+    """Return a value without the comment that many files have after it, which uWSGI would take for a part of it."""
     return re.split(r"\s+[;#]", str(given.value), maxsplit=1)[0].strip()
 
 
 def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -> Take:
-    """Return what puts a number into this setting of ours, and keeps it in these bounds."""
+    """Return a function that puts a number into this setting of aserve, clamped to these bounds."""
 
     def take(draft: Draft, given: Given) -> None:
         value = whole(given) * factor
@@ -65,7 +65,7 @@ def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -
 
 
 def text(key: str) -> Take:
-    """Return what puts a text into this setting."""
+    """Return a function that puts a text into this setting."""
 
     def take(draft: Draft, given: Given) -> None:
         value = text_of(given)
@@ -81,7 +81,7 @@ _LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload")
 
 
 def fact(name: str) -> Take:
-    """Return what keeps an option for the end."""
+    """Return a function that keeps an option for the end."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts[name] = given
@@ -90,7 +90,7 @@ def fact(name: str) -> Take:
 
 
 def count(name: str, least: int = 0) -> Take:
-    """Return what keeps a number for the end."""
+    """Return a function that keeps a number for the end."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts[name] = whole(given, least)
@@ -100,7 +100,7 @@ def count(name: str, least: int = 0) -> Take:
 
 
 def collect(name: str) -> Take:
-    """Return what keeps each such option for the end."""
+    """Return a function that keeps each such option for the end."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts.setdefault(name, []).append(given)
@@ -109,7 +109,7 @@ def collect(name: str) -> Take:
 
 
 def switch(name: str) -> Take:
-    """Return what keeps whether it is on."""
+    """Return a function that keeps a switch for the end."""
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts[name] = is_on(given)
@@ -123,10 +123,10 @@ def switch(name: str) -> Take:
 
 def place_of(value: str, folder: str) -> str:
     """
-    Return an address as our binds have it; `folder`: of relative paths.
+    Return an address in the form of --bind; `folder`: for relative paths.
 
     Raises:
-        ValueError: it is a descriptor of the emperor's, or the like.
+        ValueError: the address is a descriptor of the emperor, or the like.
     """
     value = value.replace(" ", "")
     if re.match(r"fd://[0-9]+\Z", value):
@@ -143,7 +143,7 @@ def place_of(value: str, folder: str) -> str:
 
 def https_bind(value: str, folder: str) -> str:
     """
-    Return the bind that `address,certificate,key[,ciphers[,client CA]]` means.
+    Parse `address,certificate,key[,ciphers[,client CA]]`; return the bind.
 
     Raises:
         ValueError: a part is missing.
@@ -162,12 +162,12 @@ def https_bind(value: str, folder: str) -> str:
 
 
 def take_chmod(draft: Draft, given: Given) -> None:
-    """chmod-socket: a mode, or none, which means 666."""
+    """Take chmod-socket: a mode, or none, which means 666."""
     draft.put("unix-mode", (text_of(given).lstrip("0") if is_on(given) else "") or "666", given)
 
 
 def take_chown(draft: Draft, given: Given) -> None:
-    """chown-socket: user[:group]."""
+    """Take chown-socket: user[:group]."""
     user, _, group = text_of(given).partition(":")
     if user:
         draft.put("unix-owner", user, given)
@@ -179,7 +179,7 @@ def take_chown(draft: Draft, given: Given) -> None:
 
 
 def take_greenlets(draft: Draft, given: Given) -> None:
-    """gevent, async: so many greenlets would be so many threads."""
+    """Take gevent, async: one thread for each greenlet, up to MAX_THREADS."""
     threads = max(1, min(whole(given), MAX_THREADS))
     draft.facts["greenlets"] = max(threads, draft.facts.get("greenlets", 0))
     draft.facts["greenlets given"] = given
@@ -190,19 +190,19 @@ def take_greenlets(draft: Draft, given: Given) -> None:
 
 # Programs beside the workers
 
-# What only a shell understands; quotes are the same without one.
+# Characters that need a shell; quotes do not.
 _SHELL = re.compile(r"[$`|&;<>()*?\[~#\n]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_COMMANDS = ("cmd", "command", "exec")  # attach-daemon2's names of it
+_COMMANDS = ("cmd", "command", "exec")  # names in attach-daemon2
 
 
 def take_attached(draft: Draft, given: Given) -> None:
-    """attach-daemon and its like: a command, which a shell runs only if it needs one."""
+    """Take attach-daemon and its like: a command, run by a shell only if it needs one."""
     command = str(given.value).strip()
     if given.key == "attach-daemon2":
         command = _command_of_pairs(draft, given)
     elif given.key.startswith("smart-"):
-        command = command.partition(" ")[2].strip()  # behind its pid file
+        command = command.partition(" ")[2].strip()  # after its pid file
         if given.key == "smart-attach-daemon":
             draft.note(
                 given,
@@ -221,7 +221,7 @@ def take_attached(draft: Draft, given: Given) -> None:
 def _command_of_pairs(draft: Draft, given: Given) -> str:
     pairs = [pair.replace("\\,", ",").partition("=") for pair in re.split(r"(?<!\\),", str(given.value))]
     found = {name.strip(): value.strip() for name, _, value in pairs}
-    # Without a value, it is a piece of a command with a comma.
+    # A part without a value is the rest of a command with a comma.
     others = [name.strip() if equals else HIDDEN for name, equals, _ in pairs if name.strip() not in _COMMANDS]
     if others:
         draft.note(given, f"these have no effect here: {', '.join(others)}")
@@ -229,7 +229,7 @@ def _command_of_pairs(draft: Draft, given: Given) -> str:
 
 
 def take_mule(draft: Draft, given: Given) -> None:
-    """mule: a file of Python; one that waits for messages is not to be had."""
+    """Take mule: a file of Python; a mule that waits for messages is not supported."""
     path = text_of(given)
     if path.endswith(".py"):
         draft.note(given, "it runs as a program of its own, in which there is no module uwsgi")
@@ -242,10 +242,10 @@ def take_mule(draft: Draft, given: Given) -> None:
 
 
 def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:
-    """home, virtualenv: its packages, if they are for this Python; `folder`: of relative paths."""
+    """Take home, virtualenv: its packages, if they are for this Python; `folder`: for relative paths."""
     folder = os.path.join(folder, os.path.expanduser(text_of(given)))
     if os.path.realpath(folder) == os.path.realpath(sys.prefix):
-        return  # it is the one that this runs in
+        return  # aserve runs in this one
     packages = sysconfig.get_path("purelib", vars={"base": folder, "platbase": folder})
     if os.path.isdir(packages):
         draft.add("python-path", packages, given)
@@ -259,7 +259,7 @@ def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:
 
 # The cache
 
-# What cache2 calls what we have; and what of it changes nothing that an app could see.
+# cache2's names of aserve's fields; and names without an effect that the app could see.
 CACHE_FIELDS = {
     "name": "name", "items": "items", "maxitems": "items", "max_items": "items", "blocksize": "blocksize",
     "keysize": "keysize", "key_size": "keysize", "purge_lru": "purge_lru",
@@ -271,7 +271,7 @@ CACHE_ALWAYS = [
 
 
 def take_cache(draft: Draft, given: Given) -> None:
-    """cache2: name=sessions,items=1000."""
+    """Take cache2: name=sessions,items=1000."""
     ours, others = [], []
     for part in filter(None, text_of(given).split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -288,10 +288,10 @@ def take_cache(draft: Draft, given: Given) -> None:
 
 
 def take_logger(draft: Draft, given: Given) -> None:
-    """logger, req-logger: [name] plugin[:argument]."""
+    """Take logger, req-logger: [name] plugin[:argument]."""
     value = text_of(given)
     if re.match(r"[^\s:]+ +\S", value):
-        # uWSGI writes there what a rule sends to that name, and nothing else.
+        # uWSGI writes there only lines that a rule sends to that name.
         draft.note(given, "a logger with a name has only what log-route sends there, and log-route has no effect here")
         return
     kind, _, argument = value.partition(":")
@@ -316,7 +316,7 @@ def take_logger(draft: Draft, given: Given) -> None:
 
 
 def take_log_file(draft: Draft, given: Given) -> None:
-    """logto, daemonize: a file for requests and messages alike."""
+    """Take logto, daemonize: a file for requests and messages."""
     target = text_of(given)
     if not is_on(given) or not target or "://" in target or target in ("true", "1"):
         return
@@ -327,7 +327,7 @@ def take_log_file(draft: Draft, given: Given) -> None:
 
 
 def take_log_format(draft: Draft, given: Given) -> None:
-    """log-format: with what our access log knows."""
+    """Take log-format, if the access log has all of its values."""
     try:
         check("access-log-format", given.value)
     except ValueError as fault:
@@ -337,7 +337,7 @@ def take_log_format(draft: Draft, given: Given) -> None:
 
 
 def take_header(draft: Draft, given: Given) -> None:
-    """add-header: one that aserve makes for each response has no effect."""
+    """Take add-header; a field that aserve makes for each response has no effect."""
     value = text_of(given)
     try:
         check("add-field", [value])
@@ -348,7 +348,7 @@ def take_header(draft: Draft, given: Given) -> None:
 
 
 def take_plugins(draft: Draft, given: Given) -> None:
-    """plugins: Python and HTTP are here, others are not."""
+    """Take plugins: Python and HTTP are built in, others do not exist."""
     names = [name.strip() for name in text_of(given).split(",")]
     known = re.compile(r"(0:)?(python[0-9._]*|http|corerouter|logfile|logsocket|syslog|rsyslog|nagios|ping|signal|)\Z")
     others = [os.path.basename(name) for name in names if not known.match(os.path.basename(name))]

@@ -1,1 +1,1 @@
-"""What several hosts share over Redis or Valkey (--shared): the connections to it, and leases. What is kept there is in uwsgi_api/ and spooler/."""
+"""Sharing between hosts over Redis or Valkey (--shared): connections, and leases. uwsgi_api/ and spooler/ define the data there."""

@@ -1,12 +1,12 @@
-"""Leases: what one process of all hosts has, until it lets go, or has not been heard of for ten seconds.
+"""Leases: rights that one process of all hosts holds, until it releases them, or has not renewed them for ten seconds.
 
-Owns:     Lease; Leases: those of this process, the thread that renews them, and what is said when one is lost.
-Thread:   any takes and lets go; a thread of its own renews.
-Spec:     https://redis.io/docs/latest/develop/use/patterns/distributed-locks/, for one server: a token of its own, and an end.
-Not here: what a lease is for (uwsgi_api/shared_locks.py, uwsgi_api/turns.py, uwsgi_api/spooler/queues.py).
+Owns:     Lease; Leases: those of this process, the thread that renews them, and the message when one is lost.
+Thread:   any takes and releases; a thread of its own renews.
+Spec:     https://redis.io/docs/latest/develop/use/patterns/distributed-locks/, for one server: a unique token, and an expiry.
+Not here: the uses of leases (uwsgi_api/shared_locks.py, uwsgi_api/turns.py, uwsgi_api/spooler/queues.py).
 
-A host that dies cannot let go, so what it had ends by itself. The other side of that: who has a lease can lose it, when the process
-stands still for long, or the server does, or forgets. Nothing can prevent that; it is told, in the log and to who lets go.
+A host that dies cannot release its leases, so they expire. The price: a holder can lose a lease, when its process or the server
+stands still for long, or the server loses data. Nothing can prevent that; the log says so, and the release returns False.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .store import Store, StoreError
 
 logger = logging.getLogger("aserve")
 
-LEASE_SECONDS = 10.0  # Guess: a process does not stand still for so long, and others can wait for that of a dead one
+LEASE_SECONDS = 10.0  # Guess: a live process never stands still so long; after a death others can wait
 RENEW_SECONDS = 3.0
-AGAIN_SECONDS = 0.5  # after a renewal that nobody answered
+AGAIN_SECONDS = 0.5  # after a renewal without an answer
 
 _RENEW = """\
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -39,20 +39,20 @@ return redis.call('DEL', KEYS[1])
 
 
 def milliseconds() -> int:
-    """Return how long a lease is, as the server counts."""
+    """Return the duration of a lease in milliseconds, as the server takes it."""
     return int(LEASE_SECONDS * 1000)
 
 
 def new_token() -> str:
-    """Return what nobody else has."""
+    """Return a unique token."""
     return os.urandom(12).hex()
 
 
 class Lease:
-    """One that this process has, or had."""
+    """A lease that this process holds, or has held."""
 
     def __init__(self, name: str, renew: Callable[[], object], let_go: Callable[[], object], since: float) -> None:
-        """`renew` and `let_go` return whether it was still there; `since`: of the monotonic clock, before it was asked for."""
+        """`renew` and `let_go` return whether the lease still existed; `since`: monotonic time before it was requested."""
         self.name = name
         self.renew = renew
         self.let_go = let_go
@@ -60,7 +60,7 @@ class Lease:
 
 
 class Leases:
-    """Those of one process."""
+    """The leases of one process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class Leases:
         atexit.register(weakly(self.end))
 
     def _forget(self) -> None:
-        """Begin anew, in a process that was forked: they are its parent's."""
+        """Begin anew in a forked process: the leases are its parent's."""
         self._held: dict[Lease, bool] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -77,10 +77,10 @@ class Leases:
 
     def take(self, key: bytes, name: str) -> Lease | None:
         """
-        Take a lease; None: somebody has it.
+        Take a lease; None: another process holds it.
 
         Raises:
-            StoreError: nobody answers, or it is refused. It may be taken then, and ends by itself.
+            StoreError: no answer, or a refusal. If the server took the lease all the same, it expires.
         """
         token, since = new_token(), time.monotonic()
         if not self._store.ask("SET", key, token, "NX", "PX", milliseconds()):
@@ -88,7 +88,7 @@ class Leases:
         return self.hold(key, token, name, since)
 
     def hold(self, key: bytes, token: str, name: str, since: float) -> Lease:
-        """Return the lease that is there by this token, and renew it from now on; see Lease for `since`."""
+        """Return the lease that the server has by this token, and renew it from now on; see Lease for `since`."""
 
         def renew() -> object:
             return self._store.run(_RENEW, [key], token, milliseconds())
@@ -96,58 +96,58 @@ class Leases:
         return self.keep(Lease(name, renew, lambda: self._store.run(_LET_GO, [key], token), since))
 
     def keep(self, lease: Lease) -> Lease:
-        """Renew it from now on."""
+        """Renew a lease from now on."""
         self._held[lease] = True
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="aserve-leases", daemon=True)
-                # Without room for a thread the lease ends by itself, and is told to be lost.
+                # If no thread can start, the lease expires and is logged as lost.
                 with contextlib.suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
         return lease
 
     def let_go(self, lease: Lease) -> bool:
-        """Let a lease go; return False if it was lost before: others may have had it meanwhile, which is told in the log."""
+        """Release a lease; return False if it was lost before, which is logged: another process may have held it meanwhile."""
         if not self.drop(lease):
             return False
         try:
             is_there = bool(lease.let_go())
-        except StoreError:  # it ends by itself, and is ours until then
+        except StoreError:  # it expires, and is ours until then
             is_there = time.monotonic() < lease.until
         if not is_there:
             tell_lost(lease)
         return is_there
 
     def drop(self, lease: Lease) -> bool:
-        """Renew it no more; return False if it was lost before, which was told."""
+        """Stop renewing a lease; return False if it was lost before, which has been logged."""
         return self._held.pop(lease, None) is not None
 
     def let_go_of(self, name: str) -> None:
-        """Let those of this name go."""
+        """Release the leases of this name."""
         for lease in self._held.copy():
             if lease.name == name:
                 self.let_go(lease)
 
     def end(self) -> None:
-        """Let all of them go, and renew none from now on: the process ends."""
+        """Release all leases, and renew none from now on: the process ends."""
         self._ended.set()
         for lease in self._held.copy():
             self.let_go(lease)
 
-    # The thread that renews them
+    # The renewing thread
 
     def _run(self) -> None:
         seconds = RENEW_SECONDS
         while not self._ended.wait(seconds):
             with self._lock:
                 if not self._held:
-                    self._thread = None  # who takes one from now on starts another
+                    self._thread = None  # the next lease starts another thread
                     return
             seconds = RENEW_SECONDS if self.renew() else AGAIN_SECONDS
 
     def renew(self) -> bool:
-        """Renew all of them; return False if somebody has not answered."""
+        """Renew all leases; return False if the server has not answered for one."""
         is_answered = True
         for lease in self._held.copy():
             since = time.monotonic()
@@ -157,13 +157,13 @@ class Leases:
             except StoreError:
                 is_answered = False
                 is_there = time.monotonic() < lease.until
-            if not is_there and self.drop(lease):  # otherwise it was let go meanwhile
+            if not is_there and self.drop(lease):  # otherwise it was released meanwhile
                 tell_lost(lease)
         return is_answered
 
 
 def tell_lost(lease: Lease) -> None:
-    """Log it."""
+    """Log that a lease is lost."""
     logger.error(
         "%s is lost: it was not renewed in time, or the server has forgotten it; another host may have it", lease.name
     )

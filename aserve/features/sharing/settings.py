@@ -1,8 +1,8 @@
-"""The kinds of value of `--shared` and `--shared-prefix`: which Redis or Valkey hosts share, and under which names.
+"""The settings `--shared` and `--shared-prefix`: the Redis or Valkey that hosts share, and the names there.
 
 Owns:     SharingSettings; Shared; the grammar of the URL.
 Thread:   any; pure.
-Not here: who connects there (store.py).
+Not here: connecting there (store.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
 
 
 class Shared(NamedTuple):
-    """Where hosts share, and what the keys there begin with."""
+    """The shared database, and the prefix of its keys."""
 
     url: str
     prefix: str
@@ -40,9 +40,9 @@ def _parse_url(value: object) -> str | None:
     text = re.sub(r"\Aunix:(?=/[^/])", "unix://", value)
     try:
         parts = urlsplit(text)
-    except ValueError:  # its fault would show a password
+    except ValueError:  # its message would show a password
         raise ValueError(f"{show_url(value)!r} is no URL") from None
-    if not text.startswith(("redis://", "rediss://", "unix:")):  # the package takes no others, such as REDIS://
+    if not text.startswith(("redis://", "rediss://", "unix:")):  # the redis package accepts no others, such as REDIS://
         raise ValueError(f"{show_url(value)!r} begins neither with redis:// nor rediss:// nor unix:")
     if parts.scheme == "unix" and (len(parts.path) < 2 or not text.startswith("unix://")):
         raise ValueError(f"{show_url(value)!r} names no file by its whole path")
@@ -59,7 +59,7 @@ def _parse_url(value: object) -> str | None:
 
 
 def _has_port(parts: SplitResult) -> bool:
-    """Whether the port is one, or not there; the fault of urllib's would show a part of a password."""
+    """Whether the port is valid or missing; urllib's message would show a part of a password."""
     try:
         return parts.port != 0
     except ValueError:
@@ -91,14 +91,14 @@ class SharingSettings(EngineSettings):
     shared: str | None = row(
         None, "Serving", "--shared", SHARED,
         "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
-        "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
+        "Without it each host has its own, and no other server has to run. It needs redis (pip install 'aserve-wsgi[redis]'). Put a password into the variable: every user can read a command line.",
         secret=show_url,
         fixed=True,
     )
     shared_prefix: str | None = row(
         None, "Serving", "--shared-prefix", SHARED_PREFIX,
-        "what the keys in --shared begin with; hosts with the same share",
-        "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
+        "prefix of the keys in --shared; hosts with the same prefix share",
+        "The APP, as named on the command line: two sites with the same name need two databases, or two prefixes.",
         needs=Needs(("shared",), "is for what hosts share; give shared, which says where"),
         fixed=True,
     )
@@ -118,5 +118,5 @@ class SharingSettings(EngineSettings):
 
 
 def shared_of(config: SharingSettings, spec: str | None) -> Shared | None:
-    """Return where hosts share, and under which names: those of the app, if no others are given; None: nothing is shared."""
+    """Return the shared database and prefix, by default the app's name; None: nothing is shared."""
     return Shared(config.shared, config.shared_prefix or spec or "") if config.shared is not None else None

@@ -1,16 +1,16 @@
 """The Redis or Valkey that hosts share: one command, one answer, or a fault within a bounded time.
 
-Owns:     Store: this process's connections, what becomes of a call while nobody answers, and the two lines in the log.
-Thread:   any; while nobody answers, a thread of its own looks whether somebody does.
+Owns:     Store: this process's connections, failing calls while the server is away, and the two lines in the log.
+Thread:   any; while the server is away, a thread of its own probes it.
 Spec:     https://redis.io/docs/latest/develop/reference/protocol-spec/, by the package redis.
-Not here: what is kept there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings.py).
+Not here: the data there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings.py).
 
-A call is sent once, and never again: nobody knows whether a command without an answer was done. It waits a second for a
-connection and a second for its answer, at most. The first one that waits in vain says so in the log, and from then on each call
-fails at once, until the thread has had an answer: so no request waits for what is known to be away.
+A call is sent once, and never again: a command without an answer may have been executed. It waits at most a second for a
+connection and a second for its answer. The first call that waits in vain logs that, and from then on each call fails at once,
+until the thread has had an answer: so no request waits for a server that is known to be away.
 
-The package's own pool is not used. --request-timeout may raise in a thread between a command and its answer, and the next one to
-take that connection would get the answer of another: here a connection goes back only when its answer is read.
+The package's own pool is not used. --request-timeout may raise in a thread between a command and its answer, and the next call on
+that connection would get the wrong answer: here a connection goes back only when its answer is read.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from ...settings.secrecy import show_url
 from .settings import Shared
 
 logger = logging.getLogger("aserve")
-# A connection is the package's own; half of its methods have no types, so it is Any here.
+# A connection of the package; half of its methods have no types, so it is Any here.
 Word = Union[bytes, str, int]
 
 CONNECT_SECONDS = ANSWER_SECONDS = 1.0  # Guess: on a local network an answer takes a millisecond
-PROBE_SECONDS = 1.0  # between two looks whether it is back. Guess
-# A firewall between may forget a connection that is quiet for long, without a word to either end. Guess.
+PROBE_SECONDS = 1.0  # between two probes of a server that is away. Guess
+# A firewall may drop an idle connection without notice to either end. Guess.
 IDLE_SECONDS = 30.0
-MAX_IDLE = 64  # connections that are kept: more threads than that are seldom here at once. Guess
-SCAN_COUNT = 1000  # keys that one step looks at
-_UNABLE = (ReadOnlyError, MasterDownError)  # a server that answers, and can do nothing: as good as none
+MAX_IDLE = 64  # connections that are kept: more threads seldom call at once. Guess
+SCAN_COUNT = 1000  # keys per step
+_UNABLE = (ReadOnlyError, MasterDownError)  # the server answers, but cannot write: as good as away
 
 
 class StoreError(OSError):
-    """A call was not done, or nobody knows whether it was."""
+    """A call failed; it may have been executed or not."""
 
 
 class Away(StoreError, ConnectionError):
-    """Nobody answers."""
+    """The server does not answer."""
 
 
 class Store:
-    """One database there, as one process has it."""
+    """The connections of one process to one database."""
 
     def __init__(self, shared: Shared) -> None:
         self.name = show_url(shared.url)
@@ -73,25 +73,25 @@ class Store:
         os.register_at_fork(after_in_child=weakly(self._forget))
 
     def _forget(self) -> None:
-        """Begin anew, in a process that was forked: the connections are its parent's, and its thread is not here."""
+        """Begin anew in a forked process: the connections are its parent's, and the thread was not forked."""
         self._idle: deque[tuple[float, Any]] = deque()
-        self._lock = threading.RLock()  # what is logged under it may call the app, which may ask
+        self._lock = threading.RLock()  # reentrant: a log handler of the app's may call the store
         self._away_since: float | None = None
         self._ended = threading.Event()
 
     def key(self, *parts: bytes | str) -> bytes:
-        """Return the name under which something is kept there."""
+        """Return a key: the prefix and these parts."""
         return self._prefix + b":".join(part.encode() if isinstance(part, str) else part for part in parts)
 
     # From any thread
 
     def ask(self, *command: Word) -> Any:
         """
-        Have a command done; return its answer.
+        Send a command; return its answer.
 
         Raises:
-            Away: nobody answers; whether it was done, nobody knows.
-            StoreError: it was refused.
+            Away: no answer; the command may have been executed or not.
+            StoreError: the server refused it.
         """
         if self._away_since is not None:
             raise Away(f"{self.name} is away")
@@ -103,7 +103,7 @@ class Store:
 
     def run(self, script: str, keys: list[bytes], *arguments: Word) -> Any:
         """
-        Run a script there, as one step that nothing else comes between; return what it returns.
+        Run a script on the server, atomically; return its result.
 
         Raises:
             Away, StoreError: see `ask`.
@@ -112,7 +112,7 @@ class Store:
 
     def scan(self, start: bytes) -> Iterator[list[bytes]]:
         """
-        Yield the keys that begin so, in pieces; what changes meanwhile may be among them or not.
+        Yield the keys with this prefix, in pieces; keys that change meanwhile may be missing.
 
         Raises:
             Away, StoreError: see `ask`.
@@ -145,7 +145,7 @@ class Store:
         return answer
 
     def _take(self) -> Any:
-        """Return a connection that is nobody else's: one on which nothing waits to be read, or a new one."""
+        """Take an idle connection without unread data, or make a new one."""
         while True:
             try:
                 since, connection = self._idle.pop()
@@ -154,10 +154,10 @@ class Store:
             try:
                 if time.monotonic() - since < IDLE_SECONDS and not connection.can_read(0):
                     return connection
-            except (RedisError, OSError):  # its end
+            except (RedisError, OSError):  # it is closed
                 pass
             connection.disconnect()
-        # Not the pool's own make_connection: it counts those that were ever made, and from redis 8 on it makes 100.
+        # Not the pool's make_connection: it counts all that were ever made, and from redis 8 on makes at most 100.
         new: Any = self._maker.connection_class(**self._maker.connection_kwargs)
         try:
             new.connect()
@@ -178,7 +178,7 @@ class Store:
         )
         return StoreError(f"{self.name} refuses {command[0]!s}: {text}")
 
-    # While nobody answers
+    # While the server is away
 
     def _note_away(self, fault: Away) -> None:
         with self._lock:
@@ -186,8 +186,8 @@ class Store:
                 return
             thread = threading.Thread(target=self._wait, name="aserve-shared", daemon=True)
             try:
-                thread.start()  # before the note: without the thread nobody would take it back
-            except RuntimeError:  # the interpreter ends, or there is no room for a thread
+                thread.start()  # first: without the thread the note would never be taken back
+            except RuntimeError:  # the interpreter ends, or no thread can start
                 return
             self._away_since = time.monotonic()
             text = "%s; until it is back the cache of `uwsgi` is empty, its locks and jobs raise ConnectionError, and cron waits"
@@ -195,19 +195,19 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
-        with contextlib.suppress(IndexError):  # also where another thread has taken the last
+        """Close the idle connections."""
+        with contextlib.suppress(IndexError):  # another thread may have taken the last
             while True:
                 self._idle.pop()[1].disconnect()
 
     def end(self) -> None:
-        """Close them, and look no more for a server that is away."""
+        """Close the idle connections, and stop probing."""
         self._ended.set()
         self.close()
 
     def _wait(self) -> None:
-        """Wait until somebody answers, and takes what is written; or until `end`."""
-        while not self._is_back():  # first at once: it may have been one connection only
+        """Wait until the server answers and accepts writes, or until `end`."""
+        while not self._is_back():  # first without a pause: perhaps only one connection has failed
             if self._ended.wait(PROBE_SECONDS):
                 return
         with self._lock:
@@ -219,6 +219,6 @@ class Store:
             self._converse(("SET", self.key("is-back"), b"1", "PX", 1000))
         except Away:
             return False
-        except StoreError:  # an answer; what else is wrong, the log tells
+        except StoreError:  # it answers; other errors are logged by `ask`
             pass
         return True

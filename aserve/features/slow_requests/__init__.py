@@ -1,8 +1,8 @@
-"""Requests that take too long, told while they run, with the stack of their thread: --slow-request.
+"""Logs requests that take too long while they run, with the stack of their thread: --slow-request.
 
 Owns:     Slow, the extension.
 Thread:   see Extension.
-Not here: which requests these are, and what is told of them (watch.py).
+Not here: finding these requests, and the messages (watch.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Slow(Extension[EngineSettings]):
         return bool(config.slow_request_seconds)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Import what workers need: --user may not be able to read it."""
+        """Import the module of workers early: --user may not be able to read it."""
         if event in (Life.STARTS, Life.RELOADS):
             from . import watch  # noqa: F401
 
@@ -59,7 +59,7 @@ class Slow(Extension[EngineSettings]):
         self.requests.write_websocket(exchange)
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the last of them; see SlowRequests.last."""
+        """Return the last slow requests; see SlowRequests.last."""
         return {"slow": self.requests.last}
 
     def on_second(self) -> None:

@@ -1,12 +1,12 @@
-"""Requests that take too long, told while they run, with the stack of their thread: --slow-request.
+"""Logs requests that take too long while they run, with the stack of their thread: --slow-request.
 
-Owns:     SlowRequests: who is looked at, what is told, and the last of them.
-Thread:   `look` on the event loop, once a second; with --threads 0, where the app may hold that up, in a thread of its own.
-          `write` in whichever thread ends an exchange. One lock guards what they share.
-Not here: stacks (connections/stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
+Owns:     SlowRequests: the running slow requests, the messages, and the last of them.
+Thread:   `look` on the event loop, once a second; with --threads 0, where the app may block the loop, in a thread of its own.
+          `write` in the thread that ends an exchange. One lock guards their shared state.
+Not here: stacks (connections/stacks.py), times (wsgi/timing.py); ending requests that take too long (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found where its thread is (connections/stacks.py). Of ends it keeps only those that took
-long.
+Nothing is noted when a request begins, beyond its times: it is found through its thread (connections/stacks.py). Only the ends of slow
+requests are kept.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from ...wsgi.request_id import request_id_of
 
 logger = logging.getLogger("aserve.slow")
 
-# How many stacks are told in a minute, so that a stall of everything does not fill the log. Guess: enough to see what it is.
+# How many stacks are logged in a minute, so that a stall of all requests does not fill the log. Guess: enough to see the cause.
 MAX_PER_MINUTE = 12
-MAX_KEPT = 32  # of the last
-MAX_STACK = 4000  # characters; what is outermost is left out
-MAX_TEXT = 1000  # characters of a request, a call, a thread's name: clients and apps choose how long these are. Guess: a line says enough.
+MAX_KEPT = 32  # of the last slow requests
+MAX_STACK = 4000  # characters; the outermost calls are left out
+MAX_TEXT = 1000  # characters of a request, a call, a thread's name: clients and apps choose their lengths. Guess: a line says enough.
 LOOK_SECONDS = 1.0
-LEAST_QUEUE_SECONDS = 0.05  # what is shown as 0.0 is not shown
+LEAST_QUEUE_SECONDS = 0.05  # a shorter wait would be shown as 0.0
 
 _monotonic = time.monotonic
 
 
 class SlowRequests:
-    """Those of one server."""
+    """The slow requests of one server."""
 
     def __init__(self, seconds: float, worker: int | None = None, is_inline: bool = False) -> None:
         """`seconds`: --slow-request; `worker`: the process's number; `is_inline`: look from a thread, until `close`."""
@@ -46,8 +46,8 @@ class SlowRequests:
         self._lock = threading.Lock()  # guards all below
         self._running: dict[
             Exchange, dict[str, Any] | None
-        ] = {}  # those that were seen; None: one too many, it is not told
-        self._over: set[Exchange] = set()  # they have ended; a thread may be at one yet, written off or in close()
+        ] = {}  # with their record; None: beyond MAX_PER_MINUTE, not logged
+        self._over: set[Exchange] = set()  # ended, but perhaps still in a thread, written off or in close()
         self._last: collections.deque[dict[str, Any]] = collections.deque(maxlen=MAX_KEPT)
         self._number = 0
         self._minute_began_at, self._told_count, self._left_out_count = 0.0, 0, 0
@@ -59,11 +59,11 @@ class SlowRequests:
 
     def last(self) -> list[dict[str, Any]]:
         """
-        Return the last that were told, at most MAX_KEPT, the newest behind.
+        Return the last slow requests that were logged, at most MAX_KEPT, the newest last.
 
-        Each has: number (from 1, in this process), at (seconds since 1970, when it was told), request ("GET /a", escaped), seconds (so far, or
-        until its end), queue_seconds (of these it has waited for a thread), worker (None without --workers), thread, request_id (or None),
-        stack (text, the last call first; empty: it was not seen while it ran), where (of this the app's own last call), end (None: it runs; else as in the access log), status (then; 0: none).
+        Each has: number (from 1, in this process), at (seconds since 1970, when it was logged), request ("GET /a", escaped), seconds (so far, or
+        until its end), queue_seconds (of these, its wait for a thread), worker (None without --workers), thread, request_id (or None),
+        stack (text, the last call first; empty: never sampled), where (its last call in the app), end (None: it runs; else as in the access log), status (then; 0: none).
         """
         with self._lock:
             return [dict(found) for found in self._last]
@@ -71,12 +71,12 @@ class SlowRequests:
     # --- called on the event loop ---
 
     def on_second(self) -> None:
-        """Called once a second."""
+        """Look for slow requests once a second."""
         if not self._is_inline:
             self.look()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._is_over.set()
         if self._is_inline:
             self._looker.join(LOOK_SECONDS)
@@ -88,11 +88,11 @@ class SlowRequests:
             self.look()
 
     def look(self) -> None:
-        """Tell of requests that are with a thread for too long; each once."""
+        """Log requests that a thread has had for too long, each once."""
         now = _monotonic()
         with self._lock:
             for ended in [exchange for exchange in self._running if exchange.response is None]:
-                del self._running[ended]  # it ended as it was found
+                del self._running[ended]  # it ended while it was looked at
             self._on_minute(now)
         found = set()
         for thread_id, exchange, frames in look_at_threads(now - self._seconds):
@@ -107,7 +107,7 @@ class SlowRequests:
             self._over &= found
 
     def _is_new_stream(self, exchange: Exchange) -> bool:
-        """Whether a response has begun to be sent in pieces, and the event loop has yet to see whether it goes on."""
+        """Whether a response is sent in pieces, and the event loop has not yet recorded its progress."""
         response = exchange.response
         if self._is_inline or exchange.grew_at or response is None:
             return False
@@ -119,7 +119,7 @@ class SlowRequests:
         left_out, self._minute_began_at = self._left_out_count, now
         self._told_count = self._left_out_count = 0
         if left_out:
-            logger.warning("%d more slow requests were not told of in the last minute", left_out)
+            logger.warning("%d more slow requests not logged in the last minute", left_out)
 
     def _tell_running(self, exchange: Exchange, thread_id: int, calls: Sequence[Call]) -> None:
         found = self._note(exchange, thread_id, calls)
@@ -130,36 +130,36 @@ class SlowRequests:
                 found["stack"].rstrip(),
             )  # fmt: skip
 
-    # --- called in whichever thread ends an exchange ---
+    # --- called in the thread that ends an exchange ---
 
     def write(self, exchange: Exchange) -> None:
-        """Note a request that has ended: see Extension.at_end."""
+        """Log the end of a slow request: see Extension.at_end."""
         if exchange.websocket is None:
             self._write(exchange, exchange.response.code if exchange.response is not None else 0)
 
     def write_websocket(self, exchange: Exchange) -> None:
-        """Note that a request ends as it becomes a WebSocket."""
+        """Treat a request that becomes a WebSocket as ended."""
         self._write(exchange, 101)
 
     def _write(self, exchange: Exchange, status: int) -> None:
-        since = exchange.grew_at or exchange.arrived_at  # what has sent all the time is not slow
+        since = exchange.grew_at or exchange.arrived_at  # a response that makes progress is not slow
         if exchange in self._running or _monotonic() - since >= self._seconds:
             self._end(exchange, exchange.end, status)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See Extension.refused: the app has not answered in time."""
+        """Log a slow request that was refused since the app has not answered in time."""
         if exchange is None:
             return
         if exchange in self._running:
             self._end(exchange, REFUSED if exchange.end == ANSWERED else exchange.end, why.status)
-        elif exchange.began_at:  # a thread has it
+        elif exchange.began_at:  # a thread has begun it
             with self._lock:
                 self._over.add(exchange)
 
     def _end(self, exchange: Exchange, end: str, status: int) -> None:
         is_new = exchange not in self._running
         if is_new and (not exchange.arrived_at or exchange.is_probe):
-            return  # it was not whole
+            return  # it was never complete
         found = self._note(exchange, exchange.thread_id, ()) if is_new else self._running.get(exchange)
         with self._lock:
             self._running.pop(exchange, None)
@@ -178,7 +178,7 @@ class SlowRequests:
     # --- called from both ---
 
     def _note(self, exchange: Exchange, thread_id: int, calls: Sequence[Call]) -> dict[str, Any] | None:
-        """Keep one that is told of from now on; None: it is one too many in this minute."""
+        """Keep a record of a slow request; None: beyond MAX_PER_MINUTE."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         request_id, began_at = request_id_of(exchange), exchange.began_at
         now = _monotonic()
@@ -210,7 +210,7 @@ class SlowRequests:
 
 
 def _show_times(found: dict[str, Any]) -> str:
-    """Return how long one has taken, and which part of it was the queue's: such a request may itself be quick."""
+    """Return the duration of a request, and its part in the queue: such a request may itself be quick."""
     seconds, queued = found["seconds"], found["queue_seconds"] or 0.0
     if queued < LEAST_QUEUE_SECONDS:
         return f"{seconds:.1f} s"

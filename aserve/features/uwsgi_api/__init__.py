@@ -1,8 +1,8 @@
-"""What `import uwsgi` offers beyond RPC: locks, a cache, signals, timers and cron (--uwsgi-module, --uwsgi-cache).
+"""`import uwsgi` beyond RPC: locks, a cache, signals, timers and cron (--uwsgi-module, --uwsgi-cache).
 
 Owns:     UwsgiModule, the extension.
 Thread:   the main thread, before the app is imported.
-Not here: the module itself (module.py), what hosts share (sharing/); both take memory that other processes do without.
+Not here: the module itself (module.py), sharing between hosts (sharing/); both take memory that other processes do without.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from .settings import UwsgiSettings
 
 logger = logging.getLogger("aserve")
 
-# What tells, with --uwsgi-module auto, that the app is meant for uWSGI.
+# Settings that show, with --uwsgi-module auto, that the app was written for uWSGI.
 MEANT = Needs(("uwsgi_cache", "spooler", "shared", "route", "uwsgi://"))
-ALONE = (
-    "the cache, locks, timers, cron and jobs of `import uwsgi` are this host's alone; --shared has all hosts share them"
-)
+ALONE = "the cache, locks, timers, cron and jobs of `import uwsgi` are for this host only; to share them between hosts give --shared"
 
 
 class UwsgiModule(Extension[UwsgiSettings]):
-    """Lets `import uwsgi` succeed, with what is of this process, and of the settings."""
+    """Lets `import uwsgi` succeed, with values of this process and of the settings."""
 
     @staticmethod
     def is_on(config: UwsgiSettings) -> bool:
@@ -46,7 +44,7 @@ class UwsgiModule(Extension[UwsgiSettings]):
             self._install(context, has_app=event is Life.FORKED)
 
     def _share(self, context: LifeContext) -> None:
-        """Make the memory that workers share, or go on with that of the process before; there must be no worker yet."""
+        """Make the memory that workers share, or take over the previous process's; call it before the first worker starts."""
         from . import memory
 
         shared = shared_of(context.plan.config, context.plan.spec)

@@ -2,21 +2,21 @@
 
 Owns:     Cache: a hash table in shared memory.
 Thread:   any, of any process; each call holds the one lock of the memory.
-Spec:     uWSGI 2.0.30, "The uWSGI caching framework": who sets a key that is there changes nothing, and a full cache takes no more.
+Spec:     uWSGI 2.0.30, "The uWSGI caching framework": setting an existing key changes nothing, and a full cache takes no more.
 Not here: the memory (memory.py), the lock (locks.py), the functions of the module (module.py).
 
 ```
  head | buckets: the first item of each chain | items: next, hash, lengths, is whole, expires, used at | key | value
 ```
 
-A process may die at any instruction, and the lock is then another's. So whoever changes the table says so before (BUSY) and takes
-that back behind; and an item counts only when its last octet, "is whole", is written. Who finds the table busy links all whole items
-anew.
+A process may die at any instruction, and the kernel gives the lock to another. So a process sets BUSY before it changes the table and
+clears it afterwards; and an item is valid only when its last octet, "is whole", is written. A process that finds BUSY set links all
+whole items anew.
 
-A finalizer or a handler of a signal may come in the midst of that, in the same thread. Chains lead to whole items at any moment, so
-it reads them as they are (`_peek`); what it changes is done when the call that it interrupts has ended, and it is told what will be.
+A finalizer or a signal handler may interrupt a change, in the same thread. Chains lead to whole items at any moment, so it reads them
+as they are (`_peek`); its changes are made when the interrupted call has ended, and it gets the expected result at once.
 
-Numbers of items begin with 1; 0 is the end of a chain. Memory that was never written to is not taken: TOP is how far it was.
+Numbers of items begin with 1; 0 is the end of a chain. The kernel gives memory only where it was written: TOP is the highest item used.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ Result = TypeVar("Result")
 
 _WORD = struct.Struct("=I")
 _ITEM = struct.Struct("=IIIHxxQQ")  # next, hash, length of the value, of the key, when it expires, when it was used
-_WHOLE = 14  # where in an item the octet is that says that it is whole
+_WHOLE = 14  # the offset of "is whole" in an item
 _EXPIRES = struct.Struct("=Q")
 _EXPIRES_AT, _USED_AT = 16, 24
-_NUMBER = struct.Struct("=q")  # uWSGI's form of a value to be counted with
-# Where in the head
+_NUMBER = struct.Struct("=q")  # uWSGI's form of a number
+# Offsets in the head
 _BUSY, _FREE, _TOP, _SWEPT_AT, _SEED = 0, 4, 8, 16, 32
 _SEED_BYTES, _HEAD_BYTES = 16, 64
 SECOND = 10**9  # nanoseconds
-# How many items are looked at for the one that was used least lately; Redis takes 5. Guess.
+# How many items are sampled to evict the least recently used one; Redis takes 5. Guess.
 SAMPLES = 8
-# Beyond some 317 years a time to live is one without end, in 64 bits of nanoseconds and in Redis's of milliseconds.
+# Some 317 years; longer times to live do not fit into 64 bits of nanoseconds, or Redis's of milliseconds.
 MAX_SECONDS = 1e10
 
 
 def bytes_of(spec: CacheSpec) -> int:
-    """Return how many octets a cache takes, at most: those that were never written to take no memory."""
+    """Return the most octets that a cache takes; the kernel gives memory only where it is written."""
     return _HEAD_BYTES + _bucket_count(spec) * _WORD.size + spec.items * _stride(spec)
 
 
@@ -68,14 +68,14 @@ def _stride(spec: CacheSpec) -> int:
 
 
 class Bounds:
-    """How long keys and values of a cache may be; the first that is longer is told of."""
+    """The limits of keys and values of a cache; the first excess is logged."""
 
     def __init__(self, spec: CacheSpec) -> None:
         self._spec = spec
         self._long = LogOnce(logger, logging.WARNING)
 
     def takes(self, key: bytes, value: bytes) -> bool:
-        """Whether they may be kept."""
+        """Whether a key and a value are within the limits."""
         spec = self._spec
         if 0 < len(key) <= spec.key_bytes and len(value) <= spec.value_bytes:
             return True
@@ -85,10 +85,10 @@ class Bounds:
 
 
 class Cache:
-    """One cache, as one process has it."""
+    """One cache, in one process."""
 
     def __init__(self, spec: CacheSpec, octets: Any, offset: int, locks: Locks) -> None:
-        """`octets`: an mmap, from `offset` on all zeros, or what a cache of this kind has left there."""
+        """`octets`: an mmap; from `offset` on zeros, or the content of a cache of the same spec."""
         self.spec = spec
         self._octets = octets
         self._locks = locks
@@ -107,14 +107,14 @@ class Cache:
     # From any thread
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value; None: it is not there, or its time is over."""
+        """Return a value; None: it does not exist, or has expired."""
         try:
             return self._run(self._get, key)
         except Inside:
             return self._peek(key)
 
     def has(self, key: bytes) -> bool:
-        """Whether a value is there."""
+        """Whether a key has a value."""
         try:
             return self._run(self._find, key, self._digest(key)) is not None
         except Inside:
@@ -122,9 +122,9 @@ class Cache:
 
     def set(self, key: bytes, value: bytes, seconds: float = 0, *, is_update: bool = False) -> bool:
         """
-        Keep a value, for so long; 0 or less: for ever. Return False if it was not kept.
+        Store a value for `seconds`; 0 or less: for ever. Return False if it was not stored.
 
-        That is where there is one already, unless `is_update`; where it is too long; and where there is no room.
+        It is not if the key has a value, unless `is_update`; if key or value are too long; and if the cache is full.
         """
         if not self._takes(key, value):
             return False
@@ -140,10 +140,10 @@ class Cache:
 
     def change(self, key: bytes, by: Callable[[int], int], seconds: float = 0) -> bool:
         """
-        Put by(number) in place of a number, 0 if there is none; `seconds`: how long a new one is kept. Return False if it could not be.
+        Replace a number by by(number), with 0 for none; `seconds`: time to live of a new one. Return False if that failed.
 
-        That is where the value is no number, where key or number are too long, and where there is no room. `by` runs while all
-        processes wait: it is none of the app's.
+        It fails if the value is no number, if key or number are too long, and if the cache is full. `by` runs while all
+        processes wait: it must be no function of the app.
         """
         if not self._takes(key, octets_of(0)):
             return False
@@ -155,7 +155,7 @@ class Cache:
             return value is None or number_of(value) is not None
 
     def number(self, key: bytes) -> int:
-        """Return a number; 0: there is none."""
+        """Return a number; 0: the key has none."""
         return number_of(self.get(key)) or 0
 
     def delete(self, key: bytes) -> bool:
@@ -167,7 +167,7 @@ class Cache:
             return self._peek(key) is not None
 
     def clear(self) -> bool:
-        """Remove all of them."""
+        """Remove all values."""
         try:
             self._run(self._clear)
         except Inside:
@@ -185,12 +185,12 @@ class Cache:
         result: Result = self._locks.run(self._run_whole, function, arguments)
         return result
 
-    # In a thread that has the lock, and was interrupted
+    # In an interrupted thread that holds the lock
 
     def _peek(self, key: bytes) -> bytes | None:
         """Return the value of a whole item, and change nothing."""
         number, top = self._word(self._bucket(self._digest(key))), self._word(self._head + _TOP)
-        while 0 < number <= top:  # `clear` begins with it
+        while 0 < number <= top:  # `clear` resets it first
             item = self._place(number)
             number, _, _, _, expires, _ = _ITEM.unpack_from(self._octets, item)
             is_whole = self._octets[item + _WHOLE] and (not expires or expires > time.monotonic_ns())
@@ -215,7 +215,7 @@ class Cache:
         return self._value_of(item)
 
     def _find(self, key: bytes, digest: int) -> tuple[int, int] | None:
-        """Return the number of a key's item, and where the word is that leads to it."""
+        """Return the number of a key's item, and the place of the word that links to it."""
         link = self._bucket(digest)
         number = self._word(link)
         while number:
@@ -231,7 +231,7 @@ class Cache:
         return None
 
     def _set(self, key: bytes, value: bytes, expires: int, is_update: bool) -> bool | None:
-        """Keep a value; return False where there is one, and None where there is no room."""
+        """Store a value; return False if the key has one, and None if the cache is full."""
         digest = self._digest(key)
         found = self._find(key, digest)
         if found is not None:
@@ -252,18 +252,18 @@ class Cache:
         return bool(number) or None
 
     def _take(self) -> int:
-        """Return the number of an item that nobody has; 0: there is none."""
+        """Return the number of a free item; 0: there is none."""
         number, top = self._word(self._head + _FREE), self._word(self._head + _TOP)
         if number:
             self._put(self._head + _FREE, self._word(self._place(number)))
         elif top < self.spec.items:
             number = top + 1
-            self._octets[self._place(number) + _WHOLE] = 0  # what was there before `clear` is no item
+            self._octets[self._place(number) + _WHOLE] = 0  # an item from before `clear` is not valid
             self._put(self._head + _TOP, number)
         return number
 
     def _write(self, number: int, chain: tuple[int, int], key: bytes, value: bytes, expires: int) -> None:
-        """Write an item; `chain`: which follows it, and the hash of its key."""
+        """Write an item; `chain`: the next item, and the hash of the key."""
         item = self._place(number)
         self._octets[item + _WHOLE] = 0
         now = time.monotonic_ns() if self.spec.has_eviction else 0
@@ -301,7 +301,7 @@ class Cache:
 
     def _clear(self) -> None:
         self._put(self._head + _BUSY, 1)
-        self._put(self._head + _TOP, 0)  # first: whoever repairs it finds nothing
+        self._put(self._head + _TOP, 0)  # first, so that a repair finds no items
         self._put(self._head + _FREE, 0)
         self._forget_links()
         self._put(self._head + _BUSY, 0)
@@ -317,13 +317,13 @@ class Cache:
     # Room
 
     def _sweep(self) -> None:
-        """Remove what has expired, but not more often than once a second; if that makes no room, what was not used for long."""
+        """Remove expired items, at most once a second; if the cache is still full, an item that was not used for long."""
         now = time.monotonic_ns()
         (swept_at,) = _EXPIRES.unpack_from(self._octets, self._head + _SWEPT_AT)
         if now >= swept_at + SECOND:
             _EXPIRES.pack_into(self._octets, self._head + _SWEPT_AT, now)
             for key in [key for key, expires in self._expiring() if expires <= now]:
-                self._find(key, self._digest(key))  # which removes it
+                self._find(key, self._digest(key))  # removes it
         if self.spec.has_eviction and not self._word(self._head + _FREE):
             sample = [self._place(random.randint(1, self.spec.items)) for _ in range(SAMPLES)]  # noqa: S311 - no secret
             oldest = min(sample, key=lambda item: _EXPIRES.unpack_from(self._octets, item + _USED_AT))
@@ -336,14 +336,14 @@ class Cache:
                 yield self._key_of(item), expires
 
     def _whole(self) -> Iterator[tuple[int, int]]:
-        """Yield number and place of each item that is whole."""
+        """Yield number and place of each whole item."""
         for number in range(1, self._word(self._head + _TOP) + 1):
             item = self._place(number)
             if self._octets[item + _WHOLE]:
                 yield number, item
 
     def _repair(self) -> None:
-        """Link all whole items anew: who changed the table has died, or was interrupted."""
+        """Link all whole items anew: a process died while it changed the table, or was interrupted."""
         self._forget_links()
         whole = dict(self._whole())
         for number, item in whole.items():
@@ -377,7 +377,7 @@ class Cache:
         return bytes(self._octets[begin : begin + length])
 
     def _digest(self, key: bytes) -> int:
-        # Keyed: a client that names keys must not choose those of one chain.
+        # Keyed, so that a client that chooses keys cannot fill one chain.
         return int.from_bytes(hashlib.blake2b(key, digest_size=4, key=self._seed).digest(), "little")
 
     def _bucket(self, digest: int) -> int:
@@ -394,15 +394,15 @@ class Cache:
 
 
 def _after(seconds: float) -> int:
-    """Return the time after so many seconds; 0: never."""
+    """Return the time `seconds` from now, in nanoseconds; 0: never."""
     return time.monotonic_ns() + int(min(seconds, MAX_SECONDS) * SECOND) if seconds > 0 else 0
 
 
 def octets_of(number: int) -> bytes:
-    """Return what is kept of a number."""
+    """Encode a number as a value."""
     return _NUMBER.pack((number + (1 << 63)) % (1 << 64) - (1 << 63))  # as C counts
 
 
 def number_of(value: bytes | None) -> int | None:
-    """Return the number that a value is; None: it is none."""
+    """Decode a number from a value; None: the value is no number."""
     return _NUMBER.unpack(value)[0] if value is not None and len(value) == _NUMBER.size else None

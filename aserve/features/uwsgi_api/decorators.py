@@ -3,7 +3,7 @@
 Owns:     DECORATORS, by their names.
 Thread:   any.
 Spec:     uWSGI 2.0.30, uwsgidecorators.py.
-Not here: postfork, and the module itself (module.py), the functions that they call (functions.py).
+Not here: postfork, and the module itself (module.py), the functions behind them (functions.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def signal(number: int, *, target: str = "") -> Callable[[Function], Function]:
     Run the function for a signal.
 
     Raises:
-        ValueError: see functions.register_signal; so for all of these.
+        ValueError: see functions.register_signal; the same for all of these.
     """
 
     def decorate(function: Function) -> Function:
@@ -34,19 +34,19 @@ def signal(number: int, *, target: str = "") -> Callable[[Function], Function]:
 
 
 def timer(seconds: float, *, signum: int | None = None, target: str = "") -> Callable[[Function], Function]:
-    """Run the function each so many seconds, in one worker."""
+    """Run the function every `seconds`, in one worker."""
     return _scheduled(functions.add_timer, (seconds,), signum, target)
 
 
 def rbtimer(seconds: float, *, signum: int | None = None, target: str = "") -> Callable[[Function], Function]:
-    """Do as `timer` does."""
+    """Do the same as `timer`."""
     return _scheduled(functions.add_rb_timer, (seconds,), signum, target)
 
 
 def cron(
     minute: int, hour: int, day: int, month: int, dayweek: int, *, signum: int | None = None, target: str = ""
 ) -> Callable[[Function], Function]:
-    """Run the function at minutes, by the local time, in one worker; -1 is any, -5 each fifth."""
+    """Run the function at these minutes of local time, in one worker; -1 is any, -5 every fifth."""
     return _scheduled(functions.add_cron, (minute, hour, day, month, dayweek), signum, target)
 
 
@@ -89,7 +89,7 @@ def thread(function: Function) -> Callable[..., Function]:
 
 def rpc(name: str) -> Callable[[Function], Function]:
     """
-    Register the function for RPC, or put it in place of what had the name.
+    Register the function for RPC, or replace the one of this name.
 
     Raises:
         ValueError, TypeError: see aserve.rpc.register.

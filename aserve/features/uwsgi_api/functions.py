@@ -1,9 +1,9 @@
-"""The functions of the module `uwsgi` for what processes share: locks, the cache, signals, timers, cron.
+"""The functions of the module `uwsgi` for shared state: locks, the cache, signals, timers, cron.
 
-Owns:     FUNCTIONS, by their names; how arguments are checked, and results told, as uWSGI does.
+Owns:     FUNCTIONS, by their names; checking arguments, and returning results in uWSGI's form.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: the module, and its other functions (module.py), decorators (decorators.py), what is below (locks.py, caches.py, signals.py).
+Not here: the module, and its other functions (module.py), decorators (decorators.py), the implementation (locks.py, caches.py, signals.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Text = Union[str, bytes]
 
 SIGNALS = Signals(shared)
 MIN_TIMER_SECONDS = 0.01
-# A loop over no time would fill a CPU; nobody waits for more than some years.
+# Shorter ones would fill a CPU; the longest is some 31 years.
 MAX_TIMER_SECONDS = 1e9
 
 
 def lock(number: int = 0) -> None:
     """
-    Take a lock that one thread of all processes can have; wait for it. A process that dies lets it go.
+    Take a lock that one thread of all processes can hold; wait for it. The death of a process releases it.
 
     Raises:
         ValueError: its number is not 0 to 255.
@@ -59,42 +59,42 @@ def is_locked(number: int = 0) -> bool:
     return shared().app_locks.is_locked(number)
 
 
-# The cache. None is what uWSGI returns for what was not done.
+# The cache. Like uWSGI, functions return None on failure.
 
 
 def cache_get(key: Text, cache: Text | None = None) -> bytes | None:
     """
-    Return a value; None: it is not there.
+    Return a value; None: the key has none.
 
     Raises:
-        ValueError: there is no such cache. So for all of these.
-        TypeError: something is neither bytes nor text. So for all of these.
+        ValueError: there is no such cache. The same for all of these.
+        TypeError: an argument is neither bytes nor text. The same for all of these.
     """
     return _cache(cache).get(_octets(key))
 
 
 def cache_set(key: Text, value: Text, expires: int = 0, cache: Text | None = None) -> bool | None:
-    """Keep a value for so many seconds, 0: for ever; None: there is one already, or no room."""
+    """Store a value for `expires` seconds, 0: for ever; None: the key has a value, or the cache is full."""
     return _cache(cache).set(_octets(key), _octets(value), expires) or None
 
 
 def cache_update(key: Text, value: Text, expires: int = 0, cache: Text | None = None) -> bool | None:
-    """Keep a value in place of what is there; None: there is no room."""
+    """Store or replace a value; None: the cache is full."""
     return _cache(cache).set(_octets(key), _octets(value), expires, is_update=True) or None
 
 
 def cache_exists(key: Text, cache: Text | None = None) -> bool | None:
-    """Return True, or None: there is no such value."""
+    """Return True if the key has a value, or None."""
     return _cache(cache).has(_octets(key)) or None
 
 
 def cache_del(key: Text, cache: Text | None = None) -> bool | None:
-    """Remove a value; None: there is none."""
+    """Remove a value; None: the key has none."""
     return _cache(cache).delete(_octets(key)) or None
 
 
 def cache_clear(cache: Text | None = None) -> bool | None:
-    """Remove all of a cache; None: hosts share it, and it is away."""
+    """Remove all values; None: hosts share the cache, and the server is away."""
     return _cache(cache).clear() or None
 
 
@@ -104,17 +104,17 @@ def cache_keys(cache: Text | None = None) -> list[bytes]:
 
 
 def cache_num(key: Text, cache: Text | None = None) -> int:
-    """Return a number that cache_inc and the like have made; 0: there is none."""
+    """Return a number of cache_inc and the like; 0: the key has none."""
     return _cache(cache).number(_octets(key))
 
 
 def cache_inc(key: Text, amount: int = 1, expires: int = 0, cache: Text | None = None) -> bool | None:
     """
-    Add to a number, 0 if there is none; `expires`: of a new one. None: the value is no number, or there is no room.
+    Add to a number, with 0 for none; `expires`: of a new one. None: the value is no number, or the cache is full.
 
     Raises:
-        TypeError: the amount is no whole number. So for all of these.
-        OverflowError: it has more than 64 bits. So for all of these.
+        TypeError: the amount is no whole number. The same for all of these.
+        OverflowError: the amount has more than 64 bits. The same for all of these.
     """
     amount = _whole(amount)
     return _cache(cache).change(_octets(key), lambda number: number + amount, expires) or None
@@ -133,7 +133,7 @@ def cache_mul(key: Text, amount: int = 2, expires: int = 0, cache: Text | None =
 
 
 def cache_div(key: Text, amount: int = 2, expires: int = 0, cache: Text | None = None) -> bool | None:
-    """Divide, towards 0 as C does; by 0 it is 0; see cache_inc."""
+    """Divide, truncated as in C; by 0 the result is 0; see cache_inc."""
     amount = _whole(amount)
 
     def divide(number: int) -> int:
@@ -146,11 +146,11 @@ def cache_div(key: Text, amount: int = 2, expires: int = 0, cache: Text | None =
 def _octets(item: object) -> bytes:
     if not isinstance(item, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"the cache takes bytes or text, not {type(item).__name__}: {item!r:.60}")
-    return str.encode(item) if isinstance(item, str) else bytes(memoryview(item))  # no method of the app's own types
+    return str.encode(item) if isinstance(item, str) else bytes(memoryview(item))  # the app's types get no call
 
 
 def _whole(amount: int) -> int:
-    """Return an amount as what C has: nothing of the app's is called while all processes wait."""
+    """Convert an amount to a 64-bit int, so that no code of the app runs while all processes wait."""
     index = operator.index(amount)
     if not -(1 << 63) <= index < 1 << 63:
         raise OverflowError(f"the cache counts with 64 bits; {len(f'{index:x}') * 4} are too many for an amount")
@@ -163,7 +163,7 @@ def _cache(name: Text | None) -> AnyCache:
     if text and "@" in text:
         raise ValueError(f"the cache {text!r} is another server's; aserve has those of its own processes")
     if not text and caches:
-        return next(iter(caches.values()))  # the first, as uWSGI has it
+        return next(iter(caches.values()))  # the first, as in uWSGI
     if not text or text not in caches:
         raise ValueError(
             f"there is no cache {text or 'default'!r}; --uwsgi-cache name={text or 'default'},items=1000 has one"
@@ -176,11 +176,11 @@ def _cache(name: Text | None) -> AnyCache:
 
 def register_signal(number: int, target: Text, function: Callable[[int], Any]) -> None:
     """
-    Run this function for a signal: in any worker, in `workers`, which are all, or in `worker2`.
+    Run this function for a signal: in any worker, in all (`workers`), or in one (`worker2`).
 
     Raises:
-        ValueError: there is no such signal, or target.
-        TypeError: it is no function.
+        ValueError: there is no such signal, or no such target.
+        TypeError: the argument is no function.
     """
     SIGNALS.register(number, target.decode() if isinstance(target, bytes) else target, function)
 
@@ -207,7 +207,7 @@ def signal(number: int) -> None:
 
 def add_timer(number: int, seconds: float) -> None:
     """
-    Raise a signal each so many seconds.
+    Raise a signal every `seconds`.
 
     Raises:
         ValueError: there is no such signal, or the time is none.
@@ -217,7 +217,7 @@ def add_timer(number: int, seconds: float) -> None:
 
 def add_rb_timer(number: int, seconds: float, iterations: int = 0) -> None:
     """
-    Raise a signal each so many seconds, and so often; 0: without end.
+    Raise a signal every `seconds`, `iterations` times; 0: without end.
 
     Raises:
         ValueError: there is no such signal, or the time is none.
@@ -227,7 +227,7 @@ def add_rb_timer(number: int, seconds: float, iterations: int = 0) -> None:
 
 def add_cron(number: int, minute: int, hour: int, day: int, month: int, weekday: int) -> None:
     """
-    Raise a signal at minutes, by the local time; -1 is any, -5 each fifth.
+    Raise a signal at these minutes of local time; -1 is any, -5 every fifth.
 
     Raises:
         ValueError: there is no such signal, or no such minute.
@@ -240,7 +240,7 @@ def free_signal() -> int:
     Return the first signal without a function.
 
     Raises:
-        ValueError: each has one.
+        ValueError: all have one.
     """
     for number in range(SIGNAL_COUNT):
         if not SIGNALS.is_registered(number):

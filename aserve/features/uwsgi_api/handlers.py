@@ -1,9 +1,9 @@
-"""What is run for a signal: a function, and the workers that are to run it.
+"""The handler of a signal: a function, and the workers that run it.
 
-Owns:     Handler; how a target is spelled; what a function is called in the log, and among hosts.
+Owns:     Handler; the grammar of a target; the name of a function in the log, and between hosts.
 Thread:   any; pure.
 Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
-Not here: when it is run, and by whom (signals.py).
+Not here: running it (signals.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TARGETS = re.compile(r"(?:worker|mule)?0?\Z|spooler\Z|mule[0-9]+\Z|farm_\w+\Z")
 
 
 class Handler(NamedTuple):
-    """What is run for a signal, and where: by any worker, by all, or by the one of a number."""
+    """The function of a signal, and its target: any worker, all, or one by its number."""
 
     function: Callable[[int], Any]
     target: int
@@ -28,14 +28,14 @@ class Handler(NamedTuple):
 
 def parse_target(target: str) -> int:
     """
-    Return who is to run a signal: ANY, ALL, or the number of a worker.
+    Parse a target: ANY, ALL, or the number of a worker.
 
     Raises:
-        ValueError: it names nobody.
+        ValueError: the text is no target.
     """
     if target in ("workers", "active-workers", "mules"):
         return ALL
-    if _TARGETS.match(target):  # a mule and the spooler are there so that no request waits; here none waits in any case
+    if _TARGETS.match(target):  # also a mule or the spooler: a signal's thread delays no request here
         return ANY
     match = re.match(r"worker([0-9]+)\Z", target)
     if not match:
@@ -44,7 +44,7 @@ def parse_target(target: str) -> int:
 
 
 def name_in_all_hosts(number: int, handlers: Mapping[int, Handler], schedules: Mapping[int, Schedule]) -> str:
-    """Return what the function of a signal is called among hosts: its number may differ while a deployment is under way."""
+    """Return the name of a signal's function between hosts: its number may differ during a deployment."""
     name = name_of(handlers[number].function)
     before = [
         other for other, each in handlers.items()
@@ -54,7 +54,7 @@ def name_in_all_hosts(number: int, handlers: Mapping[int, Handler], schedules: M
 
 
 def name_of(function: Any) -> str:
-    """Return what it is called in the log, in all processes alike: a partial as its function, an object as its class."""
+    """Return a function's name for the log, the same in all processes: of a partial its function's, of an object its class's."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     named = function if hasattr(function, "__qualname__") else type(function)

@@ -1,6 +1,6 @@
-"""What the processes of all hosts share, in place of what those of one do.
+"""The state that the processes of all hosts share, in place of one host's.
 
-Owns:     Hosts, and who makes it.
+Owns:     Hosts; making it.
 Thread:   made by the main thread; then any.
 Not here: each of its parts (shared_caches.py, shared_locks.py, turns.py), the connections (features/sharing/store.py).
 """
@@ -20,7 +20,7 @@ from .turns import Turns
 
 
 class Hosts(NamedTuple):
-    """What they share."""
+    """The shared state of all hosts."""
 
     store: Store
     caches: dict[str, SharedCache]
@@ -29,7 +29,7 @@ class Hosts(NamedTuple):
 
 
 def join(specs: Sequence[CacheSpec], shared: Shared) -> Hosts:
-    """Return it; nothing is connected before it is used."""
+    """Return the shared state; connections are made at first use."""
     store = Store(shared)
     leases = Leases(store)
     caches = {spec.name: SharedCache(spec, store) for spec in specs}

@@ -1,17 +1,16 @@
-"""Locks among processes, which a process lets go when it dies, however that happens.
+"""Locks between processes, which the kernel releases when a process dies, even by SIGKILL.
 
-Owns:     Locks: one for what is ours, for a moment; the numbered ones of `uwsgi.lock`, for as long as the app likes; those of
-          signals that run.
+Owns:     Locks: one for aserve's own data, held briefly; the numbered ones of `uwsgi.lock`, held as long as the app likes; those
+          of running signals.
 Thread:   any.
-Spec:     fcntl(2), "Advisory record locking": a lock is of one octet of a file, which need not be there, and of a process.
-Not here: what is done below them (caches.py, signals.py).
+Spec:     fcntl(2), "Advisory record locking": a lock belongs to a process, and to one octet of a file, which need not exist.
+Not here: the data that they guard (caches.py, signals.py).
 
-The kernel takes a lock from a process that ends, also by SIGKILL, and a process that is forked has none of its parent's. Among
-the threads of one process something else stands before each.
+A forked process has none of its parent's locks. Between the threads of one process, a Python lock or a dict stands before each.
 
-Python may call a finalizer, or a handler of a signal, in the midst of what is done under the lock, and these may be the app's. They
-must not wait for what their own thread has: `run` raises Inside there. What is read then is read as it is; what is changed waits
-until that thread is out (`after`). So does all that calls the app by itself, such as handlers of its logging.
+Python may call a finalizer or a signal handler of the app while its thread holds the lock. These must not wait for a lock of their own
+thread: `run` raises Inside. They then read without the lock, and defer changes until the thread has released it (`after`). Calls
+into the app, such as its log handlers, are deferred as well.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from ...core.forks import weakly
 
 Result = TypeVar("Result")
 
-USER_COUNT = 256  # of uwsgi.lock(); a number of ours costs nothing, uWSGI has 1 unless `locks` says more
+USER_COUNT = 256  # of uwsgi.lock(); a lock costs nothing here; uWSGI has 1, or `locks`
 OURS = USER_COUNT
-RUNNING = OURS + 1  # and so on: one for each signal
-# Who waits for a lock of the app's tries again after this. Between two tries an interrupt of --request-timeout comes through, and
-# the kernel sees no deadlock where it is only that two threads of one process wait, and not the process. Guess.
+RUNNING = OURS + 1  # the first of one for each signal
+# How long to wait between two tries for a lock of the app. Between tries --request-timeout can interrupt the thread, and the kernel
+# reports no deadlock when only two threads of one process wait, and not the whole process. Guess.
 FIRST_SECONDS, MAX_SECONDS = 0.0005, 0.005
 
 
 class Inside(Exception):
-    """This thread is under the lock already."""
+    """This thread holds the lock already."""
 
 
 class Locks:
-    """Those of one file."""
+    """The locks on one file."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -49,24 +48,24 @@ class Locks:
         os.register_at_fork(after_in_child=weakly(self._forget_threads))
 
     def _forget_threads(self) -> None:
-        """Begin anew, in a process that was forked: its parent's threads are not here to let go."""
-        self._ours = threading.RLock()  # which knows its thread; nothing is done under it twice
+        """Begin anew in a forked process: its parent's threads, which would release their locks, do not exist here."""
+        self._ours = threading.RLock()  # an RLock knows its owner; it is never taken twice
         self._later: dict[int, deque[tuple[Callable[..., object], tuple[Any, ...]]]] = {}  # by thread
-        self._held: dict[int, object] = {}  # those of the app that threads of this process have, or try to have
+        self._held: dict[int, object] = {}  # the app's locks that threads of this process hold, or wait for
 
-    # For a moment
+    # Held briefly
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """
-        Call this while no other thread of any process is in here.
+        Call a function while no other thread of any process is in `run`.
 
         Raises:
-            Inside: this thread is: it was interrupted there.
+            Inside: this thread is in `run` already, and was interrupted there.
         """
         if self._ours._is_owned():  # type: ignore[attr-defined]
             raise Inside
         try:
-            # Between a lock and its release only calls into C: --request-timeout may raise in any thread, in any of Python's.
+            # Between taking and releasing there are only calls into C: --request-timeout may raise in Python code of any thread.
             with self._ours:
                 try:
                     fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, OURS)
@@ -78,7 +77,7 @@ class Locks:
                 self._call_later()
 
     def after(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call this as soon as this thread is not in `run`: at once, or at the end of what was interrupted."""
+        """Call a function as soon as this thread is not in `run`: at once, or at the end of the interrupted call."""
         if self._ours._is_owned():  # type: ignore[attr-defined]
             self._later.setdefault(threading.get_ident(), deque()).append((function, arguments))
         else:
@@ -90,15 +89,15 @@ class Locks:
             function, arguments = later.popleft()
             function(*arguments)
 
-    # Of the app
+    # The app's locks
 
     def lock(self, number: int) -> None:
         """
-        Wait until nobody has this lock, and take it.
+        Wait until this lock is free, and take it.
 
         Raises:
             ValueError: there is no such lock.
-            TypeError: it is no whole number. So for all of these.
+            TypeError: the number is no whole number. The same for all of these.
         """
         number = check_lock(number)
         us, seconds = object(), FIRST_SECONDS
@@ -112,7 +111,7 @@ class Locks:
 
     def unlock(self, number: int) -> None:
         """
-        Let this lock go, if a thread of this process has it.
+        Release this lock, if a thread of this process holds it.
 
         Raises:
             ValueError: there is no such lock.
@@ -124,7 +123,7 @@ class Locks:
 
     def is_locked(self, number: int) -> bool:
         """
-        Whether somebody has this lock, in whatever process.
+        Whether any process holds this lock.
 
         Raises:
             ValueError: there is no such lock.
@@ -141,14 +140,14 @@ class Locks:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, number)
             self._held.pop(number, None)
 
-    # Of signals that run
+    # The locks of running signals
 
     def begin(self, signal: int) -> bool:
-        """Note that this process runs the signal; return False if another does."""
+        """Note that this process runs the signal; return False if another process does."""
         return self._try(RUNNING + signal)
 
     def end(self, signal: int) -> None:
-        """Note that it runs it no more."""
+        """Note that this process does not run the signal any more."""
         fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, RUNNING + signal)
 
     def _try(self, place: int) -> bool:
@@ -161,11 +160,10 @@ class Locks:
 
 def check_lock(number: int) -> int:
     """
-    Return the number of a lock.
+    Check the number of a lock, and return it.
 
     Raises:
-        ValueError: there is none of this number.
-        TypeError: it is no whole number.
+        ValueError: there is no lock of this number.
     """
     index = operator.index(number)
     if not 0 <= index < USER_COUNT:

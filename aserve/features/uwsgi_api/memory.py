@@ -1,11 +1,11 @@
 """The memory that all processes of a server share for `import uwsgi`.
 
-Owns:     Memory: the file, what is where in it, and the locks of it; the one of this process.
+Owns:     Memory: the file, its layout and its locks; the memory of this process.
 Thread:   made by the main thread, before the processes that share it are forked; then any.
-Not here: what is written there (caches.py, signals.py), files in memory as such (core/memory_file.py).
+Not here: its content (caches.py, signals.py), files in memory as such (core/memory_file.py).
 
-A worker that is killed takes nothing with it: the file is the supervisor's, and outlives reloads, recycling and, by its
-descriptor, an upgrade of the supervisor itself.
+The death of a worker loses nothing: the supervisor keeps the file over reloads, recycling and, by its descriptor, an upgrade of
+the supervisor itself.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     AnyCache = Union[Cache, SharedCache]
 
-NAME = "aserve-uwsgi"  # of the file, for people who look into /proc
-FORM = 1  # raise it when what is written there changes its meaning
+NAME = "aserve-uwsgi"  # of the file, as seen in /proc
+FORM = 1  # raise it when the layout changes
 HEAD_BYTES = 4096  # the form and the caches, as text
 SIGNAL_COUNT = 256  # uWSGI's
 SIGNAL_BYTES = 64
 
 
 class Place(NamedTuple):
-    """Where something is in the memory."""
+    """A range of the memory."""
 
     offset: int
     size: int
@@ -45,7 +45,7 @@ class Memory:
     """One file, mapped."""
 
     def __init__(self, specs: Sequence[CacheSpec], fd: int) -> None:
-        """Map the file, which is of this form."""
+        """Map the file, which has this form and these caches."""
         self.fd = fd
         self.octets = map_memory_file(fd)
         self.locks = Locks(fd)
@@ -55,19 +55,19 @@ class Memory:
         self.caches: Mapping[str, AnyCache] = {
             spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs
         }
-        self.hosts: Hosts | None = None  # what is shared with other hosts
+        self.hosts: Hosts | None = None  # the state shared with other hosts
 
     def join(self, hosts: Hosts) -> None:
-        """Share with other hosts from now on: it has no caches of its own then, and no locks for the app."""
+        """Share with other hosts from now on: their caches and app locks replace this memory's."""
         self.caches, self.app_locks, self.hosts = hosts.caches, hosts.locks, hosts
 
     @classmethod
     def open(cls, texts: Sequence[str], fd: int | None = None) -> Memory:
         """
-        Make it, with these caches, by `--uwsgi-cache`; or go on with a file of before, if that has the same in it.
+        Make the memory with the caches of `--uwsgi-cache`; or take over the file of the previous process, if its form and caches are the same.
 
         Raises:
-            OSError: there is not so much memory, or no descriptor.
+            OSError: there is not enough memory, or no descriptor.
         """
         specs = [parse_cache(text) for text in texts]
         head = f"{FORM} {specs!r}".encode()
@@ -83,7 +83,7 @@ class Memory:
 
 
 def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
-    """Return where each cache is, by its name, and the table of signals, by ""."""
+    """Return the ranges of the caches, by name, and of the table of signals, by ""."""
     places = {"": Place(HEAD_BYTES, SIGNAL_COUNT * SIGNAL_BYTES)}
     offset = HEAD_BYTES + SIGNAL_COUNT * SIGNAL_BYTES
     for spec in specs:
@@ -97,8 +97,8 @@ _memory: Memory | None = None
 
 def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = None) -> Memory:
     """
-    Make the memory of this process, and of all that it forks from now on; once made, it stays. With `shared`, other hosts share what
-    they can.
+    Make the memory of this process and of its future children, once. With `shared`, caches and locks are shared with other
+    hosts.
 
     Raises:
         OSError: see Memory.open.
@@ -107,7 +107,7 @@ def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = N
     if _memory is None:
         _memory = Memory.open(texts if shared is None else (), fd)
         if shared is not None:
-            from .hosts import join  # and the package redis
+            from .hosts import join  # imports the package redis, too
 
             _memory.join(join([parse_cache(text) for text in texts], shared))
         KEPT[NAME] = _memory.fd

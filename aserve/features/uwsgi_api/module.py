@@ -1,9 +1,9 @@
-"""`import uwsgi` for apps written for uWSGI: RPC, what apps ask about the server and tell it, and uwsgidecorators.
+"""`import uwsgi` for apps written for uWSGI: RPC, functions about the server, and uwsgidecorators.
 
-Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds where no others are.
+Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds if no others exist.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), jobs (spooler/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (lifecycle/hooks.py).
+Not here: RPC itself (rpc/), jobs (spooler/), locks, cache, signals and timers (uwsgi_api/), calling functions of `postfork` (lifecycle/hooks.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Text = Union[str, bytes]
 
 def register_rpc(name: str, function: Callable[..., bytes], argc: int = 0) -> bool:
     """
-    Register an RPC function, or replace it. As in uWSGI, `argc` is not enforced.
+    Register or replace an RPC function. As in uWSGI, `argc` is not enforced.
 
     Raises:
         ValueError, TypeError: see aserve.rpc.register.
@@ -52,9 +52,9 @@ def register_rpc(name: str, function: Callable[..., bytes], argc: int = 0) -> bo
 
 def rpc(address: Text | None, name: Text, *arguments: Text) -> bytes | None:
     """
-    Call a function of another server, or of this process when the address is empty; None: it failed.
+    Call a function of another server, or of this process if the address is empty; None: it failed.
 
-    Why it failed is in the log.
+    The log has the reason.
 
     Raises:
         TypeError: something is neither bytes nor text.
@@ -63,7 +63,7 @@ def rpc(address: Text | None, name: Text, *arguments: Text) -> bytes | None:
         return call(name, *arguments)
     place = address.decode() if isinstance(address, bytes) else address
     try:
-        # As in uWSGI, what has no port is the path of a unix socket.
+        # As in uWSGI, an address without a port is the path of a unix socket.
         place = place if ":" in place or place[0] == "/" else f"unix:{place}"
         return aserve_rpc.call_blocking(place, name, *arguments)
     except aserve_rpc.RpcError as fault:
@@ -82,7 +82,7 @@ def call(name: Text, *arguments: Text) -> bytes | None:
     try:
         return aserve_rpc.call_local(*octets) or None
     except aserve_rpc.RpcError:
-        return None  # it is in the log
+        return None  # the reason is in the log
 
 
 def rpc_list() -> tuple[bytes, ...]:
@@ -91,23 +91,23 @@ def rpc_list() -> tuple[bytes, ...]:
 
 
 class Process(NamedTuple):
-    """Which process this is."""
+    """The facts about this process that the module shows."""
 
     worker_id: int = 1
-    masterpid: int = 0  # there is none
+    masterpid: int = 0  # 0: no supervisor
     numproc: int = 1
-    options: Mapping[str, Any] = {}  # of a configuration of uWSGI's, for `uwsgi.opt`
-    is_preloaded: bool = False  # the app is imported once, and workers are forked from that
-    caches: Sequence[str] = ()  # by --uwsgi-cache; where there is a supervisor, it has made them
-    page: memoryview | None = None  # where the supervisor says how this worker stands
+    options: Mapping[str, Any] = {}  # of a configuration of uWSGI, for `uwsgi.opt`
+    is_preloaded: bool = False  # workers are forked from a process that has imported the app
+    caches: Sequence[str] = ()  # of --uwsgi-cache; a supervisor has made them already
+    page: memoryview | None = None  # the page of this worker, with its state
     slots: Any = None  # the pages of all workers: processes.slots.Slots
-    spoolers: Sequence[str] = ()  # folders of jobs
-    is_spooler: bool = False  # it does jobs, and serves nobody
-    shared: Shared | None = None  # by --shared; as with caches
+    spoolers: Sequence[str] = ()  # of --spooler: folders of jobs
+    is_spooler: bool = False  # it does jobs, and serves no requests
+    shared: Shared | None = None  # of --shared; a supervisor has joined already
 
     @property
     def serves(self) -> bool:
-        """Whether it takes signals: one that drains leaves them to its successor."""
+        """Whether this worker takes signals: a draining worker leaves them to its successor."""
         return self.page is None or self.page[Field.STATE] == State.READY
 
 
@@ -125,14 +125,14 @@ def masterpid() -> int:
 
 
 def mule_id() -> int:
-    """Return 0: no mule, of which there are none."""
+    """Return 0: aserve has no mules."""
     return 0
 
 
 def workers() -> tuple[dict[str, Any], ...]:
     """Return a dict for each worker: id, pid, requests (as of a second ago), status, respawn_count; without workers for this process."""
     if _process.slots is None:
-        return ({"id": worker_id(), "pid": os.getpid(), "status": b"busy", "apps": []},)  # who asks is at a request
+        return ({"id": worker_id(), "pid": os.getpid(), "status": b"busy", "apps": []},)  # the caller serves a request
     found: dict[int, dict[str, Any]] = {}
     for number in range(1, _process.slots.top):
         page = _process.slots.page(number)
@@ -140,7 +140,7 @@ def workers() -> tuple[dict[str, Any], ...]:
         if not page[Field.PID] or slot not in range(1, MOLD):
             continue
         if slot in found and found[slot]["respawn_count"] >= generation:
-            continue  # who is on the way out
+            continue  # draining
         status = b"busy" if page[Field.THREADS_BUSY] else b"idle"
         found[slot] = {
             "id": slot, "pid": page[Field.PID], "requests": page[Field.REQUESTS], "status": status,
@@ -151,7 +151,7 @@ def workers() -> tuple[dict[str, Any], ...]:
 
 def reload() -> bool:
     """
-    Replace all workers by new ones, one after another, as SIGHUP does.
+    Replace all workers one after another, as SIGHUP does.
 
     Raises:
         RuntimeError: there is no supervisor.
@@ -163,7 +163,7 @@ def reload() -> bool:
 
 
 def stop() -> bool:
-    """Have the server drain, and end."""
+    """Make the server drain and end."""
     os.kill(masterpid() or os.getpid(), signal.SIGTERM)
     return True
 
@@ -174,7 +174,7 @@ def i_am_the_spooler() -> bool:
 
 
 def is_a_reload() -> bool:
-    """Return False: a worker cannot know."""
+    """Return False: a worker cannot tell whether it was started by a reload."""
     return False
 
 
@@ -185,7 +185,7 @@ def log(text: Text) -> bool:
 
 
 def set_logvar(name: Text, value: Text) -> None:
-    """Do nothing: uWSGI's log-format could show it, the access log has one format."""
+    """Do nothing: uWSGI's log-format can show the value, the access log cannot."""
 
 
 PROVIDED: dict[str, Any] = {
@@ -201,11 +201,11 @@ PROVIDED["numproc"] = _process.numproc
 PROVIDED["hostname"] = socket.gethostname().encode()
 PROVIDED["started_on"] = int(time.time())
 PROVIDED["applications"] = {}
-# Threads are always there, and Python's own hooks are called where workers are forked: agents that watch an app refuse
-# to start, or warn, when this says otherwise.
+# Threads are always enabled, and Python's own fork hooks are called: monitoring agents refuse to start, or warn, without
+# these options.
 PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
 
-# What to do instead of what apps use most, by how the names begin.
+# The alternatives to functions that apps often use, by the beginning of their names.
 INSTEAD = {
     "spool": "--spooler FOLDER offers it",
     "SPOOL_": "--spooler FOLDER offers it",
@@ -236,7 +236,7 @@ INSTEAD = {
 
 
 def _refuse(name: str) -> Any:
-    """Say what an app lacks here: the module's __getattr__ (PEP 562)."""
+    """Raise an AttributeError with the alternative: the module's __getattr__ (PEP 562)."""
     if name.startswith("__"):
         raise AttributeError(f"module 'uwsgi' has no attribute {name!r}")
     offered = ", ".join(sorted(PROVIDED))
@@ -245,7 +245,7 @@ def _refuse(name: str) -> Any:
 
 
 class postfork:
-    """Call the function in each process that serves: `@postfork`; or in the worker of one number: `@postfork(2)`."""
+    """Calls the function in each process that serves: `@postfork`; or in one worker: `@postfork(2)`."""
 
     def __init__(self, function: Callable[[], Any] | int) -> None:
         self._worker_id = function if isinstance(function, int) else 0
@@ -254,7 +254,7 @@ class postfork:
             self(function)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Take the function, if there is none yet; otherwise call it."""
+        """Take the function at the first call; call it afterwards."""
         if self._function is not None:
             return self._function()
         (self._function,) = arguments
@@ -267,7 +267,7 @@ class postfork:
 
 
 def spooler_function() -> Callable[[Any], Any] | None:
-    """Return what the app wants called for a job: `uwsgi.spooler`, or what does the jobs of decorators; None: nothing."""
+    """Return the app's function for jobs: `uwsgi.spooler`, or that of the decorators; None: it has none."""
     function = vars(sys.modules.get(NAME, sys)).get("spooler")
     if callable(function):
         return function  # type: ignore[no-any-return]
@@ -285,27 +285,27 @@ DECORATED_INSTEAD = {
 
 
 def _call_atexit() -> None:
-    """Call what the app has put into the module for the end of the process."""
+    """Call `uwsgi.atexit`, if the app has set it."""
     at_exit = vars(sys.modules.get(NAME, sys)).get("atexit")
     if callable(at_exit):
         at_exit()
 
 
 def _begin() -> None:
-    """This process is about to serve: it runs what is due."""
+    """Start taking signals: this process is about to serve."""
     if _process.worker_id:
         SIGNALS.begin(_process.worker_id, lambda: _process.serves)
 
 
 def _call_post_fork_hook() -> None:
-    """Call what the app, or uWSGI's own uwsgidecorators, has put into the module."""
+    """Call `uwsgi.post_fork_hook`, if the app, or uWSGI's own uwsgidecorators, has set it."""
     hook = vars(sys.modules.get(NAME, sys)).get("post_fork_hook")
     if callable(hook):
         hook()
 
 
 def _refuse_decorator(name: str) -> Any:
-    """Say what an app lacks in the other module (PEP 562)."""
+    """Raise an AttributeError for uwsgidecorators (PEP 562)."""
     if name.startswith("__"):
         raise AttributeError(f"module 'uwsgidecorators' has no attribute {name!r}")
     offered = ", ".join(sorted(DECORATORS))
@@ -314,7 +314,7 @@ def _refuse_decorator(name: str) -> Any:
 
 
 def _options() -> dict[str, Any]:
-    """Return what `uwsgi.opt` is: what the file says, and of what agents look at, how it is here."""
+    """Return `uwsgi.opt`: the options of the file, and the true values of those that monitoring agents check."""
     truths: dict[str, Any] = dict(PROVIDED["opt"])
     if _process.masterpid:
         truths["master"] = True
@@ -328,7 +328,7 @@ def _options() -> dict[str, Any]:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes one of the modules when it is imported."""
+    """Makes one of the modules at its import."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -347,31 +347,31 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _queues(folders: Sequence[str]) -> dict[str, Any]:
-    """Return those of --spooler that hosts share, by their names."""
+    """Return the queues of --spooler that hosts share, by name."""
     names = [folder for folder in folders if folder.startswith(QUEUE)]
     hosts = memory.shared().hosts if names else None
     if hosts is None:
         return {}
-    from .spooler.queues import Queue  # and the package redis
+    from .spooler.queues import Queue  # imports the package redis, too
 
     return {name: Queue(name, hosts.store, hosts.turns.leases) for name in names}
 
 
 def install(process: Process = Process()) -> None:  # noqa: B008
     """
-    Let `import uwsgi` succeed in this process, and say which it is; done again, it only says that.
+    Let `import uwsgi` succeed in this process, with these facts; a second call only replaces the facts.
 
     Raises:
-        OSError: there is no memory for what processes share, or no descriptor.
+        OSError: there is no memory to share, or no descriptor.
     """
     global _process
     _process = process
     if not process.masterpid:
-        memory.share(process.caches, shared=process.shared)  # otherwise the supervisor has done it
+        memory.share(process.caches, shared=process.shared)  # with a supervisor, it has done this
     spooler.use_folders(process.spoolers, _queues(process.spoolers))
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder(NAME))  # it is asked last: an app is often in a file of its own called uwsgi.py
-        # And this first: the one that comes with uWSGI refuses to be imported without a supervisor.
+        sys.meta_path.append(_Finder(NAME))  # last: many apps have a file uwsgi.py of their own
+        # First: the module that comes with uWSGI refuses to be imported without a uWSGI master.
         sys.meta_path.insert(0, _Finder(DECORATORS_NAME))
         atexit.register(_call_atexit)
         post_fork(_begin)

@@ -1,9 +1,9 @@
-"""When a signal is due by itself: each so many seconds, or at minutes as cron names them.
+"""When a signal is due: at an interval of seconds, or at minutes in cron's form.
 
-Owns:     Every, Cron; Ticks, which are Every where hosts share them.
+Owns:     Every, Cron; Ticks, the form of Every that hosts share.
 Thread:   any; pure.
-Spec:     uWSGI 2.0.30, add_timer, add_rb_timer, add_cron: -1 is any, -5 each fifth; a day of the month and one of the week are either.
-Not here: who looks at the clock, and what is run (signals.py).
+Spec:     uWSGI 2.0.30, add_timer, add_rb_timer, add_cron: -1 is any, -5 every fifth; of day of month and day of week, either suffices.
+Not here: watching the clock, and running signals (signals.py).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ SUNDAYS = (0, 7)
 
 
 class Every(NamedTuple):
-    """Each so many seconds, from the start on."""
+    """Every `seconds`, counted from the start."""
 
     seconds: float
-    times: int = 0  # so often; 0: without end
+    times: int = 0  # how often; 0: without end
 
     def first(self, now: float) -> float:
-        """Return when it is due, from the start on; seconds of the monotonic clock."""
+        """Return when it is due for the first time, in seconds of the monotonic clock."""
         return now + self.seconds
 
     def next(self, due: float, now: float) -> float | None:
-        """Return when it is due after this; None: it is not due yet. What was missed is not made up for."""
+        """Return when it is due next; None: it is not due yet. Missed times are skipped."""
         if now < due:
             return None
         return due + self.seconds if due + self.seconds > now else now + self.seconds
 
 
 class Ticks(NamedTuple):
-    """Each so many seconds since 1970: for hosts, which have begun at different times."""
+    """Every `seconds` since 1970: for hosts, which have started at different times."""
 
     seconds: float
 
@@ -45,23 +45,23 @@ class Ticks(NamedTuple):
         return self.seconds
 
     def first(self, now: float) -> float:
-        """Return the number of the tick that was the last one; the one of the start is not run."""
+        """Return the number of the latest tick, which is not run at the start."""
         return now // self.seconds
 
     def next(self, settled: float, now: float) -> float | None:
-        """Return the number of the last tick, if it is behind this one; those between are one with it."""
+        """Return the number of the latest tick, if it is later than `settled`; ticks between are run as one."""
         latest = now // self.seconds
         return latest if latest > settled else None
 
 
 class Cron(NamedTuple):
-    """At these minutes, by the local time."""
+    """At these minutes of local time."""
 
     minute: int
     hour: int
     day: int  # of the month, from 1
     month: int  # from 1
-    weekday: int  # 0 is Sunday, and so is 7
+    weekday: int  # 0 and 7 are Sunday
 
     @property
     def unit_seconds(self) -> float:
@@ -69,17 +69,17 @@ class Cron(NamedTuple):
         return MINUTE
 
     def first(self, now: float) -> float:
-        """Return the minute that is looked at already: the one that it is; its number since 1970."""
+        """Return the present minute since 1970, which counts as looked at."""
         return now // MINUTE
 
     def next(self, looked_at: float, now: float) -> float | None:
-        """Return the last minute of those since then that it names; None: there is none, and those are looked at, too."""
+        """Return the latest due minute after `looked_at`; None: none is due, and all until now count as looked at."""
         return last_due(self.names, looked_at, now)
 
     def names(self, moment: time.struct_time) -> bool:
-        """Whether it names this minute."""
+        """Whether this minute is due."""
         day, weekday = _fits(self.day, moment.tm_mday), self._is_weekday(moment)
-        # crontab(5) has it, too: both restricted mean either.
+        # As in crontab(5): if both are restricted, either suffices.
         is_day = day or weekday if self.day >= 0 and self.weekday >= 0 else day and weekday
         return (
             is_day
@@ -89,7 +89,7 @@ class Cron(NamedTuple):
         )
 
     def _is_weekday(self, moment: time.struct_time) -> bool:
-        today = (moment.tm_wday + 1) % 7  # of Python 0 is Monday
+        today = (moment.tm_wday + 1) % 7  # in Python 0 is Monday
         return self.weekday in SUNDAYS if today == 0 and self.weekday >= 0 else _fits(self.weekday, today)
 
 
@@ -105,7 +105,7 @@ def checked_cron(*fields: int) -> Cron:
     Return a Cron of minute, hour, day, month and weekday.
 
     Raises:
-        ValueError: a field names nothing.
+        ValueError: a field is out of its range.
     """
     cron = Cron(*fields)
     for name, value, most in zip(Cron._fields, cron, (59, 23, 31, 12, 7)):
@@ -115,12 +115,12 @@ def checked_cron(*fields: int) -> Cron:
 
 
 def identity_of(schedule: Every | Ticks | Cron) -> int:
-    """Return a number that tells schedules apart, in all processes alike; never 0."""
+    """Return a number that identifies a schedule, the same in all processes; never 0."""
     return zlib.crc32(repr(schedule).encode()) or 1
 
 
 def ticks_of(schedule: Schedule) -> Ticks | Cron | None:
-    """Return the same for hosts, of which one follows it; None: each does, as of so many times nobody knows when to begin anew."""
+    """Return the schedule that one of all hosts follows; None: each host follows its own, since a limited count has no common start."""
     if isinstance(schedule, Cron):
         return schedule
     return Ticks(schedule.seconds) if not schedule.times else None

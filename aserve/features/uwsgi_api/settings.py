@@ -1,4 +1,4 @@
-"""The kind of value of `--uwsgi-cache`, and its grammar, which is that of uWSGI's option cache2.
+"""The settings of `import uwsgi`, and the grammar of `--uwsgi-cache`, which is that of uWSGI's option cache2.
 
 Owns:     UwsgiSettings; CacheSpec; 'name=sessions,items=1000,...'.
 Thread:   any; pure.
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from ...settings import ConfigError, EngineSettings, row
 from ...settings.kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
 
-DEFAULT_NAME = "default"  # uWSGI's, of the cache that is meant where none is named
+DEFAULT_NAME = "default"  # uWSGI's name of the cache if none is given
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _ITEMS = count(1, 10_000_000)
 _VALUE = size(1, GIB)
-_KEY = size(1, 60 * KIB)  # its length has two octets
+_KEY = size(1, 60 * KIB)  # the length of a key has two octets
 _TRUE = {"1": True, "0": False, "true": True, "false": False, "on": True, "off": False}
 
 
@@ -30,7 +30,7 @@ class CacheSpec(NamedTuple):
     items: int = 0
     value_bytes: int = 64 * KIB  # the longest value; uWSGI's default
     key_bytes: int = 2 * KIB  # the longest key; uWSGI's default
-    has_eviction: bool = False  # when it is full, whatever was not used for long makes room
+    has_eviction: bool = False  # a full cache evicts items that were not used for long
 
 
 _FIELDS = {"name": "name", "items": "items", "blocksize": "value_bytes", "keysize": "key_bytes", "purge_lru": "has_eviction"}  # fmt: skip
@@ -38,10 +38,10 @@ _FIELDS = {"name": "name", "items": "items", "blocksize": "value_bytes", "keysiz
 
 def parse_cache(text: str) -> CacheSpec:
     """
-    Return what `name=NAME,items=N,blocksize=SIZE,keysize=SIZE,purge_lru=1` says; only `items` must be there.
+    Parse `name=NAME,items=N,blocksize=SIZE,keysize=SIZE,purge_lru=1`; only `items` is required.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text is not of that form.
     """
     given: dict[str, object] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -91,7 +91,7 @@ class UwsgiSettings(EngineSettings):
     uwsgi_cache: Sequence[str] = row(
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
-        "Only you know what is worth keeping. Its memory is taken as it is filled.",
+        "Only you know what is worth caching. Memory is taken as the cache fills.",
         fixed=True,
     )
     # fmt: on

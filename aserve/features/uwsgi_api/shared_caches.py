@@ -2,11 +2,11 @@
 
 Owns:     SharedCache, which has the methods of Cache (caches.py).
 Thread:   any.
-Spec:     that of caches.py; who expires, and who makes room when it is full, is there.
-Not here: the connections, and what is said when nobody answers (features/sharing/store.py).
+Spec:     that of caches.py; the server expires items, and evicts them when it is full.
+Not here: the connections, and the message when the server is away (features/sharing/store.py).
 
-While nobody answers it is empty, and takes nothing: what a cache may be at any time. So an app that can do with a cache can do without
-it for a while, and no function raises what uWSGI's does not.
+While the server is away the cache is empty, and stores nothing, as a cache may at any time. So an app goes on without it for a while,
+and no function raises an exception that uWSGI's does not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .settings import CacheSpec
 
 logger = logging.getLogger("aserve")
 
-# How often a number is read anew, as others have changed it. Each time one of them has got on, so this is many. Guess.
+# How often to read a number anew after a concurrent change. At each failed try another process has succeeded, so this is many. Guess.
 MAX_TRIES = 1000
-# Put a number in place of this one, or of nothing where the second word is empty; otherwise return what is there.
+# Replace a number if it still has the first value ("": does not exist); otherwise return the present value.
 _CHANGE = """\
 local found = redis.call('GET', KEYS[1])
 if (found or '') ~= ARGV[1] or found == '' then return found end
@@ -35,7 +35,7 @@ return 1
 
 
 class SharedCache:
-    """One cache, as one process has it."""
+    """One cache, in one process."""
 
     def __init__(self, spec: CacheSpec, store: Store) -> None:
         self.spec = spec
@@ -45,16 +45,16 @@ class SharedCache:
         self._contended = LogOnce(logger, logging.WARNING)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value; None: it is not there."""
+        """Return a value; None: the key has none."""
         found: bytes | None = self._ask(None, "GET", self._start + key)
         return found
 
     def has(self, key: bytes) -> bool:
-        """Whether a value is there."""
+        """Whether a key has a value."""
         return bool(self._ask(0, "EXISTS", self._start + key))
 
     def set(self, key: bytes, value: bytes, seconds: float = 0, *, is_update: bool = False) -> bool:
-        """Keep a value, for so long; 0: for ever. Return False if it was not kept; see Cache.set."""
+        """Store a value for `seconds`; 0: for ever. Return False if it was not stored; see Cache.set."""
         if not self._takes(key, value):
             return False
         words: list[Word] = [] if is_update else ["NX"]
@@ -63,7 +63,7 @@ class SharedCache:
         return bool(self._ask(None, "SET", self._start + key, value, *words))
 
     def change(self, key: bytes, by: Callable[[int], int], seconds: float = 0) -> bool:
-        """Put by(number) in place of a number, 0 if there is none; see Cache.change. `by` may be called several times."""
+        """Replace a number by by(number), with 0 for none; see Cache.change. `by` may be called several times."""
         before: bytes | None = None
         for _ in range(MAX_TRIES):
             after = octets_of(by(number_of(before) or 0))
@@ -83,15 +83,15 @@ class SharedCache:
         return False
 
     def number(self, key: bytes) -> int:
-        """Return a number; 0: there is none."""
+        """Return a number; 0: the key has none."""
         return number_of(self.get(key)) or 0
 
     def delete(self, key: bytes) -> bool:
-        """Remove a value; return False if there is none."""
+        """Remove a value; return False if the key has none."""
         return bool(self._ask(0, "UNLINK", self._start + key))
 
     def clear(self) -> bool:
-        """Remove all of them, in steps; return False if nobody answers."""
+        """Remove all values, in steps; return False if the server is away."""
         try:
             for keys in self._store.scan(self._start):
                 if keys:
@@ -111,7 +111,7 @@ class SharedCache:
     def _ask(self, otherwise: object, *command: Word) -> Any:
         try:
             return self._store.ask(*command)
-        except StoreError:  # it is in the log
+        except StoreError:  # logged by the store
             return otherwise
 
 

@@ -1,8 +1,8 @@
-"""The locks of `uwsgi.lock`, as all hosts have them: leases.
+"""The locks of `uwsgi.lock` between hosts: leases.
 
-Owns:     SharedLocks, which has those methods of Locks (locks.py) that are for the app.
+Owns:     SharedLocks, which has the app's methods of Locks (locks.py).
 Thread:   any.
-Not here: leases as such, and what is said when one is lost (features/sharing/leases.py).
+Not here: leases as such, and the message when one is lost (features/sharing/leases.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..sharing.leases import Lease, Leases
 from ..sharing.store import Store
 from .locks import check_lock
 
-# Who waits asks again after this: a round trip takes a fraction of a millisecond. Guess.
+# The pause between two tries for a lock: a round trip takes a fraction of a millisecond. Guess.
 FIRST_SECONDS, MAX_SECONDS = 0.001, 0.05
 
 
 class SharedLocks:
-    """Those of one process."""
+    """The shared locks of one process."""
 
     def __init__(self, store: Store, leases: Leases) -> None:
         self._store = store
@@ -29,13 +29,13 @@ class SharedLocks:
         os.register_at_fork(after_in_child=weakly(self._forget))
 
     def _forget(self) -> None:
-        """Begin anew, in a process that was forked: its parent's threads are not here to let go."""
-        self._first: dict[int, object] = {}  # who of the threads of this process has a lock, or tries to have it
+        """Begin anew in a forked process: its parent's threads, which would release their locks, do not exist here."""
+        self._first: dict[int, object] = {}  # the thread of this process that holds a lock, or waits for it
         self._taken: dict[int, Lease] = {}
 
     def lock(self, number: int) -> None:
         """
-        Wait until nobody has this lock, and take it.
+        Wait until this lock is free, and take it.
 
         Raises:
             ValueError: there is no such lock.
@@ -55,17 +55,17 @@ class SharedLocks:
         except BaseException:
             if self._first.get(number) is us:
                 self._taken.pop(number, None)
-                self._leases.let_go_of(name)  # --request-timeout may come when it is just taken
+                self._leases.let_go_of(name)  # --request-timeout may interrupt just after the lock was taken
                 self._first.pop(number, None)
             raise
 
     def unlock(self, number: int) -> None:
         """
-        Let this lock go, if a thread of this process has it.
+        Release this lock, if a thread of this process holds it.
 
         Raises:
             ValueError: there is no such lock.
-            RuntimeError: it was lost meanwhile.
+            RuntimeError: the lock was lost meanwhile.
         """
         number = check_lock(number)
         lease = self._taken.get(number)
@@ -74,8 +74,8 @@ class SharedLocks:
         try:
             is_ours = self._leases.let_go(lease)
         finally:
-            self._leases.drop(lease)  # --request-timeout may have come before it was let go: it must not last for ever
-            if self._taken.get(number) is lease:  # or another thread has unlocked it, too, and a third one has it
+            self._leases.drop(lease)  # also if --request-timeout has interrupted the release
+            if self._taken.get(number) is lease:  # or another thread has unlocked it, too, and a third one holds it
                 self._taken.pop(number, None)
                 self._first.pop(number, None)
         if not is_ours:
@@ -83,7 +83,7 @@ class SharedLocks:
 
     def is_locked(self, number: int) -> bool:
         """
-        Whether somebody has this lock, on whatever host.
+        Whether any process of any host holds this lock.
 
         Raises:
             ValueError: there is no such lock.

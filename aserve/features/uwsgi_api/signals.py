@@ -1,20 +1,20 @@
-"""Signals of uWSGI's, timers and cron: functions that run in a worker, beside its requests.
+"""uWSGI's signals, timers and cron: functions that run in a worker, beside its requests.
 
-Owns:     Signals: what a process has registered, the thread that looks what is due, and those in which functions run.
-Thread:   any registers and raises; the clock's thread looks; each run has a thread of its own, beyond --threads.
+Owns:     Signals: the functions registered in a process, the clock's thread, and the threads that run the functions.
+Thread:   any registers and raises; the clock's thread takes signals; each run has a thread of its own, beyond --threads.
 Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
-Not here: what is run (handlers.py), when a schedule is due (schedules.py), which host runs it (turns.py), the memory (memory.py), the functions of the module (module.py).
+Not here: handlers (handlers.py), schedules (schedules.py), choosing a host (turns.py), the memory (memory.py), the module (module.py).
 
-There is no one who hands them out. Each worker has the functions, and looks: what is due, or raised, is in memory that all see, and
-whoever finds it first takes it, under the lock.
+No process distributes signals. Each worker has the functions, and checks the shared memory for raised and due signals; the first one
+that finds a signal takes it, under the lock.
 
-- One worker runs it, once: it takes what is due, and sets when it is due again, in one step.
-- Nothing is lost when a worker goes: one that drains takes nothing more, and ends when what it runs has ended (its threads are no
-  daemons); what was raised and not taken is still in the memory. What is cut off is what runs in a process that is killed.
-- A function that hangs stops itself only: while it runs, in whatever process, it is not run again, and the log says so once. The
-  kernel takes that lock from a process that dies.
-- Where hosts share (--shared), one worker of one of them takes a tick, before it is raised here.
-- A signal for all workers is a count: each compares it with what it has seen.
+- One worker runs a signal, once: it takes it, and sets when it is due again, in one step.
+- No signal is lost when a worker ends: a draining worker takes no more, and ends when its functions have returned (its threads are no
+  daemons); signals that were raised and not taken are still in the memory. Only functions in a killed process are cut off.
+- A function that hangs stops only itself: while it runs, in any process, it is not started again, and the log says so once. The
+  kernel releases that lock when the process dies.
+- With --shared, one worker of all hosts takes a tick, before it is raised on its host.
+- A signal for all workers is a count, which each worker compares with the count that it has handled.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve.app")
 
-# How often a process looks what others have raised. Guess: uWSGI's master looks for what is due once a second.
+# How often a process checks for signals that others have raised. Guess: uWSGI's master checks its timers once a second.
 LOOK_SECONDS = 0.5
 MIN_LOOK_SECONDS = 0.001
-# Who has registered another schedule, as code of before has, leaves a signal to the others for so long. Guess.
+# For how long a process leaves a signal to others if its schedule differs from theirs, as during a deployment. Guess.
 STRANGER_SECONDS = 5.0
-HANGS_SECONDS = 60.0  # a function that was to run again is told of after that. Guess
+HANGS_SECONDS = 60.0  # after this, a running function that is due again is logged. Guess
 MAX_PENDING = 1 << 16
 
-# A signal in the memory: how often it waits to be run by one; how often it was raised for all; how often its schedule was due; the
-# identity of that; when that is due, or the minute looked at; when it was registered.
+# A signal in the memory: the pending runs by any worker; the count of raises for all; how often its schedule was due; the
+# schedule's identity; when it is due, or the minute looked at; when it was registered.
 _ENTRY = struct.Struct("=IIIIdd")
 
 
 class Entry(NamedTuple):
-    """What all processes know of a signal."""
+    """The shared state of a signal."""
 
     pending: int
     raised: int
@@ -65,37 +65,37 @@ class Entry(NamedTuple):
 
 
 class Signals:
-    """Those of one process, and of what it forks."""
+    """The signals of one process, and of its children."""
 
     def __init__(self, memory: Callable[[], Memory]) -> None:
         self._memory = memory
         self._handlers: dict[int, Handler] = {}
         self._schedules: dict[int, Schedule] = {}
-        self._seen: dict[int, int] = {}  # of signals for all: how often they were raised
-        self._told: set[int] = set()  # those that hang
+        self._seen: dict[int, int] = {}  # of signals for all workers: the count handled here
+        self._told: set[int] = set()  # signals whose hanging function was logged
         self._worker_id = 0
         self._since = 0.0
         self._leave()
         os.register_at_fork(after_in_child=weakly(self._leave))
 
     def _leave(self) -> None:
-        """Take nothing, until `begin`: in a process that was forked none of its parent's threads are there."""
-        self._serves: Callable[[], bool] | None = None  # whether this worker takes anything; None: it has not begun
-        self._running: dict[int, float] = {}  # since when
-        self._leases: dict[int, Lease] = {}  # of what runs here, and on no other host
+        """Take no signals until `begin`: a forked process has none of its parent's threads."""
+        self._serves: Callable[[], bool] | None = None  # whether this worker takes signals; None: it has not begun
+        self._running: dict[int, float] = {}  # by signal, since when
+        self._leases: dict[int, Lease] = {}  # of signals that run here, and on no other host
         self._wake = Wake()
         self._clock: threading.Thread | None = None
-        self._looking = threading.Lock()  # from what is taken until its thread has begun
+        self._looking = threading.Lock()  # held from taking signals until their threads have started
 
-    # By the app
+    # Called by the app
 
     def register(self, number: int, target: str, function: Callable[[int], Any]) -> None:
         """
-        Run this function for a signal.
+        Register a function for a signal.
 
         Raises:
             ValueError: there is no such signal, or no such target.
-            TypeError: it is no function.
+            TypeError: the argument is no function.
         """
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
@@ -104,12 +104,12 @@ class Signals:
         self._meet(number)
 
     def is_registered(self, number: int) -> bool:
-        """Whether this process has a function for it."""
+        """Whether this process has a function for the signal."""
         return check_number(number) in self._handlers
 
     def schedule(self, number: int, schedule: Schedule) -> None:
         """
-        Raise a signal whenever this is due; in place of what it had before.
+        Raise a signal at each due time; replace its schedule.
 
         Raises:
             ValueError: there is no such signal.
@@ -135,22 +135,22 @@ class Signals:
         self._locked(self._raise, number, handler, MAX_PENDING)
         self._wake.set()
 
-    # By the server
+    # Called by the server
 
     def begin(self, worker_id: int, serves: Callable[[], bool]) -> None:
-        """Run what is due from now on, in this worker, while `serves` says so; it is called often, from another thread."""
+        """Run due signals in this worker from now on, while `serves` returns True; it is called often, from another thread."""
         self._worker_id, self._serves, self._since = worker_id, serves, time.monotonic()
         for number in {*self._handlers.copy(), *self._schedules.copy()}:
             self._meet(number)
 
     def end(self) -> None:
-        """Take nothing more. Python waits for what runs, if it has begun: a thread of the clock's dies with what it has just taken."""
+        """Take no more signals. Python waits for running functions, but not for one that the clock's thread is just about to start."""
         with self._looking:
             self._serves = None
         self._wake.set()
 
     def _meet(self, number: int) -> None:
-        """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
+        """Read the shared state of a signal in a worker: its schedule, and the count of raises so far."""
         if self._serves is not None:
             self._memory().locks.after(self._meet_now, number)
 
@@ -165,13 +165,13 @@ class Signals:
         while self._serves is not None or not self._locked(self._end_clock):
             try:
                 seconds = self.look()
-            except BaseException:  # a bug in aserve; or of the app's logging, which may raise SystemExit and the like
+            except BaseException:  # a bug in aserve; or in the app's logging, which may raise SystemExit and the like
                 logger.exception("internal error; please report this as a bug in aserve")
                 seconds = LOOK_SECONDS
             self._wake.wait(seconds)
 
     def look(self) -> float:
-        """Take what is due for this process, and begin to run it; return in how many seconds to look again."""
+        """Take the signals that are due in this process, and start them; return the seconds until the next look."""
         with self._looking:
             serves = self._serves
             if serves is None or not serves():
@@ -182,7 +182,7 @@ class Signals:
             begun = {number for number, _, _ in taken}
             for number, lease in turns.items():
                 self._leases[number] = lease
-                if number not in begun:  # it runs on this host already, and will once more
+                if number not in begun:  # it runs on this host already, and will run again
                     self._end_lease(number)
             for number, handler, times in taken:
                 self._begin_run(number, handler, times)
@@ -190,11 +190,11 @@ class Signals:
 
     def _begin_run(self, number: int, handler: Handler, times: int) -> None:
         name = f"aserve-uwsgi-signal-{number}"
-        # Not a daemon, as who starts it is: Python waits for its end.
+        # Not a daemon, unlike the clock's thread: Python waits for its end.
         thread = threading.Thread(target=self._run, args=(number, handler, times), name=name, daemon=False)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter ends, or there is no room for a thread: it is for others
+        except RuntimeError:  # the interpreter ends, or no thread can start: leave it to other workers
             if handler.target != ALL:
                 self._locked(self._raise, number, handler, MAX_PENDING)
             self._end_run(number, handler)
@@ -215,13 +215,13 @@ class Signals:
     def _end_run(self, number: int, handler: Handler) -> None:
         self._end_lease(number)
         if handler.target != ALL:
-            self._memory().locks.end(number)  # before it may run here again, by whom it would be taken from
+            self._memory().locks.end(number)  # first, since the next run here would take the lock again
         self._running.pop(number, None)
 
-    # What hosts share
+    # Shared between hosts
 
     def _take_turns(self, turns: Turns) -> dict[int, Lease]:
-        """Return the signals whose schedules are due, and that this process is to run, for all hosts."""
+        """Return the due signals that this process has taken for all hosts, with their leases."""
         taken = {}
         for number, handler in self._handlers.copy().items():
             schedule = self._shared_schedule(number, handler)
@@ -242,7 +242,7 @@ class Signals:
             hosts.turns.leases.let_go(lease)
 
     def _shared_schedule(self, number: int, handler: Handler) -> Ticks | Cron | None:
-        """Return the schedule that one of all hosts follows; None: there is none, or it is this host's."""
+        """Return the schedule that one of all hosts follows; None: there is none, or it is for this host only."""
         schedule = self._schedules.get(number)
         if self._memory().hosts is None or handler.target == ALL or schedule is None:
             return None
@@ -266,18 +266,18 @@ class Signals:
         self._seen.setdefault(number, entry.raised)
         if schedule is not None and entry.schedule != identity_of(schedule):
             due = schedule.first(_now(schedule))
-            pending = 0 if entry.schedule else entry.pending  # what was due by other code may have been something else
+            pending = 0 if entry.schedule else entry.pending  # another schedule's may be for another function
             new = Entry(pending, entry.raised, 0, identity_of(schedule), due, self._since)
             self._write(number, new)
 
     def _start_clock(self) -> None:
         if self._clock is None and self._handlers:
             clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
-            clock.start()  # first: where there is no room for a thread, the next signal tries again
+            clock.start()  # first: if no thread can start, the next signal tries again
             self._clock = clock
 
     def _end_clock(self) -> bool:
-        """Return whether the clock's thread is to end: unless `begin` was called since, which starts another from now on."""
+        """Return whether the clock's thread must end: yes, unless `begin` was called since; later calls start a new thread."""
         if self._serves is None:
             self._clock = None
         return self._clock is None
@@ -290,7 +290,7 @@ class Signals:
             self._write(number, entry._replace(pending=max(entry.pending, min(entry.pending + 1, most))))
 
     def _take_all(self, turns: Mapping[int, Lease]) -> tuple[list[tuple[int, Handler, int]], float]:
-        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due; `turns`: what has become so."""
+        """Return the signals to run here now, with their counts, and the seconds until a schedule is due; `turns`: taken for all hosts."""
         taken, seconds = [], LOOK_SECONDS
         for number, handler in self._handlers.copy().items():
             shared = self._shared_schedule(number, handler)
@@ -306,7 +306,7 @@ class Signals:
         return taken, seconds
 
     def _take(self, number: int, handler: Handler) -> int:
-        """Return how often a signal is to be run here, now."""
+        """Return how often to run a signal here now."""
         entry = self._read(number)
         if handler.target == ALL:
             times = (entry.raised - self._seen.setdefault(number, entry.raised)) % (1 << 32)
@@ -333,10 +333,10 @@ class Signals:
             return LOOK_SECONDS
         now, is_cron = _now(schedule), isinstance(schedule, Cron)
         if entry.schedule != identity_of(schedule):
-            if entry.since < self._since:  # of code before, which has written it once more
+            if entry.since < self._since:  # written by the previous code, after this process has started
                 self._enter(number)
                 return LOOK_SECONDS
-            now -= STRANGER_SECONDS  # newer code's, whose workers look at it, unless they are gone
+            now -= STRANGER_SECONDS  # of newer code, whose workers follow it, unless they are gone
         times = schedule.times if isinstance(schedule, Every) else 0
         if times and entry.due_count >= times:
             return LOOK_SECONDS
@@ -363,10 +363,10 @@ def _log_hanging(number: int, handler: Handler, seconds: float) -> None:
 
 def check_number(number: int) -> int:
     """
-    Return the number of a signal.
+    Check the number of a signal, and return it.
 
     Raises:
-        ValueError: there is none of this number.
+        ValueError: there is no signal of this number.
         TypeError: it is no whole number.
     """
     index = operator.index(number)

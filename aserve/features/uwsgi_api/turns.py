@@ -1,12 +1,12 @@
-"""Which process of all hosts runs a tick of a timer, or a minute of cron.
+"""Chooses the process of all hosts that runs a tick of a timer, or a minute of cron.
 
-Owns:     Turns: which ticks this process knows to be settled, and asking for the next one.
-Thread:   the one that looks what is due (signals.py).
-Not here: when a schedule is due (schedules.py), leases as such (features/sharing/leases.py), what is run (signals.py).
+Owns:     Turns: the ticks that this process knows to be settled, and claiming the next one.
+Thread:   the clock's (signals.py).
+Not here: schedules (schedules.py), leases as such (features/sharing/leases.py), running functions (signals.py).
 
-There: the last tick of each schedule that somebody has taken, and by which token; and, while its function runs, a lease. Who finds
-a tick due takes it, in one step, if nobody has, and nobody runs the function. If nobody answers, it asks again: as the token tells,
-a tick whose answer was lost is still its own.
+The server has the last tick of each schedule that a process has taken, with its token; and, while the function runs, a lease. A process
+takes a due tick, atomically, if it is not taken and the function does not run. Without an answer it asks again: the token shows whether
+the tick is already its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..sharing.leases import Lease, Leases, milliseconds, new_token
 from ..sharing.store import Store, StoreError
 from .schedules import Cron, Ticks, identity_of
 
-KEPT_SECONDS = 30 * 24 * 3600  # how long the last tick of a schedule is known that nobody has any more. Guess
+KEPT_SECONDS = 30 * 24 * 3600  # how long the last tick of an unused schedule is kept. Guess
 # A tick that is further ahead was taken by a host whose clock was wrong: it must not stop the others until then. Guess.
 AHEAD_SECONDS = 3600
 TAKEN, SETTLED, RUNS = 1, 0, -1
@@ -45,27 +45,27 @@ return 1
 
 
 class Turns:
-    """Those of one process."""
+    """The turns of one process."""
 
     def __init__(self, store: Store, leases: Leases) -> None:
         self._store = store
         self.leases = leases
-        self._settled: dict[str, float] = {}  # the last tick that is nobody's any more, by the name of the schedule
-        self._tokens: dict[str, str] = {}  # of ticks that are asked for
+        self._settled: dict[str, float] = {}  # the last tick that is taken or past, by the name of the schedule
+        self._tokens: dict[str, str] = {}  # of ticks that were requested
 
     def is_due(self, name: str, schedule: Ticks | Cron, now: float) -> bool:
-        """Whether there is a tick that this process does not know to be settled."""
+        """Whether there may be a tick to claim: one that this process does not know to be settled."""
         settled = self._settled.get(name)
         return settled is not None and schedule.next(settled, now) is not None
 
     def take(self, name: str, schedule: Ticks | Cron, now: float) -> Lease | None:
-        """Take the tick that is due, if this process is to run it; None: there is none, or it is another's, or nobody answers."""
+        """Claim the due tick. None: no tick is due, another process has it, or Redis does not answer."""
         key, first = self._store.key("turn", f"{name}:{identity_of(schedule)}"), int(schedule.first(now))
         ahead = int(AHEAD_SECONDS / schedule.unit_seconds) + 1
         try:
             if name not in self._settled:
                 self._settled[name] = self._store.run(_FIRST, [key], first, KEPT_SECONDS)
-            if self._settled[name] > first + ahead:  # or our own clock was wrong, and was set back
+            if self._settled[name] > first + ahead:  # or this host's clock was wrong, and was set back
                 self._settled[name] = first
             tick = schedule.next(self._settled[name], now)
             if tick is None:

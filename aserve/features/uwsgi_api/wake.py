@@ -1,11 +1,11 @@
-"""What wakes a thread that waits.
+"""Wakes a waiting thread, safely from finalizers and signal handlers.
 
 Owns:     Wake.
 Thread:   any sets; one waits.
-Not here: for what it waits (signals.py).
+Not here: the waiting thread (signals.py).
 
-threading.Event has a lock of its own, and a finalizer or a handler of a signal that sets it while its thread is under that lock waits
-for itself, for ever. Here each step is one of C's.
+threading.Event has a lock of its own: a finalizer or a signal handler that sets it while its own thread holds that lock would wait for
+ever. Here each step is one call into C.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import threading
 
 
 class Wake:
-    """Set, or not; whoever has waited finds it not set."""
+    """A flag that is set or not; the end of a wait clears it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # held while it is not set
+        self._lock = threading.Lock()  # held while the flag is not set
         self._lock.acquire()
 
     def set(self) -> None:
-        """Let the one that waits go on, or the next that would."""
+        """Wake the waiting thread, or let its next wait return at once."""
         try:
             self._lock.release()
-        except RuntimeError:  # it is set
+        except RuntimeError:  # already set
             pass
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is set, at most this long; return whether it was."""
+        """Wait until the flag is set, at most `seconds`; return whether it was."""
         return self._lock.acquire(timeout=seconds)

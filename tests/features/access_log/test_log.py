@@ -76,7 +76,7 @@ def test_reopening_that_fails(log, tmp_path, caplog):
     log.write([ended(new_exchange())])
     log.flush()
     assert (tmp_path / "log.1").read_text().count("\n") == 1
-    assert "cannot reopen the access log" in caplog.text and "Is a directory; going on" in caplog.text
+    assert "cannot reopen the access log" in caplog.text and "Is a directory; still writing" in caplog.text
 
 
 def test_standard_output_is_not_reopened(monkeypatch):
@@ -165,7 +165,7 @@ def test_what_cannot_be_written(tmp_path, caplog, kind, why):
     path = tmp_path / "log"
     os.mkfifo(path) if kind == "fifo" else path.mkdir()
     append_unanswered(Config(access_log=str(path)), [(0.0, "GET /a")], worker=1, pid=4711)
-    assert f"cannot write what was cut to the access log {str(path)!r}: {why}" in caplog.text
+    assert f"cannot write the lines of a dead worker's requests to the access log {str(path)!r}: {why}" in caplog.text
 
 
 # As Apache's documentation of mod_log_config gives the combined format

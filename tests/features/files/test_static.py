@@ -254,7 +254,7 @@ def test_added_fields(fetch, site):
 def test_a_folder_that_is_not_there(tmp_path, caplog):
     """The log says so at the start; a folder that is made later is served."""
     app = StaticFiles(apps.hello, Config(static=f"/s={tmp_path}/later"))
-    assert caplog.messages == [f"--static: there is no {tmp_path}/later; until there is, the app is asked"]
+    assert caplog.messages == [f"--static: {tmp_path}/later does not exist; until it does, its requests go to the app"]
     assert is_apps(call(app, "/s/a.txt"))
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "a.txt").write_bytes(b"a")

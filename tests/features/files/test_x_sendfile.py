@@ -102,7 +102,7 @@ def test_what_may_not_be_sent(fetch, media, caplog, value):
     answer = fetch("X-Sendfile", value.format(media))
     assert (answer.status, answer.body) == ("404 Not Found", b"404: there is no such file\n")
     (line,) = caplog.messages
-    assert line.startswith("--x-sendfile: the app has named x-sendfile '")
+    assert line.startswith("--x-sendfile: x-sendfile '")
 
 
 def test_links(fetch, media, tmp_path):

@@ -265,7 +265,7 @@ def test_a_stall_of_everything(slow, run, monkeypatch, caplog):
     assert len(slow_lines(caplog)) == 6 and len(slow.last()) == 3 and not slow._running
     slow.clock.now += 60.0
     slow.look()
-    assert slow_lines(caplog)[6:] == ["7 more slow requests were not told of in the last minute"]
+    assert slow_lines(caplog)[6:] == ["7 more slow requests not logged in the last minute"]
     slow.write(run(2.0))
     assert len(slow.last()) == 4
 

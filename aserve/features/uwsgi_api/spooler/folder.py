@@ -1,13 +1,13 @@
 """A folder of jobs: each is a file, until it is done.
 
-Owns:     the form of a file, its name, when it is due, and who may do it.
+Owns:     the form of a file, its name, its due time, and its lock.
 Thread:   any; `write_job` many threads and processes at the same time.
-Spec:     uWSGI 2.0.30, core/spooler.c: name and form are the same, so that jobs that uWSGI has left are done here, and the other way round.
-Not here: what is done with a job (runner.py), what the app calls (functions.py).
+Spec:     uWSGI 2.0.30, core/spooler.c: name and form are the same, so that each server can do the jobs of the other.
+Not here: doing a job (runner.py), the app's functions (functions.py).
 
-A job cannot be lost, and is never half there: it is written under another name, synced, and then gets its own. Its time of change says when
-it is due. Who does it holds a lock on it (flock(2)), which the kernel takes back when that process ends, however it ends. Before it is done
-it is put off, so that a job that kills its process does not kill the next at once; it is removed when it is done. So one may be done twice, after a crash.
+A job cannot be lost, and is never half written: the file is written under another name, synced, and renamed. Its modification time is its due time.
+The process that does it holds a lock on it (flock(2)), which the kernel releases at the process's end. A job is put off before it begins, so that one
+that kills its process does not kill the next at once; its file is removed when it is done. So after a crash a job may be done twice.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Callable, NamedTuple
 MODIFIER = 17
 MAX_VARS_BYTES = 65535
 FIRST_SECONDS, MAX_SECONDS = 1.0, 3600.0  # between two tries of a job that fails
-ABANDONED_SECONDS = 3600.0  # a file that nobody goes on writing to; Guess
-MAX_COUNTED = 10_000  # by whoever only wants to know how many wait: 4 ms of CPU time (2026-11-23)
+ABANDONED_SECONDS = 3600.0  # a temporary file without a writer; Guess
+MAX_COUNTED = 10_000  # by count_jobs: 4 ms of CPU time (2026-11-23)
 WAKE = ".wake"
 _FIFO = os.O_NONBLOCK | os.O_NOFOLLOW
 _PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
@@ -41,7 +41,7 @@ _numbers = itertools.count(1)
 
 
 class Due(NamedTuple):
-    """A job's place in the order, and where it is."""
+    """A job's place in the order, and its path."""
 
     priority: int
     at: float
@@ -49,17 +49,17 @@ class Due(NamedTuple):
 
 
 class Job:
-    """A job that this process does, and no other."""
+    """A job that this process does, under its lock."""
 
     def __init__(self, path: str, fd: int, values: dict[bytes, bytes], body: bytes) -> None:
         self.path = path
         self.values = values
         self.body = body
-        self.next_at = math.inf  # when it is due once more: never
+        self.next_at = math.inf  # when it is due again: never
         self._fd = fd
 
     def put_off(self, now: float, seconds: float | None = None) -> float:
-        """Let it be due later: so much, or as long as it has been due, from 1 s to an hour; return how much."""
+        """Put the job off by `seconds`, or by as long as it has been due, from 1 s to an hour; return by how much."""
         if seconds is None:
             seconds = growing_seconds(self.path, now)
         os.utime(self._fd, (now + seconds, now + seconds))
@@ -67,13 +67,13 @@ class Job:
         return seconds
 
     def remove(self) -> None:
-        """It is done."""
-        with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+        """Remove the job, which is done."""
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
             os.unlink(self.path)
         self.next_at = math.inf
 
     def close(self) -> None:
-        """Let others do it, if it is still there."""
+        """Release the lock, so that others can do the job if it still exists."""
         os.close(self._fd)
 
 
@@ -81,11 +81,11 @@ def write_job(
     folder: str, values: Mapping[bytes, bytes], body: bytes = b"", at: float = 0.0, priority: str = ""
 ) -> str:
     """
-    Put a job into a folder; return its file's path: by then it is on disk.
+    Write a job into a folder and sync it to disk; return its path.
 
     Raises:
         ValueError: the values have more than 64 KiB together, or the priority is no number.
-        OSError: it cannot be written, and is not there; or nobody knows whether it would outlive a loss of power.
+        OSError: it was not written; or it was, but may not survive a loss of power.
     """
     octets = job_of(values, body, priority)
     place = os.path.join(folder, priority) if priority else folder
@@ -125,14 +125,14 @@ def job_of(values: Mapping[bytes, bytes], body: bytes, priority: str) -> bytes:
 
 
 def name_of(due: float) -> str:
-    """Return a name that no other job has, and that says since when it is due."""
+    """Return a unique name that contains the time since which a job is due."""
     return (
         f"{socket.gethostname()}_{os.getpid()}_{next(_numbers)}_{os.urandom(4).hex()}_{int(due)}_{int(due % 1 * 1e6)}"
     )
 
 
 def _make(folder: str) -> None:
-    """Make a folder, if it is not there: what comes into it must not be lost with its name."""
+    """Make a folder, if it does not exist, and sync its parent, so that a loss of power cannot lose the jobs in it."""
     if not os.path.isdir(folder):
         parent = os.path.dirname(os.path.abspath(folder))
         _make(parent)
@@ -154,8 +154,8 @@ def _sync(folder: str) -> None:
 
 
 def wake(folder: str) -> None:
-    """Tell whoever waits for jobs there, if anybody does."""
-    with contextlib.suppress(OSError):  # nobody; or it has been told so often that it is awake
+    """Wake the processes that wait for jobs in a folder, if there are any."""
+    with contextlib.suppress(OSError):  # no process waits; or the FIFO is full, and they are awake
         fd = os.open(os.path.join(folder, WAKE), os.O_WRONLY | _FIFO)
         try:
             if stat.S_ISFIFO(os.fstat(fd).st_mode):  # a copy of the folder has a file in its place
@@ -166,7 +166,7 @@ def wake(folder: str) -> None:
 
 def open_wake(folder: str) -> int:
     """
-    Return the descriptor that can be read when somebody has written a job; the folder is made if there is none.
+    Return a descriptor that becomes readable when a job was written; make the folder if it does not exist.
 
     Raises:
         OSError: the folder cannot be made, or written to.
@@ -176,7 +176,7 @@ def open_wake(folder: str) -> int:
     _make_fifo(path)
     if not _is_fifo(path):
         _replace(folder, path)
-    return os.open(path, os.O_RDWR | _FIFO)  # both: it never has an end
+    return os.open(path, os.O_RDWR | _FIFO)  # for writing, too, so that reading never finds an end
 
 
 def _make_fifo(path: str) -> None:
@@ -189,10 +189,10 @@ def _is_fifo(path: str) -> bool:
 
 
 def _replace(folder: str, path: str) -> None:
-    """Have a FIFO in the place of what is none, as in a copy of the folder: it could be read at any time, and wake all the time."""
+    """Replace a file by a FIFO, as in a copy of the folder: a file is always readable, and would wake all the time."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # or one process would remove what another has made
+        fcntl.flock(fd, fcntl.LOCK_EX)  # or one process could remove the FIFO that another has just made
         if not _is_fifo(path):
             os.unlink(path)
             _make_fifo(path)
@@ -201,14 +201,14 @@ def _replace(folder: str, path: str) -> None:
 
 
 def _ignore(path: str, what: str, fault: OSError) -> None:
-    """Say nothing."""
+    """Ignore a fault."""
 
 
 def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore) -> list[Due]:
     """
-    Return the jobs there, those with the lowest priority number first, those without one last; by time within.
+    Return the jobs of a folder: the lowest priority number first, jobs without one last; within, by time.
 
-    What cannot be looked at is left out, and `tell` is called with its path, a clause and the error.
+    Leave out unreadable ones, and call `tell` with the path, a clause and the error.
     """
     found: list[Due] = []
     places = [(LAST, folder)]
@@ -221,13 +221,13 @@ def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore
                     if entry.name.startswith(_PREFIX):
                         found.append(Due(priority, entry.stat(follow_symlinks=False).st_mtime, entry.path))
                     elif entry.name.startswith(_NEW) and entry.stat().st_ctime < time.time() - ABANDONED_SECONDS:
-                        os.unlink(entry.path)  # its writer has died, and nobody was told of it as a job
+                        os.unlink(entry.path)  # its writer has died before it became a job
     return sorted(found)
 
 
 @contextlib.contextmanager
 def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator[None]:
-    """Tell of a fault, and let others be looked at."""
+    """Report a fault with `tell`, and continue with others."""
     try:
         yield
     except FileNotFoundError:
@@ -237,7 +237,7 @@ def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator
 
 
 def count_jobs(folder: str) -> int:
-    """Return how many jobs are not done yet, MAX_COUNTED at most; 0, too: it cannot be listed."""
+    """Return the number of jobs that are not done, at most MAX_COUNTED; also 0 if the folder cannot be listed."""
     count, places = 0, [folder]
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
@@ -251,11 +251,11 @@ def count_jobs(folder: str) -> int:
 
 def take_job(path: str, now: float) -> Job | None:
     """
-    Return a job to be done by this process alone; None: somebody else does it, or has done it, or it is not due.
+    Lock a job and return it; None: another process does it, or has done it, or it is not due.
 
     Raises:
-        ValueError: it is none; it is put aside, under another name.
-        OSError: it cannot be read.
+        ValueError: the file is no job; it is renamed, so that it is not tried again.
+        OSError: the file cannot be read.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
@@ -326,41 +326,41 @@ def parse_job(octets: bytes) -> tuple[dict[bytes, bytes], bytes]:
 
 
 def growing_seconds(path: str, now: float) -> float:
-    """Return for how long to put a job off that has failed: as long as it has been due, as its name says; from 1 s to an hour."""
+    """Return for how long to put off a failed job: as long as it has been due, by its name; from 1 s to an hour."""
     match = re.search(r"_([0-9]{1,12})_([0-9]{1,6})\Z", path)
     since = int(match[1]) + int(match[2]) / 1e6 if match else now
     return min(max(now - since, FIRST_SECONDS), MAX_SECONDS)
 
 
 class Folder:
-    """One, as who does its jobs has it."""
+    """A folder, in the process that does its jobs."""
 
-    # How often to look for jobs that nobody has told of, as those of another machine or a copy. Guess.
+    # How often to look for jobs without a wake-up, as from another machine or a copy. Guess.
     look_seconds = 10.0
 
     def __init__(self, name: str) -> None:
         """
-        Make it, if it is not there.
+        Make the folder, if it does not exist.
 
         Raises:
-            OSError: it cannot be made, or written to.
+            OSError: the folder cannot be made, or written to.
         """
         self.name = name
         self._waking = open_wake(name)
 
     def register(self, poll: select.poll) -> None:
-        """Have `poll` end when somebody has written a job."""
+        """Make `poll` return when a job was written."""
         poll.register(self._waking, select.POLLIN)
 
     def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[Due]:
-        """Return the jobs there; see list_jobs."""
+        """Return the jobs of the folder; see list_jobs."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._waking, 65536)  # before the look: what comes from now on ends the next wait
+            os.read(self._waking, 65536)  # before listing: a job written from now on ends the next wait
         return list_jobs(self.name, tell)
 
     def take(self, path: str, now: float) -> Job | None:
         """
-        Return a job that this process alone does, if it may.
+        Lock a job and return it, or None.
 
         Raises:
             ValueError, OSError: see take_job.
@@ -368,5 +368,5 @@ class Folder:
         return take_job(path, now)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         os.close(self._waking)

@@ -1,6 +1,6 @@
-"""What an app calls to have jobs done: the functions of `uwsgi`, and the decorators of `uwsgidecorators`.
+"""The app's functions for jobs: those of `uwsgi`, and the decorators of `uwsgidecorators`.
 
-Owns:     FUNCTIONS and DECORATORS, by their names; which folders there are in this process, and the functions of decorators.
+Owns:     FUNCTIONS and DECORATORS, by their names; the folders of this process, and the decorated functions.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI Spooler"; uwsgidecorators.py.
 Not here: the modules (../module.py), files (folder.py), queues (queues.py), doing jobs (runner.py).
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from .queues import Queue
 
 Text = Union[str, bytes]
-_OWN = ("spooler", "priority", "at", "body")  # names of values that say how a job is to be done
+_OWN = ("spooler", "priority", "at", "body")  # names of values that control the job itself
 
 _folders: Sequence[str] = ()  # of this process
-_queues: Mapping[str, Queue] = {}  # those of them that hosts share
-_functions: dict[str, _Spooled] = {}  # of decorators, by name
+_queues: Mapping[str, Queue] = {}  # the queues among them, which hosts share
+_functions: dict[str, _Spooled] = {}  # decorated, by name
 
 
 def use_folders(folders: Sequence[str], queues: Mapping[str, Queue] = {}) -> None:
-    """Put jobs there from now on, into the first unless a job names another; `queues`: those that are none on disk, by their names."""
+    """Set the folders for spool(); the first is the default. `queues`: Redis queues by name."""
     global _folders, _queues
     _folders, _queues = folders, queues
 
 
 def queue_of(folder: str) -> Queue | None:
-    """Return what hosts share by this name; None: it is a folder."""
+    """Return the shared queue of this name; None: it is a folder."""
     return _queues.get(folder)
 
 
 def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
     """
-    Have a job done by the app's function; return its path: by then it is on disk, or the server that hosts share has it.
+    Add a job for the app's function; return its path when the job is on disk, or the shared server has it.
 
     Raises:
-        ValueError: a value is too long, or not to be had; or the job names a folder that is none of --spooler.
-        OSError: it cannot be written; see write_job.
+        ValueError: a value is too long or invalid; or the job names a folder that is not in --spooler.
+        OSError: the job cannot be written; see write_job.
     """
     given = {_octets(name): value for name, value in {**(values or {}), **more}.items()}
     own = {name: given.pop(name.encode(), None) for name in _OWN}
@@ -67,7 +67,7 @@ def spooler_jobs() -> list[bytes]:
     Return the paths of the jobs that are not done.
 
     Raises:
-        ConnectionError: hosts share them, and nobody answers.
+        ConnectionError: hosts share them, and the server is away.
     """
     found = [
         _queues[folder].paths() if folder in _queues else [due.path for due in list_jobs(folder)] for folder in _folders
@@ -76,7 +76,7 @@ def spooler_jobs() -> list[bytes]:
 
 
 def spooler_get_task(path: Text) -> dict[str | bytes, Any] | None:
-    """Return a job as the app's function gets it; None: it is not there any more, or nobody answers."""
+    """Return a job in the form that the app's function gets; None: it does not exist any more, or the server is away."""
     place = os.fsdecode(path)
     queue = _queues.get(place.partition("/")[0])
     try:
@@ -104,7 +104,7 @@ FUNCTIONS.update(send_to_spooler=spool, SPOOL_OK=SPOOL_OK, SPOOL_RETRY=SPOOL_RET
 
 
 class _Spooled:
-    """A function whose calls are jobs."""
+    """A decorated function, whose calls become jobs."""
 
     def __init__(self, function: Callable[..., Any], result: int | None, pass_arguments: bool) -> None:
         functools.update_wrapper(self, function)
@@ -116,7 +116,7 @@ class _Spooled:
         self.spool = self.__call__
 
     def __call__(self, *arguments: Any, **named: Any) -> bytes:
-        """Have it done as a job; see `spool`."""
+        """Add a job that calls the function; see `spool`."""
         values: dict[bytes, Any] = {b"ud_spool_func": self._name}
         if self._result is not None:
             values[b"ud_spool_ret"] = str(self._result)
@@ -125,11 +125,11 @@ class _Spooled:
             values.update({b"args": pickle.dumps(arguments), b"kwargs": pickle.dumps(named)})
             return spool(values)
         given = {_octets(name): value for name, value in {**(arguments[0] if arguments else {}), **named}.items()}
-        return spool({**given, **values})  # what a client has sent must not replace ours
+        return spool({**given, **values})  # arguments, which may come from a client, must not replace these
 
     def do(self, named: dict[str, Any]) -> Any:
-        """Call the function for a job; return what is to become of the job."""
-        if self._pass_arguments and "args" in named:  # else a client may have sent what has these names
+        """Call the function for a job; return uWSGI's code for its result."""
+        if self._pass_arguments and "args" in named:  # otherwise values of these names may come from a client
             found = self._function(*pickle.loads(named["args"]), **pickle.loads(named["kwargs"]))  # noqa: S301 - __call__ has written it
         else:
             found = self._function({name: _text(value) for name, value in named.items()})
@@ -147,24 +147,24 @@ def _decorator(result: int | None) -> Callable[..., Any]:
 
 def do_decorated(values: Mapping[str | bytes, Any]) -> Any:
     """
-    Call the function of a decorator for a job; return what is to become of the job.
+    Call the decorated function of a job; return uWSGI's code for its result.
 
     Raises:
         KeyError: the app has no such function.
     """
     named = {_text(name): value for name, value in values.items()}
     spooled = _functions[_text(named.pop("ud_spool_func"))]
-    named.pop("ud_spool_ret", None)  # for uWSGI; the decorator says it, too
+    named.pop("ud_spool_ret", None)  # for uWSGI; the decorator knows it, too
     return spooled.do(named)
 
 
 def has_decorated() -> bool:
-    """Whether the app has such functions."""
+    """Whether the app has decorated functions."""
     return bool(_functions)
 
 
 def _text(value: Any) -> Any:
-    """Return text, where octets are text."""
+    """Decode octets that are text; return anything else unchanged."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

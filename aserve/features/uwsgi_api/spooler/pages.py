@@ -1,10 +1,10 @@
-"""The supervisor's view of the processes that do jobs (--spooler): what became of jobs, which one takes too long, how many wait.
+"""The supervisor's view of spooler processes (--spooler): results of jobs, overdue jobs, waiting jobs.
 
-Owns:     Spoolers: the memory of their pages, which outlives each of them, and the supervisor's exec.
+Owns:     Spoolers: the memory of their pages, which survives their ends, and the supervisor's exec.
 Thread:   the supervisor's only one.
 Not here: the form of a page (board.py), starting and ending those processes (processes/attached.py), jobs themselves (runner.py).
 
-A supervisor imports this if there is such a process: others do without.
+A supervisor imports this only if there is a spooler process.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
 from .folder import count_jobs
 
 NAME = "aserve-spoolers"
-# Guess: so many processes do jobs nowhere; those beyond are not counted. What is not written to takes no memory.
+# Guess: more spooler processes than any site has; those beyond are not counted. Unwritten pages take no memory.
 MAX_PAGES = 1024
 
 
 class Spoolers:
-    """Their pages, by the order in which the settings name them."""
+    """The pages of the spooler processes, in the order of the settings."""
 
     def __init__(self, kept: Mapping[str, int] = {}) -> None:
         """
-        Make them, or go on with those of code of before, if these files have them.
+        Make the pages, or take over those of the previous process, if `kept` has them.
 
         Raises:
             OSError: no descriptor is left.
@@ -42,7 +42,7 @@ class Spoolers:
         self._numbers: dict[str, int] = {}
 
     def follow(self, names: Sequence[str]) -> None:
-        """Have a page for each of these."""
+        """Assign a page to each of these names."""
         self._numbers = {name: number for number, name in enumerate(names[:MAX_PAGES])}
         self._pages = {name: Page(self._page(number)) for name, number in self._numbers.items()}
 
@@ -50,18 +50,18 @@ class Spoolers:
         return self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES]
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return what a process that begins finds its page by."""
-        self.on_end(name)  # of another of this name, long ago
+        """Return the environment variables by which a new process finds its page."""
+        self.on_end(name)  # of an earlier process of this name
         return {PAGE_VARIABLE: f"{self.fd},{self._numbers[name]}"} if name in self._numbers else {}
 
     def on_end(self, name: str) -> None:
-        """A process has ended: the job that it was at has failed."""
+        """Note that a process has ended: its running job has failed."""
         page = self._pages.get(name)
         if page is not None and page.job() is not None:
             page.end("failed")
 
     def overdue(self, seconds: float) -> list[tuple[str, str, float]]:
-        """Return the jobs that take longer than this: process, job, for how long."""
+        """Return the jobs that run for longer than `seconds`: process, job, seconds so far."""
         found = []
         for name, page in self._pages.items():
             job = page.job()
@@ -70,8 +70,8 @@ class Spoolers:
         return found
 
     def describe(self, folders: Sequence[str]) -> dict[str, Any]:
-        """Return how many jobs have ended, by result, since the start, and how many wait, by folder: not of queues, which hosts share."""
-        words = self._memory.cast("Q")  # all pages: also of those that the settings name no more
+        """Return the number of ended jobs by result, since the start, and of waiting jobs by folder, but not of queues, which hosts share."""
+        words = self._memory.cast("Q")  # all pages: also of processes that are no longer in the settings
         return {
             "ended": {result: sum(words[number :: PAGE_BYTES // 8]) for number, result in enumerate(RESULTS)},
             "waiting": {folder: count_jobs(folder) for folder in folders if not folder.startswith(QUEUE)},

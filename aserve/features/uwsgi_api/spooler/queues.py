@@ -1,13 +1,13 @@
 """A queue of jobs that all hosts share, over Redis or Valkey, in place of a folder (folder.py).
 
-Owns:     Queue; how its jobs are kept there, and who may do one; QueuedJob, which has the methods of Job.
+Owns:     Queue; the keys of its jobs, and their leases; QueuedJob, which has the methods of Job.
 Thread:   any; `put` many threads and processes at the same time.
-Not here: what is done with a job (runner.py), what the app calls (functions.py), leases as such (features/sharing/leases.py).
+Not here: doing a job (runner.py), the app's functions (functions.py), leases as such (features/sharing/leases.py).
 
-There: a sorted set of the jobs' names, by when they are due; a hash with their octets, which are those of a file of uWSGI's; a hash with
-who does them. Who takes a job makes it due again in ten seconds, and goes on doing so while it does it: so the job of a host that is
-gone is another's then. Only the server's clock counts. A job is removed when it is done; so one may be done twice, and none is lost as
-long as the server keeps what it has been given.
+The keys: a sorted set of the jobs' names, by due time; a hash of their octets, in the form of uWSGI's files; a hash of the holders'
+tokens. A process that takes a job makes it due again in ten seconds, and renews that while it does the job: so another host takes over
+the job of a host that is gone. Only the server's clock counts. A job is removed when it is done; so one may be done twice, and none is
+lost as long as the server keeps its data.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .folder import LAST, Due, growing_seconds, job_of, name_of, parse_job
 
 logger = logging.getLogger("aserve")
 
-MAX_LOOK = 1000  # jobs of which the first by priority are done first: those that have been due for longest. Guess
-AGAIN_SECONDS = 0.5  # between two tries to say that a job is done
+MAX_LOOK = 1000  # the jobs due for longest, which are then sorted by priority. Guess
+AGAIN_SECONDS = 0.5  # between two tries to remove a job that is done
 
-# In all of them the keys are: when jobs are due, their octets, who does them. Those that do a job run also where the memory is full:
-# to do jobs is what makes room.
+# The keys of all scripts: due times, octets, holders' tokens. Scripts of a running job work also when the memory is full: doing jobs
+# frees it.
 _ALWAYS = "#!lua flags=allow-oom\n"
 _NOW = "local time = redis.call('TIME') local now = time[1] + time[2] / 1000000\n"
 _MINE = "if redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then return 0 end\n"
@@ -49,7 +49,7 @@ _TAKE = (
     "return redis.call('HGET', KEYS[2], ARGV[1])"
 )
 _PUT_OFF = _ALWAYS + _MINE + _NOW + "redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) return 1"
-_RENEW = (  # One that is gone is being removed, just now: who does that is told if another has done it.
+_RENEW = (  # A missing job is just being removed; `remove` reports it if another process has done it.
     _ALWAYS
     + _NOW
     + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1]) if not due then return 1 end\n"
@@ -63,9 +63,9 @@ _REMOVE = (
 
 
 class Queue:
-    """One, as one process has it."""
+    """One queue, in one process."""
 
-    look_seconds = 0.5  # how often to look for jobs: nobody tells of one. Guess
+    look_seconds = 0.5  # how often to look for jobs, since there is no wake-up. Guess
 
     def __init__(self, name: str, store: Store, leases: Leases) -> None:
         """`name`: as in --spooler."""
@@ -74,15 +74,15 @@ class Queue:
         self._leases = leases
         self._keys = [store.key("jobs", name.partition(":")[2], part) for part in ("due", "octets", "taken")]
 
-    # By the app
+    # Called by the app
 
     def put(self, values: Mapping[bytes, bytes], body: bytes = b"", at: float = 0.0, priority: str = "") -> str:
         """
-        Put a job there; return its path: by then the server has it.
+        Add a job; return its path when the server has it.
 
         Raises:
             ValueError: see folder.job_of.
-            StoreError: nobody answers, or there is no room: it is not there, or nobody knows whether it is.
+            StoreError: no answer, or the memory is full: the job may have been added or not.
         """
         octets = job_of(values, body, priority)
         name = f"{int(priority or LAST):010}_{name_of(max(at, time.time()))}"
@@ -104,20 +104,20 @@ class Queue:
 
         Raises:
             StoreError: nobody answers.
-            ValueError: there is none.
+            ValueError: there is no such job.
         """
         return parse_job(self._store.ask("HGET", self._keys[1], _name_in(path)) or b"")
 
     def _path(self, name: str) -> str:
         return f"{self.name}/{name}"
 
-    # By who does them
+    # Called by the process that does the jobs
 
     def register(self, poll: select.poll) -> None:
         """Do nothing: `look_seconds` is short."""
 
     def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[Due]:
-        """Return the jobs that are due, those with the lowest priority number first, and when the next one is; nothing, if nobody answers."""
+        """Return the due jobs, the lowest priority number first, and the time of the next one; none if the server is away."""
         try:
             names, rest = self._store.run(_DUE, self._keys, MAX_LOOK)
         except StoreError:
@@ -128,15 +128,15 @@ class Queue:
 
     def take(self, path: str, now: float) -> QueuedJob | None:
         """
-        Return a job to be done by this process alone; None: somebody else does it, or has done it, or nobody answers.
+        Take a job and return it; None: another process does it, or has done it, or the server is away.
 
         Raises:
-            ValueError: it is none; it stays, and is looked at again in an hour.
+            ValueError: the octets are no job; it stays, and is tried again in an hour.
         """
         words, since = (_name_in(path), new_token()), time.monotonic()
         try:
             octets = self._store.run(_TAKE, self._keys, *words, repr(LEASE_SECONDS))
-        except StoreError:  # if it was taken, it is due again soon
+        except StoreError:  # if the server has given it to us all the same, it is due again soon
             return None
         if octets is None:
             return None
@@ -148,16 +148,16 @@ class Queue:
         try:
             job.values, job.body = parse_job(octets)
         except ValueError:
-            with contextlib.closing(job):  # also if nobody answers: it must not be renewed for ever
+            with contextlib.closing(job):  # also on a StoreError: the lease must not be renewed for ever
                 job.put_off(now, 3600.0)
             raise
         return job
 
     def close(self) -> None:
-        """Do nothing: the connections are the process's."""
+        """Do nothing: the connections belong to the process."""
 
     def warn(self) -> None:
-        """Log what would lose jobs, as far as the server tells."""
+        """Log settings of the server that could lose jobs."""
         with contextlib.suppress(StoreError):
             told = self._store.ask("INFO").decode("latin-1")
             if "\naof_enabled:0" in told:
@@ -175,15 +175,15 @@ class Queue:
 
 
 class QueuedJob:
-    """A job that this process does, and no other, as long as its lease lasts."""
+    """A job that this process does, under its lease."""
 
     values: dict[bytes, bytes]
     body: bytes
 
     def __init__(self, path: str, run: Callable[..., bool], leases: Leases, since: float) -> None:
-        """`run` runs a script there, for this job."""
+        """`run` runs a script on the server, for this job."""
         self.path = path
-        self.next_at = math.inf  # when it is due once more: never
+        self.next_at = math.inf  # when it is due again: never
         self._run = run
         self._leases = leases
         self._lease = leases.keep(
@@ -191,14 +191,14 @@ class QueuedJob:
         )
 
     def put_off(self, now: float, seconds: float | None = None) -> float:
-        """Let it be due later; see Job.put_off. Without `seconds` it is not sooner than others may take it."""
+        """Put the job off; see Job.put_off. Without `seconds`, by at least the duration of a lease."""
         wanted = growing_seconds(self.path, now) if seconds is None else seconds
         self._tell_lost(self._run(_PUT_OFF, repr(max(wanted, LEASE_SECONDS) if seconds is None else wanted)))
         self.next_at = now + wanted
         return wanted
 
     def remove(self) -> None:
-        """It is done; wait until the server knows that, or it would be done again."""
+        """Remove the job, which is done; wait until the server has confirmed that, or it would be done again."""
         while True:
             try:
                 self._tell_lost(self._run(_REMOVE))
@@ -208,7 +208,7 @@ class QueuedJob:
         self.next_at = math.inf
 
     def close(self) -> None:
-        """Let others do it, when it is due."""
+        """Stop renewing, so that others can do the job when it is due."""
         self._leases.drop(self._lease)
 
     def _tell_lost(self, is_mine: bool) -> None:

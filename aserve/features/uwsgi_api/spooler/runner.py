@@ -1,8 +1,8 @@
 """The process that does the jobs of a folder, or of a queue.
 
-Owns:     run_spooler: waiting for jobs, the order in which they are done, what becomes of each, and the end.
+Owns:     run_spooler: waiting for jobs, their order, handling their results, and the end.
 Thread:   the main thread of a process of its own, which runs the app's function, too.
-Not here: files (folder.py), what hosts share in their place (queues.py), the process's beginnings and ends (processes/attached.py), importing the app (command/jobs.py).
+Not here: files (folder.py), queues (queues.py), starting and ending the process (processes/attached.py), importing the app (command/jobs.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# uWSGI's codes: what the app's function returns.
+# uWSGI's codes, which the app's function returns.
 SPOOL_OK, SPOOL_RETRY, SPOOL_IGNORE = -2, -1, 0
-RETRY_SECONDS = 30.0  # after SPOOL_RETRY: the time between two looks of uWSGI's
-MAX_TOLD = 1000  # files and folders of which the log has had a fault, and is to have no more
-BATCH = 100  # jobs that are done before the folder is listed once more: one of a higher priority may be there
+RETRY_SECONDS = 30.0  # after SPOOL_RETRY; uWSGI's interval between looks at the folder
+MAX_TOLD = 1000  # paths whose fault was logged, and is not logged again
+BATCH = 100  # jobs between two listings of the folder: a new one may have a higher priority
 
 Do = Callable[["dict[str | bytes, Any]"], object]
 
@@ -48,29 +48,29 @@ class Spooler:
         max_jobs: int = 0,
     ) -> None:
         """
-        `function` returns what the app wants called for each job, if anything; `page`: where the supervisor looks.
+        `function` returns the app's function for jobs, or None; `page`: for reports to the supervisor.
 
-        After `max_jobs` it ends by itself; 0: never.
+        End after `max_jobs`; 0: never.
         """
         self._place = place
         self._page = page or Page()
         self._max_jobs = max_jobs
-        self._count = 0  # of jobs that have been begun
+        self._count = 0  # of jobs begun
         self._function = function
         self._clock = clock
         self._is_ending = False
         self._told: set[str] = set()
 
     def close(self) -> None:
-        """Let go of the place."""
+        """Close the folder or queue."""
         self._place.close()
 
     def end(self) -> None:
-        """End after the job that runs; to be called by a signal's handler."""
+        """End after the running job; called by a signal handler."""
         self._is_ending = True
 
     def run(self, ending: int) -> None:
-        """Do jobs until `end` is called; `ending` is a descriptor that can be read then."""
+        """Do jobs until `end` is called; `ending`: a descriptor that becomes readable then."""
         poll = select.poll()
         self._place.register(poll)
         poll.register(ending, select.POLLIN)
@@ -80,7 +80,7 @@ class Spooler:
                 poll.poll(seconds * 1000)
 
     def do_due(self) -> float:
-        """Do the jobs that are due; return in how many seconds to look again."""
+        """Do the due jobs; return the seconds until the next look."""
         count, next_at = 0, math.inf
         for due in self._place.jobs(self._tell):
             if self._is_ending:
@@ -105,10 +105,10 @@ class Spooler:
             return None
 
     def _do_and_close(self, job: Job | QueuedJob) -> bool:
-        """Return False if its file does not change, and others must come before the next look at it."""
+        """Do a job; return False if its file cannot be changed, so that other jobs must come first."""
         try:
             self._do(job)
-        except OSError as fault:  # the file is another user's, or so is its folder
+        except OSError as fault:  # the file or its folder belongs to another user
             self._tell(job.path, "cannot be put off, or removed", fault)
             return False
         finally:
@@ -116,7 +116,7 @@ class Spooler:
         return True
 
     def _tell(self, path: str, what: str, fault: Exception) -> None:
-        """Log a fault, once for each path: others are looked at all the same."""
+        """Log a fault, once for each path."""
         if path not in self._told:
             if len(self._told) >= MAX_TOLD:
                 self._told.clear()
@@ -125,7 +125,7 @@ class Spooler:
 
     def _do(self, job: Job | QueuedJob) -> None:
         name = os.path.basename(job.path)
-        seconds = job.put_off(self._clock())  # it may end this process
+        seconds = job.put_off(self._clock())  # first: the job may kill this process
         function = self._function()
         if function is None:
             logger.error("%s waits: the app has no function for jobs (uwsgi.spooler, or @spool)", name)
@@ -134,15 +134,13 @@ class Spooler:
         count = len(forked)
         self._page.begin(name)
         try:
-            # A context of its own: what a job makes current is not the next one's.
+            # A context of its own: context variables that a job sets must not reach the next one.
             with kept_handlers(f"the job {name}"):
                 result = contextvars.copy_context().run(function, values_of(job.path, job.values, job.body))
                 end_if_forked(count)
         except BaseException as exc:
             end_if_forked(count, exc)
-            if isinstance(
-                exc, KeyboardInterrupt
-            ):  # not the app's: CancelledError and gevent's Timeout are no Exceptions, either
+            if isinstance(exc, KeyboardInterrupt):  # the server's; CancelledError and gevent's Timeout are the app's
                 raise
             self._note_end("failed")
             logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
@@ -165,7 +163,7 @@ class Spooler:
 
 
 def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | bytes, Any]:
-    """Return a job as uWSGI gives it to the app: names of the app's are bytes, and its own text."""
+    """Return a job in the form of uWSGI: the app's names are bytes, uWSGI's own are str."""
     found: dict[str | bytes, Any] = {"spooler_task_name": os.path.basename(path)}
     for name, value in values.items():
         found[name] = value
@@ -182,7 +180,7 @@ def run_spooler(
     queue: Queue | None = None,
 ) -> int:
     """
-    Do the jobs of a folder, or of this queue, until SIGTERM, or so many; return the exit status.
+    Do the jobs of a folder, or of a queue, until SIGTERM, or `max_jobs`; return the exit status.
 
     Raises:
         OSError: the folder cannot be used.
@@ -198,7 +196,7 @@ def run_spooler(
 
         own_handlers({signal.SIGTERM: signal.signal(signal.SIGTERM, on_term)})
         logger.info("doing the jobs of %s", folder)
-        spooler.run(reading)  # the pipe stays: the signal may come once more
+        spooler.run(reading)  # the pipe stays open: the signal may come again
         disown_handlers()
     logger.info("stopped")
     return 0
