@@ -15,15 +15,16 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
 
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
 from .core.ends import Counting, Ended, Ends, Lines, Reader
-from .core.errors import Fault, RequestRefused
+from .core.errors import BindError, Fault, RequestRefused
 from .core.exchange import Exchange
+from .lifecycle.supervision import Supervision, SupervisorContext
 from .settings import EngineSettings
 from .workers.busy import Busy
 from .workers.executor import Executor
@@ -34,6 +35,8 @@ from .wsgi.response import CommonFields
 from .wsgi.wrapping import named_as
 
 logger = logging.getLogger("aserve")
+
+Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descriptors
 
 
 class ListenerContext(NamedTuple):
@@ -87,6 +90,8 @@ class ServerContext(NamedTuple):
     counters: Any  # memory, PAGE_WORDS of features/metrics/table.py, which a supervisor reads and answers for; None: this process does
     bound: list[bytes]  # where it listens, for core/forks.py: an extension adds its own addresses
     ask: Callable[[str], Any]  # Extensions.ask
+    # Say a message to the supervisor, with descriptors: see Supervision.words. None: there is no supervisor.
+    say: Say | None = None
 
 
 class Life(enum.Enum):
@@ -120,6 +125,7 @@ class LifeContext(NamedTuple):
     # Memory files of the process before an upgrade in place, by their names.
     kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED
+    environ: MutableMapping[str, str] | None = None  # of this process, with IMPORTS and FORKED
 
 
 class Extension(Generic[S]):
@@ -219,6 +225,23 @@ class Extension(Generic[S]):
         """End what `start` has begun: the server has stopped, or another extension could not start."""
         raise NotImplementedError
 
+    def orders(self) -> Mapping[str, Callable[[], None]]:
+        """Return what it does in a worker at its supervisor's word, by the word: the "do" of a message; asked for behind `start`."""
+        raise NotImplementedError
+
+    def bind(self) -> Sequence[Listener]:
+        """
+        Return what it listens on in a supervisor, before anything is forked; not after an upgrade in place, where the code before has.
+
+        Raises:
+            BindError: an address could not be bound.
+        """
+        raise NotImplementedError
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """Return what it does in a supervisor that begins. The workers have extensions of their own."""
+        raise NotImplementedError
+
     def on_life(self, event: Life, context: LifeContext) -> None:
         """
         Do what it takes at this event in the life of a process of the command; no server is there yet, or any more.
@@ -240,6 +263,7 @@ class Extensions:
         self.fields = tuple(field for one in found for field in one.fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
         self._answers: dict[str, Callable[[], Any]] = {}
+        self._orders: dict[str, Callable[[], None]] = {}
         self._started, self._is_started = contextlib.ExitStack(), False
 
     @contextlib.contextmanager
@@ -298,6 +322,8 @@ class Extensions:
                     undo.callback(one.stop)
                 if overrides(type(one), "status"):
                     self._answers.update(one.status())
+                if overrides(type(one), "orders"):
+                    self._orders.update(one.orders())
             self._started, self._is_started = undo.pop_all(), True
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
@@ -320,6 +346,35 @@ class Extensions:
         """Return what the one says that knows it; None: none does, or they have not been started."""
         answer = self._answers.get(name)
         return answer() if answer is not None else None
+
+    def obey(self, order: str) -> None:
+        """Do what the supervisor says; nothing if none knows it: what has said so is on there, and off here."""
+        if order in self._orders:
+            self._orders[order]()
+
+    def bind(self) -> list[Listener]:
+        """
+        Return what they listen on in a supervisor.
+
+        Raises:
+            BindError: an address could not be bound; none is.
+        """
+        bound: list[Listener] = []
+        try:
+            for one in self._with("bind"):
+                bound += one.bind()
+        except BindError:
+            for listener in bound:
+                listener.close()
+            raise
+        return bound
+
+    def supervise(self, context: SupervisorContext) -> list[Supervision]:
+        """Return what they do in a supervisor; what the code before listened on for others is closed."""
+        found = [one.supervise(context) for one in self._with("supervise")]
+        for listener in context.bound if not found else ():
+            listener.close()
+        return found
 
     def show_fault(self, fault: Fault) -> None:
         """Show to clients why the app's code as it is now cannot serve."""

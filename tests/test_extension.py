@@ -15,6 +15,7 @@ from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
 from aserve.extension import Extension, Extensions, ListenerContext
 from aserve.features import Config
+from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi.gateway import Before
 
@@ -192,6 +193,58 @@ def test_from_start_to_stop():
         assert log == [
             "first starts at 2", "second starts at 2", "first ticks", "second ticks", "second stops", "first stops"
         ]  # fmt: skip
+
+
+class Listener:
+    """One that can be closed."""
+
+    is_closed = False
+
+    def close(self):
+        self.is_closed = True
+
+
+class Supervising(Extension):
+    """One that does something in a supervisor, and in a worker at its word."""
+
+    def __init__(self, *bound):
+        self.bound = bound
+        self.obeyed = []
+
+    def orders(self):
+        return {"go": lambda: self.obeyed.append("go")}
+
+    def bind(self):
+        if not self.bound:
+            raise BindError("taken")
+        return self.bound
+
+    def supervise(self, context):
+        return Supervision()
+
+
+def test_a_supervisor():
+    """What they listen on is bound by all or by none; what the code before listened on for others is closed."""
+    first, second = Listener(), Listener()
+    extensions = Extensions([Nothing(None), Supervising(first), Supervising(second)])
+    assert extensions.bind() == [first, second]
+    context = SupervisorContext(None, {}, None, None, [first])
+    assert len(extensions.supervise(context)) == 2 and not first.is_closed
+    assert Extensions([Nothing(None)]).supervise(context) == [] and first.is_closed
+    with pytest.raises(BindError, match="taken"):
+        Extensions([Supervising(second), Supervising()]).bind()
+    assert second.is_closed
+
+
+def test_orders():
+    """They are obeyed by those that have started; what none knows is none's."""
+    one = Supervising()
+    extensions = Extensions([one])
+    extensions.obey("go")
+    extensions.start(new_context())
+    extensions.obey("go")
+    extensions.obey("stay")
+    assert one.obeyed == ["go"]
 
 
 def test_one_that_cannot_start():

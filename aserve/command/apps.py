@@ -30,7 +30,7 @@ logger = logging.getLogger("aserve")
 
 def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
-    context = LifeContext(plan, role, is_spooler)
+    context = LifeContext(plan, role, is_spooler, environ=os.environ)
     set_surroundings(plan.config, os.environ)
     on_life(Life.IMPORTS, context)
     app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else demo_app
@@ -52,4 +52,4 @@ def load_worker(folder: StartFolder, own: frozenset[str], plan: Plan, role: Role
 
 def enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
-    on_life(Life.FORKED, LifeContext(role.plan, role))
+    on_life(Life.FORKED, LifeContext(role.plan, role, environ=os.environ))

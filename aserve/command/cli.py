@@ -202,7 +202,7 @@ def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     from .with_workers import run_trial
 
-    return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), os.environ, load, enter)
+    return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), load, enter)
 
 
 def _take_fd(variable: str) -> int | None:

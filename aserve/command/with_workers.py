@@ -10,7 +10,6 @@ The command imports this where it is asked for: a process that serves by itself 
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -20,9 +19,7 @@ from ..connections.listeners import Listener, bind_listeners
 from ..core.errors import FAILED, AserveError, BindError
 from ..core.page import MOLD
 from ..extension import Life, LifeContext
-from ..features import Config, on_life
-from ..features.metrics.app import name_files
-from ..features.metrics.scrapes import open_metrics
+from ..features import Config, extensions_of, on_life
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
@@ -34,7 +31,7 @@ from ..processes.plan import Plan, Read
 from ..processes.programs import Jobs
 from ..processes.shutdown import StartFailed
 from ..processes.supervisor import Supervisor
-from ..processes.trial import trial_role, with_own_files
+from ..processes.trial import trial_role
 from ..processes.worker import Role, run_worker, say_failed
 from ..server.running import loop_factory
 from ..settings import ConfigError
@@ -60,25 +57,27 @@ def run_workers(
 ) -> int:
     """Supervise workers; in each of these, serve. Return the exit status of this process."""
     listeners = bind_listeners(plan.config) if listeners is None else listeners
-    metrics: Sequence[Listener] = inherited.metrics if inherited else ()
+    extensions = extensions_of(plan.config)
+    bound: Sequence[Listener] = inherited.bound if inherited else ()
     try:
-        metrics = metrics or open_metrics(plan.config)
+        bound = bound or extensions.bind()
         on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=inherited.kept if inherited else {}))
     except (BindError, ConfigError, LoadError):
-        for listener in (*listeners, *metrics):
+        for listener in (*listeners, *bound):
             listener.close()
         raise
     _share_memory(plan)
     try:
-        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), open_jobs, metrics, on_life).run(
-            inherited
-        )
+        role = Supervisor(
+            plan, read, listeners, Command.of_this_process(environ), open_jobs,
+            lambda context: extensions.supervise(context._replace(bound=bound)), on_life,
+        ).run(inherited)  # fmt: skip
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
     if not isinstance(role, int):
-        return _work_to_the_end(role, environ, load, enter)
+        return _work_to_the_end(role, load, enter)
     begin_ending(plan.config.drain_seconds)
     hold_signals()
     on_life(Life.EXITS, LifeContext(plan))
@@ -99,7 +98,7 @@ def _share_memory(plan: Plan) -> None:
         gc.freeze()  # what is there is garbage in no child: its collector need not touch it, nor the kernel copy it
 
 
-def run_trial(channel_fd: int, read: Read, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+def run_trial(channel_fd: int, read: Read, load: Load, enter: Enter) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     channel = Channel.inherit(channel_fd)
     with contextlib.closing(channel):
@@ -107,11 +106,10 @@ def run_trial(channel_fd: int, read: Read, environ: MutableMapping[str, str], lo
             role = trial_role(read(), channel)
         except (ConfigError, AserveError, BindError) as fault:
             return say_failed(channel, str(fault))
-        with with_own_files(role, environ) as role:
-            return _work(role, environ, load, enter)
+        return _work(role, load, enter)
 
 
-def _work_to_the_end(role: Role, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+def _work_to_the_end(role: Role, load: Load, enter: Enter) -> int:
     """Do so in a process of its own, whose channel the kernel closes: that tells the supervisor that nothing of it is left."""
     roles = [role]
 
@@ -119,7 +117,7 @@ def _work_to_the_end(role: Role, environ: MutableMapping[str, str], load: Load, 
         roles.append(worker)  # a mold has forked this process
         return enter(worker)
 
-    status = _work(role, environ, load, enter_forked)
+    status = _work(role, load, enter_forked)
     for each in roles:
         each.channel.detach()  # or Python would close it, and warn of that
     for listener in role.listeners:
@@ -127,23 +125,25 @@ def _work_to_the_end(role: Role, environ: MutableMapping[str, str], load: Load, 
     return status
 
 
-def _work(role: Role, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+def _work(role: Role, load: Load, enter: Enter) -> int:
     """In a child: be what its role says; return the exit status."""
-    begin = functools.partial(_begin, environ)
+
+    def become(worker: Role) -> object:
+        _begin(worker)
+        return enter(worker)
+
     try:
-        begin(role)
+        _begin(role)
     except ImportError as fault:  # of a library that --user may not read
         return say_failed(role.channel, f"it cannot import what aserve needs: {fault}")
     if role.slot == MOLD:
-        status = run_mold(role, lambda: load(role.plan, role), lambda worker: (begin(worker), enter(worker)))
+        status = run_mold(role, lambda: load(role.plan, role), become)
     else:
         status = run_worker(role, lambda: load(role.plan, role))
     on_life(Life.ENDS, LifeContext(role.plan, role))
     return status
 
 
-def _begin(environ: MutableMapping[str, str], role: Role) -> None:
-    """Let the log have this process's name, and what the app counts its files."""
+def _begin(role: Role) -> None:
+    """Let the log have this process's name."""
     set_up_logging(role.plan.config, role.name)
-    if role.app_files:
-        name_files(environ, *role.app_files)

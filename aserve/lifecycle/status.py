@@ -1,7 +1,7 @@
 """What a status says, on the control socket and on the status page.
 
 Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
-          take, looked up every few seconds, and whether that grows.
+          take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; Fleet, what only a supervisor knows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
 Not here: which processes there are (features/metrics/lone.py, processes/status.py), what is counted (features/metrics/history.py), who asks
           (processes/control.py, features/metrics/scrapes.py).
@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Protocol
 
 from ..core.exchange import without_query
 from ..core.footprint import Footprint, Footprints
@@ -117,6 +117,58 @@ class Statuses:
             "growth": self.growths.describe(process),
             "at": describe_requests(process.requests(), process.shows_queries),
         }
+
+
+class Fleet(NamedTuple):
+    """What only a supervisor knows."""
+
+    attached: Sequence[Mapping[str, Any]]  # see Attached.describe
+    jobs: Mapping[str, Any] | None  # see Attached.describe_jobs
+    counted: Iterable[tuple[str, str, int]]  # by the supervisor itself: a metric, its cell, the number
+    lost_messages: int  # of the supervisor's own
+
+
+class Observed(Protocol):
+    """The processes of a server."""
+
+    statuses: Statuses
+
+    @property
+    def config(self) -> EngineSettings:
+        """The settings of now."""
+
+    @property
+    def process_count(self) -> int:
+        """How many processes there are to be."""
+
+    @property
+    def ready_count(self) -> int:
+        """How many serve."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether all of it is about to end."""
+
+    @property
+    def why_unready(self) -> str:
+        """Why balancers should send requests elsewhere, as the server was told; "": nothing was."""
+
+    @property
+    def listening(self) -> list[dict[str, Any]]:
+        """How many clients wait in the kernel; see describe_listening."""
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """What only a supervisor knows; None: there is none."""
+
+    def processes(self) -> list[Process]:
+        """Return those that serve clients, are to, or finish."""
+
+    def pages(self) -> list[tuple[int, Any]]:
+        """Return the slot and the page of each of them: it counts behind the words of Field."""
+
+    def silent_seconds(self, process: Process) -> float:
+        """Return for how long the event loop of a process has been seen not to turn."""
 
 
 def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:

@@ -75,7 +75,7 @@ class Ends:
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
-            self._overview.forget(child)
+            self._overview.on_end(child)
             if child.slot == TRIAL:
                 self._upgrade.on_end(child, how)
             elif child.slot == MOLD:

@@ -69,7 +69,7 @@ class Inheritance(NamedTuple):
     size: int | None = None
     pages: int | None = None  # the descriptor of Slots
     children: Sequence[State] = ()
-    metrics: Sequence[Listener] = ()
+    bound: Sequence[Listener] = ()  # by extensions
     counted: State | None = None  # where any is; see Overview.restore
     attached: Sequence[State] = ()  # see Attached.adopt
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
@@ -83,25 +83,25 @@ class Inheritance(NamedTuple):
         for each in state["descriptors"]:
             os.set_inheritable(each, False)
         listeners = [_open_listener(each) for each in state["listeners"]]
-        metrics = [_open_listener(each) for each in state.get("metrics", ())]
+        bound = [_open_listener(each) for each in state.get("metrics", ())]
         common, counted = (state["version"], state["blocked"], listeners), state.get("counted")
         attached = state.get("attached", ())
         try:
             if state["form"] == FORM:
                 plan = Plan(_read_settings(state["settings"], settings), state["app"])
                 return cls(
-                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted,
+                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], bound, counted,
                     attached,
                     state.get("kept", {}),
                 )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
         farewell = state["farewell"]
-        used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *metrics))}
+        used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *bound))}
         for fd in set(state["descriptors"]) - used:
             os.close(fd)  # whatever it is
         strangers = Strangers(farewell["channels"], farewell["message"])
-        return cls(*common, strangers, metrics=metrics, counted=counted, attached=attached)
+        return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
 
 
 @contextlib.contextmanager
@@ -120,14 +120,15 @@ def hand_down(
     Raises:
         OSError: no descriptor or memory is left.
     """
+    counted = overview.hand_down()  # before the rest: it may give orders to children
     pages, descriptions = children.describe()
     channels = [each["channel"] for each in descriptions]
     fds = [
         pages,
         *channels,
         *(each["in_flight"] for each in descriptions),
-        *(listener.socket.fileno() for listener in (*listeners, *overview.listeners)),
-        *overview.fds,
+        *(listener.socket.fileno() for listener in (*listeners, *counted.bound)),
+        *counted.fds,
         *KEPT.values(),
     ]
     state = {
@@ -136,8 +137,8 @@ def hand_down(
         "blocked": sorted(blocked),
         "descriptors": fds,
         "listeners": [_describe_listener(listener) for listener in listeners],
-        "counted": overview.describe(),
-        "metrics": [_describe_listener(listener) for listener in overview.listeners],
+        "counted": counted.state,
+        "metrics": [_describe_listener(listener) for listener in counted.bound],  # what every version calls them
         "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
         "settings": dataclasses.asdict(plan.config),
         "app": plan.spec,

@@ -37,7 +37,6 @@ from ..core.memory_file import map_memory_file
 from ..lifecycle.lacking import describe_lack
 from ..server.running import loop_factory
 from ..wsgi import WSGIApp
-from .app_files import name_of
 from .channel import Channel, Message
 from .opened import Fds, Opened, find_opened, list_fds
 from .signal_pipe import block_signals
@@ -156,7 +155,7 @@ class Mold:
         return role._replace(
             slot=message["slot"], generation=message["generation"], channel=channel, page=role.slots.page(page),
             load_board=role.slots.new_board(page), in_flight=map_memory_file(memory),
-            app_files=(role.app_files[0], name_of(page)) if role.app_files else None,
+            page_number=page,
         )  # fmt: skip
 
 

@@ -1,35 +1,34 @@
-"""All that is to be known of a supervisor and its workers, for those who look (--metrics).
+"""All that is to be known of a supervisor and its workers, for extensions that tell of it.
 
-Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the files in which the app counts; an Exporter.
+Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; what extensions do in a supervisor, and when.
 Thread:   the supervisor's only one.
-Not here: what is told of it, be it one process or many (features/metrics/exporter.py), how workers are (status.py).
+Not here: what an extension can do here (lifecycle/supervision.py), how workers are (status.py).
 
-Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
-counts a worker reads (features/metrics/app.py): the one that has ticked last, so that it is none that hangs.
+Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Callable
 
-from ..connections.listeners import Listener
 from ..core import error_log
 from ..core.page import Field, Process
 from ..core.tally import Tally
-from ..features.metrics.exporter import Exporter, Fleet
+from ..lifecycle.status import Fleet
+from ..lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
 from ..settings import EngineSettings
-from .app_files import AppFiles, name_of
 from .channel import Message
 from .child import Child, State
-from .children import Children
+from .children import Children, Hear
+from .control import Watch
 from .slots import Slots
 from .status import Status
 
-# Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
-MAX_APP_BYTES = 64 << 20
+Supervise = Callable[[SupervisorContext], Sequence[Supervision]]
+
 PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
 
 
@@ -40,13 +39,14 @@ class Overview:
         self,
         slots: Slots,
         children: Children,
-        listeners: Sequence[Listener],
         status: Status,
-        app_folder: str | None = None,
+        supervise: Supervise = lambda context: (),
+        environ: Mapping[str, str] = MappingProxyType({}),
+        watch: Watch = lambda fd, callback, events: None,
     ) -> None:
-        """`app_folder`: for what the app counts, "": one is to be made, None: that is nobody's concern."""
-        self.listeners = listeners  # of --metrics
+        """`supervise`: returns what extensions do; `environ`: of the command; `watch`: see SupervisorContext."""
         self.tally = Tally()
+        self.started_at = time.time()  # that of code of before, if it goes on from there
         self._children = children
         self._status = status
         self._lost_messages = 0  # of the supervisor's own
@@ -54,29 +54,25 @@ class Overview:
         self.why_unready = ""  # as people have told it: `aserve balancers`
         # By who serves: its last tick, and for how many seconds it is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
-        self._app_folder = app_folder
-        self._app_files: AppFiles | None = None
-        self._asked: Child | None = None  # to read them
-        self.exporter = Exporter(self, listeners, self._ask_app)
-        slots.on_given_back = self.exporter.add_gone
-        if listeners:
-            self.statuses.counted = self.exporter.counted
+        self._extensions = supervise(SupervisorContext(self, environ, watch, self._tell))
+        # By what workers say.
+        self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
+        slots.on_given_back = self._on_page_end
 
     def on_second(self) -> None:
         """Called once a second."""
         self._lost_messages = error_log.on_second()
-        if self.exporter.scrapes is not None:
+        if self._extensions:
             self._note_ticks()
-        self.exporter.on_second()
+        for each in self._extensions:
+            each.on_second()
 
     def close(self, is_end: bool) -> None:
-        """Answer nobody any more; without `is_end`, others go on to."""
-        self.exporter.close(is_end)
-        if is_end and self._app_files is not None:
-            self._app_files.close()
-            self._app_files = None
+        """Let extensions let go of all; without `is_end`, others go on with it."""
+        for each in self._extensions:
+            each.close(is_end)
 
-    # What there is to see: exporter.Observed
+    # What there is to see: lifecycle.status.Observed
 
     @property
     def config(self) -> EngineSettings:
@@ -134,72 +130,52 @@ class Overview:
             last, seconds = before.get(process.key, (-1, 0))
             self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
 
-    # What the app counts
+    # What extensions do
 
-    def app_files_of(self, page: int) -> tuple[str, str] | None:
-        """Return in which folder, and under which name, a worker is to keep what the app counts; None: nowhere."""
-        if self._app_folder is not None and self._app_files is None:
-            self._app_files = AppFiles.open(self._app_folder)
-            self._app_folder = None  # once
-        return (self._app_files.folder, name_of(page)) if self._app_files is not None else None
+    def share(self) -> dict[str, Any]:
+        """Return what each child is given."""
+        return {name: value for each in self._extensions for name, value in each.share().items()}
 
-    def forget(self, child: Child) -> None:
-        """A worker has ended; what it was to read, another reads."""
-        if self._app_files is not None:
-            self._app_files.forget(child.page)
-        if child is self._asked and not self._ask_app():
-            self.exporter.on_app_metrics(b"", "")
+    def on_end(self, child: Child) -> None:
+        """A child has ended."""
+        for each in self._extensions:
+            each.on_end(child.pid, child.page)
 
-    def _ask_app(self) -> bool:
-        ready, self._asked = self._children.having(State.READY), None
-        if self._app_files is None or not ready:
-            return False
-        self._asked = max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT])
-        self._children.tell(self._asked, {"do": "read app"})
-        return True
+    def on_lost(self, slot: int, count: int) -> None:
+        """The worker of a slot has died, and was at so many requests."""
+        for each in self._extensions:
+            each.on_lost(slot, count)
 
-    def on_app_metrics(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker has read what the app counts, into a file; or why it could not."""
-        text, fault, self._asked = b"", message["fault"], None
-        for fd in fds:
-            with open(fd, "rb"):
-                if os.fstat(fd).st_size > MAX_APP_BYTES:
-                    fault = f"they take more than {MAX_APP_BYTES >> 20} MiB"
-                elif not fault:
-                    text = os.pread(fd, MAX_APP_BYTES, 0)
-        self.exporter.on_app_metrics(text, fault)
+    def _on_page_end(self, slot: int, page: memoryview) -> None:
+        for each in self._extensions:
+            each.on_page_end(slot, page)
+
+    def _tell(self, pid: int, message: Message) -> None:
+        for child in self._children:
+            if child.pid == pid:
+                self._children.tell(child, message)
 
     # Over an exec
 
-    def finish(self) -> None:
-        """Let nobody wait for an answer who would lose it by that."""
-        if self.exporter.scrapes is not None:
-            self.exporter.scrapes.finish()
-
-    def describe(self) -> dict[str, Any]:
-        """Return what is counted, by names: for `restore`."""
-        return {
-            "started_at": self.exporter.started_at, "tally": self.tally.describe(), **self.exporter.describe_counted(),
-            "app_files": self._app_files.describe() if self._app_files is not None else None,
-            "why_unready": self.why_unready, "scrapes": self._scrapes_under_way(),
+    def hand_down(self) -> HandedDown:
+        """Return what new code goes on with: for `restore`."""
+        found = [each.hand_down() for each in self._extensions]
+        state = {
+            "started_at": self.started_at, "tally": self.tally.describe(), "why_unready": self.why_unready,
+            **{name: value for each in found for name, value in each.state.items()},
         }  # fmt: skip
-
-    @property
-    def fds(self) -> list[int]:
-        """The descriptors that are described."""
-        locks = [self._app_files.lock] if self._app_files is not None and self._app_files.lock is not None else []
-        return [*locks, *(each["fd"] for each in self._scrapes_under_way())]
-
-    def _scrapes_under_way(self) -> list[dict[str, Any]]:
-        return self.exporter.scrapes.describe() if self.exporter.scrapes is not None else []
+        return HandedDown(
+            state, [listener for each in found for listener in each.bound], [fd for each in found for fd in each.fds]
+        )
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
-        self.exporter.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
-        self._status.began_before(max(time.time() - self.exporter.started_at, 0.0))
+        self.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
+        self._status.began_before(max(time.time() - self.started_at, 0.0))
         self.tally.restore(state["tally"])
-        self.exporter.restore_counted(state, has_children)
-        if has_children and state["app_files"] is not None:
-            self._app_files = AppFiles.inherit(state["app_files"])
-        if has_children and self.exporter.scrapes is not None:
-            self.exporter.scrapes.restore(state.get("scrapes", ()))
+        for each in self._extensions:
+            each.take_over(state, has_children)
+
+
+def _from_child(hear: Word) -> Hear:
+    return lambda child, message, fds: hear(child.pid, message, fds)

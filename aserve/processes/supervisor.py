@@ -48,7 +48,6 @@ from ..lifecycle.lacking import describe_lack
 from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS, EngineSettings
 from .answers import Answers
-from .app_files import chosen_folder
 from .attached import Attached
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, name_of
@@ -61,7 +60,7 @@ from .failed_starts import FailedStarts
 from .inheritance import Inheritance
 from .losses import Losses, OnLife
 from .molds import Molds
-from .overview import Overview
+from .overview import Overview, Supervise
 from .plan import Plan, Read
 from .programs import OpenJobs
 from .reloads import Reloads
@@ -92,12 +91,12 @@ class Supervisor:
         listeners: Sequence[Listener],
         command: Command,
         open_jobs: OpenJobs,
-        metrics: Sequence[Listener] = (),
+        supervise: Supervise = lambda context: (),
         on_life: OnLife = lambda event, context: None,
     ) -> None:
         self._read = read
         self._open_jobs, self._on_life = open_jobs, on_life  # see Attached, Losses
-        self._metrics_listeners = metrics  # closed in the end, too
+        self._supervise = supervise  # see Overview
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
         self._timers = Timers()
@@ -124,7 +123,6 @@ class Supervisor:
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
             "slow": lambda child, message, fds: self._status.on_slow(child, message),
-            "app metrics": lambda child, message, fds: self._overview.on_app_metrics(child, message, fds),
         }
 
     # The loop
@@ -174,11 +172,10 @@ class Supervisor:
         )
         attached.follow(plan.config)
         status = self._status = Status(self, children, self._rollout, attached, self._listeners)
-        folder = chosen_folder(plan.config, self._command.environ)
-        self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
-        tally, scrapes = self._overview.tally, self._overview.exporter.scrapes
-        if scrapes is not None:
-            self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
+        watch = watch_with(self._selector)
+        self._overview = Overview(slots, children, status, self._supervise, self._command.environ, watch)
+        self._by_word.update(self._overview.by_word)
+        tally = self._overview.tally
         self._watch = Watch(children)
         crew = self._crew = Crew(plan, self._listeners, children, self._rollout, self._timers, tally, self._watch)
         molds = self._molds = Molds(
@@ -195,10 +192,10 @@ class Supervisor:
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally, self._answers)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
-            attached=attached, losses=Losses(self._overview.exporter.totals.add_lost, tally, status, self._on_life),
+            attached=attached, losses=Losses(self._overview.on_lost, tally, status, self._on_life),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
-        asking = watch_with(self._selector), self._answers.by_question, self._timers.after
+        asking = watch, self._answers.by_question, self._timers.after
         self._control = open_control(plan.config.control, *asking, is_upgraded=inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
@@ -245,7 +242,7 @@ class Supervisor:
     def _fork(self, slot: int) -> Role | bool:
         """Start a worker or a mold, here or by a mold; return whether that went well, and in a child that was forked here its role."""
         plan = self._rollout.begin(slot)
-        self._overview.app_files_of(0)  # the folder is there before the first child
+        given = self._overview.share()
         with block_signals():
             try:
                 child, channel = self._molds.fork(slot, plan)
@@ -261,13 +258,12 @@ class Supervisor:
                 self._control.let_go()
             self._let_go()
             shared = self._children.memory_of(child)
-            files = self._overview.app_files_of(child.page)
             # Where the app of before serves, its successor is to be tried.
             fault = self._reloads.fault if not self._children.find(slot, State.READY) else None
             is_new = self._rollout.is_unproven(plan) or not self._crew.has_served
             return Role(
-                slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files, fault, is_new
-            )
+                slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), given, fault, is_new, child.page
+            )  # fmt: skip
 
     def _let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""

@@ -7,15 +7,12 @@ Not here: the supervisor's side (upgrade.py), what a worker does (worker.py).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
 
 from ..connections.listeners import Listener, open_listeners
 from ..core.page import new_page
 from ..settings import ConfigError, parse_bind
-from .app_files import AppFiles, chosen_folder, name_of
 from .channel import Channel
 from .child import TRIAL
 from .plan import Plan
@@ -33,18 +30,6 @@ def trial_role(plan: Plan, channel: Channel) -> Role:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
     page = new_page()  # nobody reads it
     return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid(), is_new=True)
-
-
-@contextlib.contextmanager
-def with_own_files(role: Role, environ: Mapping[str, str]) -> Iterator[Role]:
-    """Let what its app counts be in no file of the workers'."""
-    wants = chosen_folder(role.plan.config, environ) is not None
-    files = AppFiles.open(None) if wants else None
-    try:
-        yield role._replace(app_files=(files.folder, name_of(0))) if files is not None else role
-    finally:
-        if files is not None:
-            files.close()
 
 
 def _private_listeners(plan: Plan) -> list[Listener]:

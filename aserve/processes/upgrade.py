@@ -165,7 +165,6 @@ class Upgrade:
         with block_signals() as blocked:
             for number in self._signals.read():
                 os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
-            overview.finish()
             try:
                 attached = self._attached.describe()
                 with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview, attached) as fd:

@@ -20,7 +20,8 @@ import logging
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
 from ..connections.detaching import Detached
@@ -29,9 +30,7 @@ from ..connections.load_board import LoadBoard
 from ..connections.stacks import describe_stacks
 from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError, Fault
-from ..core.memory_file import open_memory_file
 from ..core.page import MOLD, TRIAL
-from ..features.metrics.app import AppMetrics
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.lacking import describe_lack
@@ -80,10 +79,10 @@ class Role(NamedTuple):
     load_board: LoadBoard | None = None  # among them
     in_flight: Any = None  # memory for the table of the requests that it is at
     supervisor_pid: int = 0
-    # Where it keeps what the app counts: the folder, and the name of its files.
-    app_files: tuple[str, str] | None = None
+    given: Mapping[str, Any] = MappingProxyType({})  # by extensions; see Supervision.share
     fault: Fault | None = None  # why the app cannot start: to be shown in its place
     is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
+    page_number: int = 0  # no other worker has it at the same time; 0: it is none
 
     @property
     def is_mold(self) -> bool:
@@ -220,10 +219,10 @@ class Worker:
             in_flight=role.in_flight,
             slot=role.slot,
             counters=role.page,
+            say=self._say,
         )
         if role.fault is not None:
             self._server.show_fault(role.fault)
-        self._app_metrics = AppMetrics(loop, self._tell_app_metrics)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._told_slow: dict[int, str | None] = {}  # by number: how it has ended, as the supervisor was told
         self._adopting: set[asyncio.Task[None]] = set()
@@ -234,7 +233,6 @@ class Worker:
             "adopt": self._on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
-            "read app": lambda *_: self._read_app(),
             "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
@@ -333,7 +331,11 @@ class Worker:
                 self._on_orphaned()
                 return
             message, fds = received
-            self._orders[message["do"]](message, fds)
+            order = self._orders.get(message["do"])
+            if order is not None:
+                order(message, fds)
+            else:
+                self._server.obey(message["do"])
 
     def _on_orphaned(self) -> None:
         """There is no supervisor any more: nobody would replace this worker, and nobody end it."""
@@ -353,22 +355,6 @@ class Worker:
     def _tell_stacks(self, number: int) -> None:
         text = describe_stacks().encode("ascii", "backslashreplace")[:MAX_STACKS_LENGTH].decode()
         self._say({"say": "stacks", "number": number, "text": text})
-
-    def _read_app(self) -> None:
-        if not self._app_metrics.ask():
-            self._tell_app_metrics(b"", "")
-
-    def _tell_app_metrics(self, text: bytes, fault: str) -> None:
-        """Say what the app counts, in a file: it may be more than a message holds."""
-        fds = []
-        if text:
-            try:
-                fds = [open_memory_file("aserve-app-metrics")]
-                with open(fds[0], "wb", closefd=False) as file:
-                    file.write(text)
-            except OSError as exc:
-                fault = f"{exc.strerror or exc}"
-        self._say({"say": "app metrics", "fault": fault[:MAX_WHY_LENGTH]}, fds)
 
     # Connections that idle
 

@@ -21,7 +21,7 @@ from ..connections.load_board import LoadBoard
 from ..connections.statistics import Statistics
 from ..core import error_log, forks
 from ..core.errors import Fault
-from ..extension import ServerContext
+from ..extension import Say, ServerContext
 from ..features import Config, extensions_of
 from ..lifecycle.loading import check_unpatched
 from ..settings import EngineSettings
@@ -51,7 +51,8 @@ class Server:
     removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
     is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
     connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them. With
-    `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself.
+    `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself;
+    `say` brings what extensions say to the supervisor.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -70,6 +71,7 @@ class Server:
         in_flight: Any = None,
         slot: int | None = None,
         counters: Any = None,
+        say: Say | None = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
@@ -78,6 +80,7 @@ class Server:
         self._extensions = extensions_of(self.config)
         self._app = self._extensions.wrap_app(app)
         self._is_alone, self._slot, self._counters = is_alone or listeners is None, slot, counters
+        self._say = say
         self._threads = AppThreads(self.config)
         self._commons = Commons(self.config, self._extensions)
         self._listening = Listening(self.config, listeners, load_board, in_flight)
@@ -231,6 +234,10 @@ class Server:
         self._commons.flush()
         self._extensions.reopen_logs()
 
+    def obey(self, order: str) -> None:
+        """Let an extension do what the supervisor says; see Extension.orders."""
+        self._extensions.obey(order)
+
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
         found: list[dict[str, Any]] = self._extensions.ask("slow") or []
@@ -274,7 +281,9 @@ class Server:
 
     def _context(self) -> ServerContext:
         threads, bound = self._threads, self._listening.bound
-        return ServerContext(self, self._loop, self._slot, threads.busy, self._counters, bound, self._extensions.ask)
+        return ServerContext(
+            self, self._loop, self._slot, threads.busy, self._counters, bound, self._extensions.ask, self._say
+        )
 
     async def _stop(self, deadline: float) -> bool:
         """End all that `start` has begun; return whether every thread has come back by the deadline (loop time)."""

@@ -12,17 +12,19 @@ import types
 
 import pytest
 
-from aserve.command import cli, with_workers
+from aserve.command import apps, cli, with_workers
 from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import MOLD
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
+from aserve.features.metrics import app_files
 from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api import module as uwsgi
 from aserve.features.uwsgi_api.module import install
 from aserve.features.uwsgi_api.spooler import pages, runner
 from aserve.lifecycle import hooks
+from aserve.lifecycle.supervision import SupervisorContext
 from aserve.processes.channel import Channel
 from aserve.processes.inheritance import FORM
 from aserve.processes.plan import Plan
@@ -36,12 +38,12 @@ CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
 @pytest.fixture
 def supervised(served, monkeypatch):
     """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
-    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[], shared=[])
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
 
     class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command, open_jobs, metrics, on_life):
+        def __init__(self, plan, read, listeners, command, open_jobs, supervise, on_life):
             calls.made.append((plan, read, listeners, command))
-            calls.metrics.append(metrics)
+            calls.supervise = supervise
 
         def run(self, inherited):
             calls.inherited.append(inherited)
@@ -198,12 +200,21 @@ def test_metrics(supervised, served, monkeypatch, capsys):
     monkeypatch.setattr(with_workers, "bind_listeners", bind_listeners)
     bind = ["--bind", "127.0.0.1:0"]
     assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:0", *bind]) == 0
-    ((metrics,),) = supervised.metrics
+    observed = types.SimpleNamespace(
+        statuses=types.SimpleNamespace(describe=dict),
+        config=Config(),
+        processes=list,
+        pages=list,
+        fleet=None,
+        ready_count=0,
+    )
+    (several,) = supervised.supervise(SupervisorContext(observed, {}, lambda *_: None, None))
+    (metrics,) = several._context.bound
     (listener,) = supervised.made[0][2]
     listener.close()
     assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:%d" % metrics.address[1], *bind]) == 2
     assert "another program listens there" in capsys.readouterr().err and len(supervised.made) == 1
-    metrics.close()
+    several.close(is_end=True)
 
 
 def test_the_platforms_workers(supervised, monkeypatch, capsys):
@@ -275,13 +286,16 @@ def test_files_of_the_app(supervised, served, monkeypatch):
     """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
     named = []
     monkeypatch.setattr(
-        with_workers, "name_files", lambda environ, *where: named.append((where, "hello" in sys.modules))
+        app_files,
+        "name_files",
+        lambda environ, *where: named.append((where, "hello" in sys.modules, environ is os.environ)),
     )
-    plan = Plan(Config(workers=4), "hello:app")
-    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, app_files=("/a", "w3"))
+    monkeypatch.delitem(sys.modules, "hello", raising=False)
+    plan = Plan(Config(workers=4, metrics="127.0.0.1:1"), "hello:app")
+    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, given={app_files.GIVEN: "/a"}, page_number=3)
     assert cli.main(["hello:app", "--workers", "4"]) == 7
-    with_workers._begin({}, supervised.outcome._replace(app_files=("/a", "w4")))
-    assert named == [(("/a", "w3"), False), (("/a", "w4"), True)]
+    apps.enter(supervised.outcome._replace(page_number=4))
+    assert named == [(("/a", "w3"), False, True), (("/a", "w4"), True, True)]
 
 
 def test_check_of_workers(supervised, capsys):

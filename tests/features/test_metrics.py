@@ -13,11 +13,13 @@ from aserve.connections.statistics import Statistics
 from aserve.core import error_log
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import Extensions
+from aserve.extension import Extensions, Life, LifeContext
 from aserve.features import Config, extensions_of
 from aserve.features.metrics import AgentCheck, Metrics
 from aserve.features.metrics.counting import read_words
 from aserve.features.metrics.table import PAGE_WORDS, PLACES
+from aserve.lifecycle.supervision import SupervisorContext
+from aserve.processes.plan import Plan
 from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 
@@ -132,6 +134,52 @@ async def test_balancers_alone(tmp_path):
     assert bound == []
     extensions.on_second()
     extensions.stop()
+
+
+async def test_in_a_worker(monkeypatch):
+    """What the app counts is read at the supervisor's word; without a supervisor, there is none to say it."""
+    asked = []
+    monkeypatch.setattr("aserve.features.metrics.app.AppMetrics.answer", lambda app: asked.append("read"))
+    for say in (None, print):
+        extensions = Extensions([Metrics(Config(metrics="127.0.0.1:1"))])
+        extensions.start(new_context(counters=new_memory(), say=say, loop=asyncio.get_running_loop()))
+        extensions.obey("read app")
+        extensions.stop()
+    assert asked == ["read"]
+
+
+@pytest.mark.parametrize(("kind", "setting"), [(Metrics, "metrics"), (AgentCheck, "agent_check")])
+def test_in_a_supervisor(tmp_path, kind, setting):
+    """It listens there, and answers of the workers."""
+    extensions = Extensions([kind(config := Config(**{setting: f"unix:{tmp_path}/m"}))])
+    observed = types.SimpleNamespace(statuses=types.SimpleNamespace(describe=dict), config=config)
+    watched = []
+    context = SupervisorContext(observed, {}, lambda *what: watched.append(what), None, extensions.bind())
+    (several,) = extensions.supervise(context)
+    assert len(watched) == 1 and (tmp_path / "m").exists()
+    several.close(is_end=False)
+    several.exporter.scrapes = None
+    for listener in context.bound:
+        listener.close()
+
+
+def test_the_life_of_a_process(monkeypatch):
+    """What a process imports that may not read it later; where the app of a child counts, and what a trial leaves."""
+    entered, left = [], []
+    monkeypatch.setattr("aserve.features.metrics.app_files.enter", lambda *what: entered.append(what))
+    monkeypatch.setattr("aserve.features.metrics.app_files.leave", lambda: left.append(1))
+    for workers in (None, 2):
+        metrics = Metrics(config := Config(metrics="127.0.0.1:1", workers=workers))
+        plan = Plan(config, None)
+        for event in (Life.STARTS, Life.IMPORTS):
+            metrics.on_life(event, LifeContext(plan, environ={}))
+    assert entered == left == []
+    metrics.on_life(Life.IMPORTS, LifeContext(plan, "a role", environ={}))
+    metrics.on_life(Life.FORKED, LifeContext(plan, "another", environ={}))
+    metrics.on_life(Life.IMPORTED, LifeContext(plan, "another", environ={}))
+    assert [role for role, _ in entered] == ["a role", "another"] and left == []
+    metrics.on_life(Life.ENDS, LifeContext(plan, "another"))
+    assert len(entered) == 2 and left == [1]
 
 
 def test_which_is_on():

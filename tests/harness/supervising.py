@@ -6,12 +6,16 @@ import os
 import signal
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import pytest
 
 from aserve.core.page import MOLD, State
 from aserve.features import Config, on_life
+from aserve.features.metrics.several import Several
 from aserve.features.uwsgi_api.spooler.pages import Spoolers
+from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
@@ -113,18 +117,25 @@ class Supervised:
         listeners: Any = (),
         metrics_listeners: Any = (),
         environ: Any = None,
+        extensions: Sequence[Supervision] = (),
         **settings: Any,
     ) -> None:
         self.system = System(monkeypatch)
         # Its workers are none, and never tick.
         self.settings = {"workers": size, "hang_warning_seconds": 0, "hang_timeout_seconds": 0, **settings}
         self.read_error: Exception | None = None
+        self._metrics_listeners, self.extensions = metrics_listeners, extensions
         plan = (inherited.plan if inherited else None) or self._read()
         self.supervisor = Supervisor(
-            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, metrics_listeners, on_life
+            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, self._supervise, on_life
         )
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)
+
+    def _supervise(self, context: SupervisorContext) -> list[Supervision]:
+        """Count, also where nothing asks for numbers."""
+        self.several = Several(context._replace(bound=self._metrics_listeners), context.observed.config)
+        return [self.several, *self.extensions]
 
     def close(self) -> None:
         """Let go of all descriptors."""
@@ -220,6 +231,29 @@ class Supervised:
         """Let the supervisor get a signal."""
         signal.raise_signal(number)
         self.turn()
+
+
+@pytest.fixture
+def system(monkeypatch: Any) -> Iterator[System]:
+    """Processes that only have numbers."""
+    system = System(monkeypatch)
+    yield system
+    system.close()
+
+
+@pytest.fixture
+def supervised(monkeypatch: Any, caplog: Any) -> Iterator[Any]:
+    """Make a supervisor whose children are such: supervised(size=2, **settings) -> Supervised."""
+    caplog.set_level("INFO", "aserve")
+    made = []
+
+    def make(size: int = 2, **settings: Any) -> Supervised:
+        made.append(Supervised(monkeypatch, size, **settings))
+        return made[-1]
+
+    yield make
+    for one in reversed(made):  # each gives signals back to who had them before it
+        one.close()
 
 
 # What a worker is told when another takes its place.

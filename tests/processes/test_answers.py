@@ -144,7 +144,7 @@ def test_a_reload_that_stays_half_done(ask):
     server, *_ = ask(ask="status").read()
     (warning,) = server["warnings"]
     assert warning["text"] == f"A reload is half done: {half_done}." and not warning["is_failure"]
-    assert json.loads(ask.one.supervisor._overview.exporter._picture.event())["warnings"] == [warning]
+    assert json.loads(ask.one.several.exporter._picture.event())["warnings"] == [warning]
     (other,) = ask.one.turn(0.11)
     ask.one.say(other, say="ready")
     ask.one.leave(*before)
@@ -394,7 +394,7 @@ def test_balancers(ask):
     assert ask(ask="balancers", wish="drain").read() == [{"text": "balancers are told: drain"}]
     assert ask.one.heard(first) == [({"do": "set unready", "why": why}, [])]
     overview = ask.one.supervisor._overview
-    assert overview.exporter.balance.why_unready() == why and overview.describe()["why_unready"] == why
+    assert ask.one.several.exporter.balance.why_unready() == why and overview.hand_down().state["why_unready"] == why
     ask.one.end(second, number=signal.SIGKILL)
     ask.one.turn(30)
     third = ask.one.children[-1]

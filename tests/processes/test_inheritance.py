@@ -18,6 +18,7 @@ from aserve.core.descriptors import list_open
 from aserve.core.page import Field, State
 from aserve.features import Config
 from aserve.features.metrics.table import FIRST_WORD, KEYS, PLACES
+from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes import inheritance
 from aserve.processes.children import Children
 from aserve.processes.inheritance import FORM, Inheritance, hand_down
@@ -34,6 +35,20 @@ PLAN = Plan(
 )
 
 
+class Listening(Supervision):
+    """An extension that listens."""
+
+    def __init__(self, bound):
+        self.bound = bound
+
+    def hand_down(self):
+        return HandedDown({}, self.bound)
+
+    def close(self, is_end):
+        for listener in self.bound:
+            listener.close()
+
+
 class Before:
     """A supervisor's part of it, with one worker that serves and one that drains."""
 
@@ -42,12 +57,13 @@ class Before:
         self.slots = Slots(4)
         self.children = Children(self.slots, self.selector, Timers(), lambda *_: None)
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
+        self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
         known = types.SimpleNamespace(size=3, config=PLAN.config, describe=lambda: "serving")
         self.overview = Overview(
             self.slots,
             self.children,
-            open_listeners([parse_bind("127.0.0.1:0")]),
             Status(known, self.children, Rollout(PLAN)),
+            lambda context: [self.extension],
         )
         for slot in (1, 2):
             child, _ = self.children.fork(slot, PLAN)
@@ -107,8 +123,8 @@ def test_all_of_it(before, system, tmp_path):
     ]
     assert found.listeners[0].address == before.listeners[0].address
     assert not any(os.get_blocking(listener.socket.fileno()) for listener in found.listeners)
-    assert [listener.address for listener in found.metrics] == [each.address for each in before.overview.listeners]
-    for listener in (*found.listeners, *found.metrics):
+    assert [listener.address for listener in found.bound] == [each.address for each in before.extension.bound]
+    for listener in (*found.listeners, *found.bound):
         listener.socket.close()
     assert os.pread(found.kept["a file"], 9, 0) == b"kept"
     os.close(found.kept["a file"])
@@ -164,8 +180,8 @@ def test_another_form(before, system, other):
     assert received == [{"do": "drain", "stopping": False}] * 2  # the first is that of before
     with pytest.raises(BlockingIOError):
         system.workers_ends[drains.pid].receive()
-    assert [listener.address for listener in found.metrics] == [each.address for each in before.overview.listeners]
-    for each in [*found.listeners, *found.metrics, *found.strangers._channels]:
+    assert [listener.address for listener in found.bound] == [each.address for each in before.extension.bound]
+    for each in [*found.listeners, *found.bound, *found.strangers._channels]:
         getattr(each, "socket", each).close()
 
 
@@ -181,7 +197,7 @@ def test_settings_that_are_gone(before):
     """A setting that this version does not have any more is left out."""
     found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}), Config)
     assert found.plan == Plan(Config(threads=5), "a:app")
-    for each in (*found.listeners, *found.metrics):
+    for each in (*found.listeners, *found.bound):
         each.socket.close()
     for each in [found.pages, *(child[name] for child in found.children for name in ("channel", "in_flight"))]:
         os.close(each)

@@ -1,443 +1,142 @@
-"""All that is to be known of workers, from their memory and /proc."""
+"""What a supervisor lets its extensions know, and has of them."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import socket
-import time
-import types
 
 import pytest
-from harness.apps import hello
 from harness.supervising import told
-from harness.waiting import wait_until
-from prometheus_client.parser import text_string_to_metric_families
 
-from aserve import Server
-from aserve._cparsers import lib
-from aserve.connections.in_flight import TABLE_BYTES
-from aserve.core import error_log, footprint
-from aserve.core.footprint import Memory
-from aserve.core.memory_file import open_memory_file
-from aserve.core.page import TRIAL, Field
-from aserve.features import Config
-from aserve.features.metrics.balance import Balance
-from aserve.features.metrics.exporter import Exporter
-from aserve.features.metrics.lone import Lone
-from aserve.features.metrics.scrapes import open_metrics
-from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
-from aserve.processes import overview as module
+from aserve.connections.listeners import open_listeners
+from aserve.core.page import Field
+from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes.inheritance import Inheritance, Strangers
-from aserve.settings import ConfigError
-
-pytestmark = pytest.mark.long_on_pypy
+from aserve.settings import parse_bind
 
 
-def read(one):
-    """Return what it tells: {(name, labels...): value}."""
-    text = one.supervisor._overview.exporter.render().decode()
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+class Recorder(Supervision):
+    """One that notes what it is told."""
 
+    def __init__(self):
+        self.heard = []
+        self.left = HandedDown({"own": 5})
 
-def count(one, child, number):
-    """Let a worker count so many exceptions of its app."""
-    one.supervisor._children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
+    def words(self):
+        return {"a word": lambda *what: self.heard.append(("a word", *what))}
 
+    def share(self):
+        return {"shared": len(self.heard)}
 
-def exceptions(one):
-    """Return what was counted, by slot."""
-    return {key[1]: value for key, value in read(one).items() if key[0] == "aserve_app_exceptions_total"}
+    def on_second(self):
+        self.heard.append("second")
 
+    def on_end(self, pid, page_number):
+        self.heard.append(("end", pid, page_number))
 
-@pytest.fixture(autouse=True)
-def memory(monkeypatch):
-    """What each process takes."""
-    memory = types.SimpleNamespace(found=Memory(100, 40, 30))
-    monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (30, 1024))
-    monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: memory.found)
-    return memory
+    def on_page_end(self, slot, page):
+        self.heard.append(("page", slot, page[Field.SLOT]))
 
+    def on_lost(self, slot, count):
+        self.heard.append(("lost", slot, count))
 
-def test_workers(supervised, memory, monkeypatch):
-    """Where they stand, since when, and what they take."""
-    one = supervised(3)
-    one.turn()
-    assert read(one)["aserve_workers", "starting"] == 1
-    monkeypatch.setattr(error_log, "on_second", lambda: 5)  # of the supervisor's messages
-    one.supervisor._overview.on_second()
-    assert read(one)["aserve_error_log_lines_lost_total", "0"] == 5
-    one.say(one.children[0], say="ready")
-    found = read(one)
-    assert [found["aserve_workers", state] for state in ("wanted", "ready", "starting", "draining")] == [3, 1, 2, 0]
-    assert [found[f"aserve_worker_{kind}_bytes", "1"] for kind in ("resident", "proportional", "unique")] == [
-        100,
-        40,
-        30,
-    ]
-    assert found["aserve_oldest_request_seconds", "1"] == 0.0
-    assert (found["aserve_worker_descriptors", "1"], found["aserve_worker_descriptors_limit", "1"]) == (30, 1024)
-    assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
+    def hand_down(self):
+        return self.left
 
+    def take_over(self, state, has_children):
+        self.heard.append((state["own"], has_children))
 
-def test_event_loops(supervised):
-    """For how long one has not turned; where one that hung is replaced already, that of its successor."""
-    one = supervised(2)
-    first, second = one.start()
-
-    def silences():
-        return {key[1]: value for key, value in read(one).items() if key[0] == "aserve_loop_silent_seconds"}
-
-    assert silences() == {}  # neither has turned yet
-    now = time.monotonic_ns()
-    one.supervisor._children.page(first)[Field.TICKED_AT] = now - 40 * 10**9
-    one.supervisor._children.page(second)[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
-    found = silences()
-    assert found["1"] >= 40 and found["2"] < 1
-    one.signal(signal.SIGHUP)
-    third = one.children[-1]
-    assert third.slot == 1
-    one.say(third, say="ready")
-    one.supervisor._children.page(third)[Field.TICKED_AT] = time.monotonic_ns()
-    assert silences()["1"] < 40
-
-
-@pytest.mark.parametrize(("found", "kinds"), [(Memory(200), ["resident"]), (None, [])])
-def test_memory_that_is_not_told(supervised, memory, found, kinds):
-    """A system that does not tell all of it tells a part, or nothing."""
-    one = supervised(1)
-    one.start()
-    memory.found = found
-    told = read(one)
-    all_kinds = ("resident", "proportional", "unique")
-    assert [kind for kind in all_kinds if (f"aserve_worker_{kind}_bytes", "1") in told] == kinds
-
-
-def test_the_oldest_request(supervised):
-    """It is found in the table of the worker."""
-    one = supervised(1)
-    (child,) = one.start()
-    os.truncate(child.in_flight, TABLE_BYTES)
-    os.pwrite(child.in_flight, (1).to_bytes(8, "little"), 8 + lib.IN_FLIGHT_TEXT_CAP)
-    assert read(one)["aserve_oldest_request_seconds", "1"] > 0
-
-
-def test_numbers_never_fall(supervised):
-    """Over the end of a worker, and its successor's beginning; with both in a slot they add up."""
-    one = supervised(2)
-    first, second = one.start()
-    count(one, first, 5)
-    count(one, second, 7)
-    assert exceptions(one) == {"1": 5, "2": 7}
-    one.end(first, number=signal.SIGKILL)
-    assert exceptions(one) == {"1": 5, "2": 7}
-    one.turn(1)
-    third = one.start()[-1]
-    count(one, third, 10)
-    assert exceptions(one) == {"1": 15, "2": 7}
-    one.signal(signal.SIGHUP)
-    fourth = one.turn()[-1] if one.children[-1] is third else one.children[-1]
-    count(one, fourth, 100)
-    assert exceptions(one)["1"] == 115
-    one.signal(signal.SIGTTOU)
-    one.start()
-    for child in list(one.children):
-        one.end(child)
-    assert exceptions(one) == {"1": 115, "2": 7}
-
-
-def test_restarts_by_reason(supervised):
-    """A crash, a worker's own wish, a reload; and what never served."""
-    one = supervised(1)
-
-    def restarts():
-        found = {key[1]: value for key, value in read(one).items() if key[0] == "aserve_worker_restarts_total"}
-        return {reason: value for reason, value in found.items() if value}
-
-    (child,) = one.start()
-    one.end(child, number=signal.SIGSEGV)
-    assert restarts() == {"crash": 1}
-    one.turn(1)
-    (child,) = one.start()
-    one.say(child, say="failing", why="it was sent SIGTERM")
-    one.start()
-    assert restarts() == {"crash": 1, "asked": 1}
-    one.end(child)
-    one.signal(signal.SIGHUP)
-    one.start()
-    assert restarts() == {"crash": 1, "asked": 1, "reload": 1}
-    assert read(one)["aserve_reloads_total", "done"] == 0  # who was replaced may still accept
-    one.leave(*(child for child in one.children if child.state.name == "DRAINING"))
-    assert read(one)["aserve_reloads_total", "done"] == 1
-    one.signal(signal.SIGHUP)
-    one.end(one.children[-1], status=3)
-    found = read(one)
-    assert (found["aserve_reloads_total", "refused"], found["aserve_worker_start_failures_total",]) == (1, 1)
-
-
-def test_a_reload_with_a_mistake(supervised):
-    """It is refused, and counted."""
-    one = supervised(1)
-    one.start()
-    one.read_error = ConfigError("threads: no")
-    one.signal(signal.SIGHUP)
-    assert read(one)["aserve_reloads_total", "refused"] == 1
-
-
-def test_jobs(supervised):
-    """Those of --spooler are told of where there is one."""
-    one = supervised(1)
-    one.start()
-    assert "aserve_jobs" not in str(read(one))
-    jobs = {"ended": {"done": 9, "failed": 1, "retried": 0}, "waiting": {"/a b": 3}}
-    one.supervisor._status._attached.describe_jobs = lambda: jobs
-    found = read(one)
-    assert (found["aserve_jobs_total", "done"], found["aserve_jobs_total", "failed"]) == (9, 1)
-    assert found["aserve_jobs_waiting", "/a b"] == 3
-
-
-def test_a_trial_is_no_worker(supervised):
-    """What new code does to show that it can serve is not counted."""
-    one = supervised(1)
-    one.start()
-    one.signal(signal.SIGUSR2)
-    (trial,) = [child for child in one.children if child.slot == TRIAL]
-    count(one, trial, 9)
-    assert exceptions(one) == {"1": 0}
-    one.end(trial, status=1)
-    assert exceptions(one) == {"1": 0}
-
-
-@pytest.mark.parametrize("has_children", [True, False])
-def test_new_code(supervised, has_children):
-    """It goes on counting: with the workers of before, or without them from where they stood."""
-    one = supervised(1)
-    (gone,) = one.start()
-    count(one, gone, 5)
-    one.end(gone, number=signal.SIGKILL)
-    one.turn(1)
-    (child,) = one.start()
-    count(one, child, 3)
-    state = one.supervisor._overview.describe()
-    state["started_at"] = 12.5
-    other = supervised(1)
-    other.supervisor._overview.restore(state, has_children)
-    assert exceptions(other) == {"1": 5 if has_children else 8}
-    found = read(other)
-    assert found["process_start_time_seconds",] == 12.5 and found["aserve_worker_restarts_total", "crash"] == 1
-
-
-def test_it_answers(supervised, tmp_path, monkeypatch):
-    """The supervisor's loop answers, beside all else; a child lets go of it, the end removes the file."""
-    listeners = open_metrics(Config(metrics=f"unix:{tmp_path}/m"))
-    one = supervised(1, metrics_listeners=listeners)
-    one.start()
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(f"{tmp_path}/m")
-        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        client.setblocking(False)
-
-        def answer():
-            one.turn(1)
-            try:
-                return client.recv(100)
-            except BlockingIOError:
-                return b""
-
-        assert wait_until(answer).startswith(b"HTTP/1.1 200 OK\r\n")
-    one.supervisor._overview.close(is_end=False)
-    assert (tmp_path / "m").exists()
-    one.supervisor._overview.close(is_end=True)
-    assert not (tmp_path / "m").exists()
-
-
-def test_it_is_handed_down(supervised):
-    """What code of before has counted is the new code's; of code that has left nothing, nothing is known."""
-    one = supervised(1)
-    one.start()
-    state = one.supervisor._overview.describe()
-    state["started_at"] = 1.5
-    left = Inheritance("99.0", [], [], Strangers(), counted=state)
-    assert read(supervised(1, inherited=left))["process_start_time_seconds",] == 1.5
-    assert read(supervised(1, inherited=left._replace(counted=None)))["process_start_time_seconds",] > 1e9
-
-
-def test_the_end(supervised):
-    """Those who ask are answered before an exec, and hear whether others go on to answer."""
-    overview, ended = supervised(1).supervisor._overview, []
-    overview.exporter.scrapes = types.SimpleNamespace(close=ended.append, finish=lambda: ended.append("finish"))
-    overview.finish()
-    overview.close(is_end=True)
-    overview.exporter.scrapes = None
-    overview.finish()
-    overview.close(is_end=False)
-    assert ended == ["finish", True]
+    def close(self, is_end):
+        self.heard.append(("close", is_end))
 
 
 @pytest.fixture
-def statsd(tmp_path):
-    """Call it for what statsd has heard since: {name: value}."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.bind(str(tmp_path / "statsd"))
-        sock.setblocking(False)
-
-        def heard():
-            lines = []
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    lines += sock.recv(65536).decode().split("\n")
-            return dict(line.split(":") for line in lines)
-
-        yield heard
+def recorder():
+    """One extension."""
+    return Recorder()
 
 
-def test_statsd(supervised, statsd, tmp_path):
-    """It hears what all workers count, and how many are ready; at the end that none is. New code says nothing twice."""
-    settings = {"statsd": f"unix:{tmp_path}/statsd", "statsd_prefix": "a"}
-    one = supervised(2, **settings)
-    first, _ = one.start()
-    count(one, first, 5)
-    statsd()
-    one.supervisor._overview.on_second()
-    heard = statsd()
-    assert (heard["a.workers"], heard["a.app.exceptions"]) == ("2|g", "5|c")
-    state = one.supervisor._overview.describe()
-    one.supervisor._overview.close(is_end=False)
-    other = supervised(2, **settings).supervisor._overview
-    other.restore(state, has_children=False)
-    other.on_second()
-    heard = statsd()  # the old code has said no end
-    assert heard["a.workers"] == "0|g" and "a.app.exceptions" not in heard
-    other.close(is_end=True)
-    assert statsd()["a.workers"] == "0|g"
+def test_workers(supervised, recorder):
+    """It knows of their ends, hears what they say, and may say something to one."""
+    one = supervised(2, extensions=[recorder])
+    first, second = one.start()
+    recorder.heard.clear()
+    one.say(first, say="a word", text="b")
+    ((word, pid, message, fds),) = recorder.heard
+    assert (word, pid, message["text"], fds) == ("a word", first.pid, "b", [])
+    one.heard(first), one.heard(second)
+    one.supervisor._overview._tell(second.pid, {"do": "it"})
+    assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
+    recorder.heard.clear()
+    second.was_at = [(1.0, "GET /")]
+    number = second.page
+    one.supervisor._overview.on_end(second)
+    one.supervisor._overview.on_lost(2, 1)
+    assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
+    recorder.heard.clear()
+    one.end(second, number=signal.SIGKILL)
+    assert ("page", 2, 2) in recorder.heard and ("end", second.pid, number) in recorder.heard
+    assert one.supervisor._overview.share()["shared"] == len(recorder.heard)
 
 
-@pytest.fixture
-def reading(supervised, tmp_path):
-    """A supervisor whose workers can read what the app counts; `told` is what they have read."""
-    one = supervised(2, metrics="127.0.0.1:1", environ={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "files")})
-    overview = one.supervisor._overview
-    one.told = []
-    overview.exporter.scrapes = types.SimpleNamespace(
-        on_app_metrics=lambda *what: one.told.append(what),
-        close=lambda *_: None,
-        on_second=lambda: None,
-        describe=list,
-        restore=list,
-    )
-    return one
+def test_a_second(supervised, recorder):
+    """Its clock is the supervisor's."""
+    one = supervised(1, extensions=[recorder])
+    recorder.heard.clear()
+    one.turn(2)
+    assert recorder.heard == ["second", "second"]
 
 
-def written(text):
-    """Return a file with this text, for a message."""
-    fd = open_memory_file("text")
-    os.write(fd, text)
-    return fd
-
-
-def test_who_reads_what_the_app_counts(reading, monkeypatch):
-    """A worker that is ready, and has ticked last; what it has read comes in a file."""
-    overview = reading.supervisor._overview
-    assert not overview._ask_app()
-    first, second = reading.start()
-    assert overview.app_files_of(3)[1] == "w3"
-    reading.supervisor._children.page(second)[Field.TICKED_AT] = 5
-    assert overview._ask_app() and told(reading, second) == [{"do": "read app"}] and told(reading, first) == []
-    for text, fault in ((b"a 1\n", ""), (b"a 1\n", "it failed")):
-        overview.on_app_metrics(second, {"fault": fault}, [written(text)])
-    overview.on_app_metrics(second, {"fault": ""}, [])
-    monkeypatch.setattr(module, "MAX_APP_BYTES", 3)
-    overview.on_app_metrics(second, {"fault": ""}, [written(b"a 1\n")])
-    overview.exporter.scrapes = None
-    overview.on_app_metrics(second, {"fault": ""}, [])
-    assert reading.told == [(b"a 1\n", ""), (b"", "it failed"), (b"", ""), (b"", "they take more than 0 MiB")]
-
-
-def test_who_reads_dies(reading):
-    """Another reads it; if there is none, nobody waits."""
-    first, second = reading.start()
-    overview = reading.supervisor._overview
-    reading.supervisor._children.page(second)[Field.TICKED_AT] = 5
-    assert overview._ask_app() and told(reading, first) == []
-    reading.end(second, number=signal.SIGKILL)
-    assert told(reading, first) == [{"do": "read app"}] and reading.told == []
-    reading.end(first, number=signal.SIGKILL)
-    assert reading.told == [(b"", "")]
-
-
-def test_files_of_who_is_gone(reading, tmp_path):
-    """Its live gauges go; the folder stays with new code."""
-    child, _ = reading.start()
-    overview = reading.supervisor._overview
-    name = tmp_path / "files" / f"gauge_livesum_{overview.app_files_of(child.page)[1]}.db"
-    name.touch()
-    reading.end(child, number=signal.SIGKILL)
-    assert not name.exists()
-    assert overview.describe()["app_files"] == {"folder": str(tmp_path / "files"), "lock": None} and overview.fds == []
-    state = overview.describe()
-    state["app_files"]["lock"] = 5
-    overview.restore(state, has_children=True)
-    assert overview.fds == [5]
-    overview._app_files.lock = None
-    overview.close(is_end=True)
-    assert overview.app_files_of(1) is None and (tmp_path / "files").exists()
-
-
-def test_what_balancers_are_told(supervised):
-    """By the pages of those who serve; at the end by those who finish."""
-    one = supervised(2, threads=4)
-    overview, page = one.supervisor._overview, one.supervisor._children.page
-    assert overview.exporter.balance.agent_line() == b"stopped #no worker serves\n"
-    one.start()
-    balance = overview.exporter.balance = Balance(overview.exporter._look)
-    assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
-    for child in one.children:
-        page(child)[Field.WAITING_MILLISECONDS] = 12_500
-    assert balance.why_unready().startswith("requests wait for 12.5 s")
-    one.signal(signal.SIGTERM)
-    assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "draining", b"up drain\n")
-
-
-def test_who_does_not_turn(supervised):
+def test_who_does_not_turn(supervised, recorder):
     """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
-    one = supervised(1)
+    one = supervised(1, extensions=[recorder])
     (child,) = one.start()
-    overview, page = one.supervisor._overview, one.supervisor._children.page
-    page(child)[Field.TICK], page(child)[Field.TICKED_AT] = 7, 1
-    for _ in range(5):
-        overview._note_ticks()
-        assert overview.exporter.balance.why_dead() == ""
-    overview._note_ticks()
-    assert overview.exporter.balance.why_dead() == "no event loop of a worker turns"
-    page(child)[Field.TICK] = 8
-    overview._note_ticks()
-    assert overview.exporter.balance.why_dead() == ""
+    overview, page = one.supervisor._overview, one.supervisor._children.page(child)
+    page[Field.TICK] = 7
+    for _ in range(6):
+        overview.on_second()
+    (process,) = overview.processes()
+    assert overview.silent_seconds(process) == 5
+    page[Field.TICK] = 8
+    overview.on_second()
+    assert overview.silent_seconds(process) == 0
 
 
-def test_what_people_have_said_outlives_new_code(supervised):
-    """A host that was taken out stays out."""
-    state = supervised(1).supervisor._overview.describe()
-    state["why_unready"] = "drained by aserve balancers"
-    left = Inheritance("99.0", [], [], Strangers(), counted=state)
-    assert supervised(1, inherited=left).supervisor._overview.why_unready == "drained by aserve balancers"
-
-
-def test_a_lone_process(supervised, tmp_path):
-    """A process without a supervisor has the metrics of one worker, but for those that only a supervisor knows."""
+def test_without_extensions(supervised, monkeypatch):
+    """Nobody asks who turns, and nothing is looked up for that."""
     one = supervised(1)
-    (child,) = one.start()
-    one.supervisor._children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
-    lone = Lone(Server(hello, bind="127.0.0.1:0"))
-    text = Exporter(lone, (), lambda: False).render().decode()
-    found = [
-        line.split()[2] for line in one.supervisor._overview.exporter.render().decode().splitlines() if "# TYPE" in line
-    ]
-    alone = [line.split()[2] for line in text.splitlines() if "# TYPE" in line]
-    only = {metric.name for metric in SUPERVISED} | {WORKERS, ATTACHED, WORKER_START, SILENT}
-    assert set(found) - set(alone) == only and alone == [name for name in found if name not in only]
-    assert 'aserve_connections{worker="1",state="idle"} 0' in text and 'worker="0"' not in text
+    one.start()
+    overview = one.supervisor._overview
+    monkeypatch.setattr(overview, "_extensions", [])
+    overview.on_second()
+    (process,) = overview.processes()
+    assert overview.silent_seconds(process) == 0 and overview.share() == {}
+
+
+def test_new_code(supervised, recorder):
+    """What each leaves is the new code's, in one object; what it listens on and has open stays open."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    recorder.left = HandedDown({"own": 7}, [listener], [5])
+    one = supervised(1, extensions=[recorder])
+    found = one.supervisor._overview.hand_down()
+    listener.close()
+    assert (found.state["own"], found.bound, found.fds) == (7, [listener], [5])
+    left = Inheritance(
+        "99.0",
+        [],
+        [],
+        Strangers(),
+        counted={**found.state, "why_unready": "drained by aserve balancers", "started_at": 1.5},
+    )
+    other = supervised(1, inherited=left, extensions=[heir := Recorder()])
+    assert heir.heard[0] == (7, False)
+    overview = other.supervisor._overview
+    assert (overview.why_unready, overview.started_at) == ("drained by aserve balancers", 1.5)
+
+
+def test_the_end(supervised, recorder):
+    """It knows whether the supervisor goes on."""
+    one = supervised(1, extensions=[recorder])
+    recorder.heard.clear()
+    for is_end in (False, True):
+        one.supervisor._overview.close(is_end)
+    assert recorder.heard == [("close", False), ("close", True)]

@@ -10,10 +10,9 @@ import pytest
 
 from aserve.core.page import TRIAL
 from aserve.features import Config
-from aserve.processes import app_files
 from aserve.processes.channel import Channel
 from aserve.processes.plan import Plan
-from aserve.processes.trial import trial_role, with_own_files
+from aserve.processes.trial import trial_role
 from aserve.settings import ConfigError
 
 
@@ -45,19 +44,6 @@ def test_nowhere_to_write(channel, monkeypatch):
     """Then it has no listener."""
     monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
     assert trial_role(Plan(Config(workers=1), None), channel).listeners == []
-
-
-@pytest.mark.parametrize("metrics", [None, ":1"])
-def test_what_its_app_counts(channel, monkeypatch, tmp_path, metrics):
-    """It is in a folder of its own, which goes with it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(app_files, "ROOTS", (str(tmp_path),))
-    role = trial_role(Plan(Config(workers=1, metrics=metrics, bind=["127.0.0.1:0"]), None), channel)
-    with with_own_files(role, {"PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}) as own:
-        assert bool(own.app_files) == bool(metrics) == bool(os.listdir(tmp_path))
-    for listener in role.listeners:
-        listener.socket.close()
-    assert os.listdir(tmp_path) == []
 
 
 def test_no_workers(channel):

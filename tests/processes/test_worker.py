@@ -349,14 +349,14 @@ def test_what_the_app_counts(lead, wait_until, monkeypatch):
     monkeypatch.setitem(
         sys.modules, "prometheus_client", types.ModuleType("prometheus_client")
     )  # the app has imported it
-    led = lead()
+    led = lead(metrics="127.0.0.1:1")
 
     def supervise():
         wait_until(lambda: led.heard())
         told = []
         for number in range(3):
             if number == 1:
-                monkeypatch.setattr(worker_module, "open_memory_file", no_memory)
+                monkeypatch.setattr(app_metrics, "open_memory_file", no_memory)
             elif number == 2:
                 monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
             led.channel.send({"do": "read app"})

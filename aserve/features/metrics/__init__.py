@@ -7,7 +7,7 @@ Not here: the words (counting.py), the answers (single.py), both of which take 1
 table.py has every metric once: its place in memory, its name, its meaning. counting.py writes the counts of a process; totals.py adds
 up those of several; text.py formats them. For the status page, history.py keeps the last minute, and picture.py puts that into an event
 with the status and the warnings (lifecycle/status.py, advice.py). pages.py answers requests, scrapes.py has their connections.
-exporter.py joins these parts, for one process (lone.py, single.py), and for the many of a supervisor (processes/overview.py).
+exporter.py joins these parts, for one process (lone.py, single.py), and for the many of a supervisor (several.py).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
+from ...connections.listeners import Listener
 from ...core import error_log, forks
 from ...core.ends import Counting, Ended
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...extension import Extension, Life, LifeContext, ServerContext
+from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import EngineSettings
 
 if TYPE_CHECKING:
@@ -45,7 +47,21 @@ class AgentCheck(Extension[EngineSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Import the modules of the answering and the counting processes early: --user may not be able to read them."""
         if event in (Life.STARTS, Life.RELOADS):
-            from . import counting, gil, single  # noqa: F401
+            from . import app, counting, gil, single  # noqa: F401
+        if event is Life.STARTS and context.plan.config.workers is not None:
+            from . import several  # noqa: F401
+
+    def bind(self) -> Sequence[Listener]:
+        """See Extension."""
+        from .scrapes import open_metrics
+
+        return open_metrics(self._config)
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        from .several import Several
+
+        return Several(context, self._config)
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""
@@ -78,8 +94,20 @@ class Metrics(AgentCheck):
         """See Extension."""
         return _is_counting(config)
 
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """See AgentCheck; let what the app counts be where a supervisor finds it."""
+        super().on_life(event, context)
+        if context.role is not None and event in (Life.IMPORTS, Life.FORKED, Life.ENDS):
+            from . import app_files
+
+            if context.environ is not None:
+                app_files.enter(context.role, context.environ)
+            if event is Life.ENDS:
+                app_files.leave()
+
     def start(self, context: ServerContext) -> None:
         """See Extension."""
+        from .app import AppMetrics, telling
         from .counting import Counters
         from .gil import GilWatch
 
@@ -89,6 +117,7 @@ class Metrics(AgentCheck):
             undo.callback(super().stop)
             self.memory = context.counters if self._single is None else self._single.memory
             self.counters = Counters(self.memory, self._config.threads)
+            self._app = AppMetrics(context.loop, telling(context.say)) if context.say is not None else None
             self._watch = GilWatch(self.counters.note_gil_wait)
             self._watch.start()
             undo.pop_all()
@@ -108,6 +137,12 @@ class Metrics(AgentCheck):
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the counts that warnings are made from."""
         return {"counted": self._single.counted} if self._single is not None else {}
+
+    def orders(self) -> Mapping[str, Callable[[], None]]:
+        """See Extension."""
+        from .app import READ
+
+        return {READ: self._app.answer} if self._app is not None else {}
 
     def on_second(self) -> None:
         """Write the present numbers, before they are read."""

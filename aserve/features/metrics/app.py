@@ -3,7 +3,7 @@
 Owns:     reading the app's registry, in a thread of its own; how a worker's files are called in prometheus_client's multiprocess mode.
 Thread:   the event loop's; `_read` its own, one at a time. `name_files` the main thread, before the app is imported.
 Spec:     prometheus_client, "Multiprocess Mode".
-Not here: where these files are, and what becomes of those of a worker that is gone (processes/app_files.py); who asks (scrapes.py).
+Not here: where these files are, and what becomes of those of a worker that is gone (features/metrics/app_files.py); who asks (scrapes.py).
 
 With workers, one of them reads the files of all, and not the supervisor: to read a hundred thousand samples takes a second, and takes
 prometheus_client, of whatever version the app's code has by now. A process for that alone would have both, for memory
@@ -25,6 +25,8 @@ from collections.abc import Iterator, MutableMapping
 from importlib.util import find_spec
 from typing import Any, Callable
 
+from ...core.memory_file import open_memory_file
+from ...extension import Say
 from ...workers.threads import OwnThread
 from .table import METRICS
 
@@ -32,6 +34,10 @@ PACKAGE = "prometheus_client"
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 Told = Callable[[bytes, str], None]  # with the text; or why there is none
+
+# What the supervisor says to the worker that is to read them, and this answers.
+READ, TEXT = "read app", "app metrics"
+MAX_FAULT_LENGTH = 500  # it fits into a message
 
 _name, _pid = "", 0  # how this process's files are called, if it is this process
 
@@ -63,6 +69,23 @@ def _identify() -> str:
     return _name if pid == _pid else str(pid)
 
 
+def telling(say: Say) -> Told:
+    """Return what says to the supervisor what the app counts, in a file: it may be more than a message holds."""
+
+    def tell(text: bytes, fault: str) -> None:
+        fds = []
+        if text:
+            try:
+                fds = [open_memory_file("aserve-app-metrics")]
+                with open(fds[0], "wb", closefd=False) as file:
+                    file.write(text)
+            except OSError as exc:
+                fault = f"{exc.strerror or exc}"
+        say({"say": TEXT, "fault": fault[:MAX_FAULT_LENGTH]}, fds)
+
+    return tell
+
+
 class AppMetrics:
     """Reads what the app has counted, for those who ask on this loop."""
 
@@ -79,6 +102,11 @@ class AppMetrics:
             OwnThread(self._read, "aserve-app-metrics").start()
             self._is_reading = True
         return True
+
+    def answer(self) -> None:
+        """Have it read, and told; nothing of it, if there is nothing to be told."""
+        if not self.ask():
+            self._tell(b"", "")
 
     def _on_read(self, text: bytes, fault: str) -> None:
         self._is_reading = False

@@ -1,9 +1,8 @@
 """What others see of a server from outside: Prometheus, a person on the status page, balancers, statsd.
 
-Owns:     Exporter: the text of all metrics, and what is done for them once a second; Observed, whoever knows the processes; Fleet, what only
-          a supervisor knows.
+Owns:     Exporter: the text of all metrics, and what is done for them once a second.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: the names (table.py), connections (scrapes.py), which processes there are (lone.py, processes/overview.py).
+Not here: the names (table.py), connections (scrapes.py), which processes there are (lone.py, processes/overview.py; Observed in lifecycle/status.py).
 
 One process is a list of one: the same numbers are read from the same places, with a supervisor and without. What there is only with one, an
 Observed without a Fleet has not.
@@ -13,13 +12,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
 
 from ...connections.listeners import Listener
 from ...core.page import Field, Process
-from ...lifecycle.status import Statuses
-from ...settings import EngineSettings
+from ...lifecycle.status import Fleet, Observed
 from .balance import Balance, Host, Reading
 from .counting import read_words
 from .pages import Pages
@@ -48,58 +46,6 @@ from .totals import Totals, describe_words
 LONE = 1  # a process without a supervisor, as if it were the only worker of one: the same queries do for both
 # By what is said of workers: the states of their processes.
 STATES = {"ready": ("ready",), "starting": ("starting",), "draining": ("draining", "killed")}
-
-
-class Fleet(NamedTuple):
-    """What only a supervisor knows."""
-
-    attached: Sequence[Mapping[str, Any]]  # see Attached.describe
-    jobs: Mapping[str, Any] | None  # see Attached.describe_jobs
-    counted: Iterable[tuple[str, str, int]]  # by the supervisor itself: a metric, its cell, the number
-    lost_messages: int  # of the supervisor's own
-
-
-class Observed(Protocol):
-    """The processes of a server."""
-
-    statuses: Statuses
-
-    @property
-    def config(self) -> EngineSettings:
-        """The settings of now."""
-
-    @property
-    def process_count(self) -> int:
-        """How many processes there are to be."""
-
-    @property
-    def ready_count(self) -> int:
-        """How many serve."""
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether all of it is about to end."""
-
-    @property
-    def why_unready(self) -> str:
-        """Why balancers should send requests elsewhere, as the server was told; "": nothing was."""
-
-    @property
-    def listening(self) -> list[dict[str, Any]]:
-        """How many clients wait in the kernel; see describe_listening."""
-
-    @property
-    def fleet(self) -> Fleet | None:
-        """What only a supervisor knows; None: there is none."""
-
-    def processes(self) -> list[Process]:
-        """Return those that serve clients, are to, or finish."""
-
-    def pages(self) -> list[tuple[int, Any]]:
-        """Return the slot and the page of each of them: it counts behind the words of Field."""
-
-    def silent_seconds(self, process: Process) -> float:
-        """Return for how long the event loop of a process has been seen not to turn."""
 
 
 class Exporter:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.scraping import Answering
+from harness.supervising import supervised
+
+__all__ = ["answering", "supervised"]
 
 
 @pytest.fixture

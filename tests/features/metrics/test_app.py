@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from aserve.features.metrics import app as module
-from aserve.features.metrics.app import AppMetrics, is_installed, read_app_metrics
+from aserve.features.metrics.app import AppMetrics, is_installed, read_app_metrics, telling
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -132,3 +133,36 @@ def test_names(monkeypatch, tmp_path):
     monkeypatch.setenv(module.VARIABLE, str(tmp_path))
     Counter("b", "", registry=None).inc()
     assert "b_total 1.0" in read_app_metrics().decode() and (tmp_path / "counter_w2.db").exists()
+
+
+def test_what_a_supervisor_hears(monkeypatch):
+    """The text comes in a file; why there is none, as text, cut so that it fits into a message."""
+    said = []
+    tell = telling(lambda message, fds: said.append((message, list(fds))))
+    tell(b"a 1\n", "")
+    ((message, (fd,)),) = said
+    assert message == {"say": "app metrics", "fault": ""} and os.pread(fd, 10, 0) == b"a 1\n"
+    os.close(fd)
+
+    def no_memory(name):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(module, "open_memory_file", no_memory)
+    tell(b"a 1\n", "")
+    tell(b"", "x" * 1000)
+    assert said[1:] == [
+        ({"say": "app metrics", "fault": "Cannot allocate memory"}, []),
+        ({"say": "app metrics", "fault": "x" * 500}, []),
+    ]
+
+
+def test_nothing_to_read(monkeypatch):
+    """Whoever waits is told so at once; else it hears what is read."""
+    told = []
+    metrics = AppMetrics(None, lambda *what: told.append(what))
+    monkeypatch.setattr(metrics, "ask", lambda: True)
+    metrics.answer()
+    assert told == []
+    monkeypatch.setattr(metrics, "ask", lambda: False)
+    metrics.answer()
+    assert told == [(b"", "")]

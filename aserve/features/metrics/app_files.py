@@ -1,7 +1,8 @@
 """The folder in which workers keep what the app counts, for prometheus_client.
 
-Owns:     AppFiles: making it, what a worker's files are called, what goes with a worker, and the end of it all.
-Thread:   the supervisor's only one.
+Owns:     AppFiles: making it, what a worker's files are called, what goes with a worker, and the end of it all; `enter` and `leave`, for a process that
+          imports the app.
+Thread:   the supervisor's only one; `enter` and `leave` the main thread.
 Not here: what is in these files (features/metrics/app.py).
 
 A folder of our own is in memory if it can be, and only this user's. Whoever uses it, the supervisor and workers that have outlived
@@ -19,17 +20,18 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from ..features.metrics.app import VARIABLE, is_installed
-from ..settings import EngineSettings
+from ...settings import EngineSettings
+from .app import VARIABLE, is_installed, name_files
 
 logger = logging.getLogger("aserve")
 
 PREFIX = "aserve-app-metrics-"
 # In memory first. Never the working directory, which tempfile would take in the end.
 ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes what only this user may enter
+GIVEN = "app_metrics_folder"  # in Role.given
 MAX_TRIES = 20  # to make a folder. Guess: a try fails if another supervisor looks in a certain microsecond.
 
 
@@ -125,6 +127,27 @@ def _remove_abandoned(root: str) -> None:
                 shutil.rmtree(folder)
             finally:
                 os.close(fd)
+
+
+_own: list[AppFiles] = []  # of a trial
+
+
+def enter(role: Any, environ: MutableMapping[str, str]) -> None:
+    """Let what the app of this process counts be in the files of its role; a trial has a folder of its own, until `leave`."""
+    folder = role.given.get(GIVEN)
+    if role.is_trial and chosen_folder(role.plan.config, environ) is not None:
+        files = AppFiles.open(None)
+        if files is not None:
+            _own.append(files)
+            folder = files.folder
+    if folder is not None:
+        name_files(environ, folder, name_of(role.page_number))
+
+
+def leave() -> None:
+    """Remove what this process had for itself."""
+    while _own:
+        _own.pop().close()
 
 
 def name_of(page: object) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 from aserve.features import Config
-from aserve.processes import app_files as module
-from aserve.processes.app_files import AppFiles, chosen_folder
+from aserve.features.metrics import app_files as module
+from aserve.features.metrics.app_files import GIVEN, AppFiles, chosen_folder, enter, leave
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +118,42 @@ def test_whether_there_is_to_be_one(monkeypatch):
     assert chosen_folder(Config(), given) is chosen_folder(Config(metrics=":1", metrics_app="off"), given) is None
     monkeypatch.setattr(module, "is_installed", lambda: False)
     assert chosen_folder(with_metrics, given) is None
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """Return where the app is to count."""
+    named = []
+    monkeypatch.setattr(module, "name_files", lambda environ, *where: named.append(where))
+    return named
+
+
+def role_of(metrics=":1", is_trial=False, given=MappingProxyType({})):
+    config = Config(workers=1, metrics=metrics)
+    return SimpleNamespace(plan=SimpleNamespace(config=config), is_trial=is_trial, given=given, page_number=3)
+
+
+def test_a_worker(named):
+    """It counts where its supervisor says, in files of its page; without a word, where it likes."""
+    enter(role_of(given={GIVEN: "/a"}), {})
+    enter(role_of(), {})
+    leave()
+    assert named == [("/a", "w3")]
+
+
+def test_a_trial(named, monkeypatch, tmp_path):
+    """It has a folder of its own, which goes with it; whatever the workers have."""
+    root = tmp_path / "trials"
+    root.mkdir()
+    monkeypatch.setattr(module, "ROOTS", (str(root),))
+    environ = {"PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}
+    enter(role_of(None, is_trial=True), environ)
+    assert named == [] and os.listdir(root) == []
+    enter(role_of(is_trial=True), environ)
+    (name,) = os.listdir(root)
+    assert named == [(str(root / name), "w3")]
+    leave()
+    assert os.listdir(root) == []
+    monkeypatch.setattr(module.AppFiles, "open", lambda given: None)
+    enter(role_of(is_trial=True), environ)
+    assert len(named) == 1

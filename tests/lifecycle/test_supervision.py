@@ -1,0 +1,17 @@
+"""An extension that does nothing in a supervisor."""
+
+from __future__ import annotations
+
+from aserve.lifecycle.supervision import HandedDown, Supervision
+
+
+def test_nothing():
+    """Whatever is not overridden does nothing."""
+    nothing = Supervision()
+    assert (nothing.words(), nothing.share(), nothing.hand_down()) == ({}, {}, HandedDown({}))
+    nothing.on_second()
+    nothing.on_end(5, 1)
+    nothing.on_page_end(1, [])
+    nothing.on_lost(1, 2)
+    nothing.take_over({}, has_children=True)
+    nothing.close(is_end=True)
