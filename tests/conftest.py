@@ -35,7 +35,7 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve.command import cli
+from aserve.command import serving, start_notes
 from aserve.core import forks
 from aserve.lifecycle import exits
 from aserve.protocols import PROTOCOLS
@@ -420,8 +420,8 @@ def served(tmp_path, monkeypatch):
         name for name in os.environ if name.startswith("ASERVE_") or name in ("PORT", "WEB_CONCURRENCY", "LISTEN_FDS")
     ]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "run_server", lambda app, config, *_: calls.append((app, config)) or 0)
-    monkeypatch.setattr(cli, "is_root", lambda: False)
+    monkeypatch.setattr(serving, "run_server", lambda app, config, *_: calls.append((app, config)) or 0)
+    monkeypatch.setattr(start_notes, "is_root", lambda: False)
     logger = logging.getLogger("aserve")
     before = logger.handlers[:], logger.level, logger.propagate
     yield calls

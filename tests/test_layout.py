@@ -98,7 +98,7 @@ DOORS = {
     ("server.running", "uvloop"),
     ("command.banner", "importlib.metadata"),
     ("command.completion", "shtab"),
-    ("command.cli", "command.top_screen"),  # which knows textual
+    ("command.words", "command.top_screen"),  # which knows textual
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("command.jobs", "features.uwsgi_api.module"),
@@ -109,10 +109,17 @@ DOORS = {
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
     ("features.uwsgi_api.module", "features.uwsgi_api.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
-    ("command.cli", "features.moving.translate"),
+    ("command.words", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.with_workers"),
-    ("command.cli", "command.alone"),
+    ("command.serving", "command.with_workers"),
+    ("command.serving", "command.alone"),
+    # These: a millisecond each of a start, for what serves nothing, or not an app.
+    ("command.cli", "command.jobs"),
+    ("command.words", "command.explain"),
+    ("command.showing", "command.completion"),
+    ("command.showing", "command.finding"),
+    ("command.apps", "demo"),
     ("features.access_log", "features.access_log.log"),
     ("features.metrics", "features.metrics.app"),
     ("features.metrics", "features.metrics.app_files"),

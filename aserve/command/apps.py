@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING
 
 from ..core.start_folder import FolderGoneError, StartFolder
-from ..demo import app as demo_app
 from ..extension import Life, LifeContext
 from ..features import on_life
 from ..features.mounts import load_mounts, nothing_here
@@ -33,10 +32,16 @@ def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGI
     context = LifeContext(plan, role, is_spooler, environ=os.environ)
     set_surroundings(plan.config, os.environ)
     on_life(Life.IMPORTS, context)
-    app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else demo_app
+    app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()
     app = load_mounts(config_of(plan).mount, app)
     on_life(Life.IMPORTED, context)
     check_unpatched()
+    return app
+
+
+def _load_demo() -> WSGIApp:
+    from ..demo import app  # which nothing else needs
+
     return app
 
 

@@ -1,8 +1,8 @@
 """What a shell needs to complete the command's flags, by shtab.
 
-Owns:     SHELLS; which flags take paths.
+Owns:     which flags take paths.
 Thread:   the main thread.
-Not here: the flags (cli.py).
+Not here: the flags (flags.py), which shells there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from ..features import SETTINGS
 from ..settings import ConfigError
 
-SHELLS = ("bash", "zsh", "tcsh")
 PATHS = ("PATH", "FILE")
 
 

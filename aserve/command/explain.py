@@ -2,7 +2,7 @@
 
 Owns:     explain.
 Thread:   the main thread; pure, but that names are looked up.
-Not here: the table (settings/), reading the TOML file and flags (cli.py).
+Not here: the table (settings/), reading the TOML file (plans.py) and flags (flags.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..core.near_names import near_names
 from ..features import SETTINGS, Config
 from ..settings import RELOAD_IMPLIES, TERMINAL_IMPLIES, ConfigError, Setting, platform_settings
 
-CONFIG = "config"
 EXPLAIN = "--explain"
 WIDTH = 100
 INDENT = " " * 11

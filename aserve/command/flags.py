@@ -2,7 +2,7 @@
 
 Owns:     --help and its texts, the flags beside the settings (APP, --config, --check, --version), what is said of unknown ones.
 Thread:   the main thread.
-Not here: what the settings are (settings/), what is done with the flags (cli.py).
+Not here: what the settings are (settings/), what is done with the flags (cli.py, showing.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..features import SETTINGS
 from ..features.routes import lacks_action
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
-from .completion import SHELLS
 
 # As gunicorn has them, and so many hands.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
+SHELLS = ("bash", "zsh", "tcsh")  # that can complete flags; see completion.py
 TASKS = """\
 Serve a WSGI app over HTTP/1.1.
 

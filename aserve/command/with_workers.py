@@ -2,7 +2,7 @@
 
 Owns:     what the supervisor is given, what its children do, the trial of new code, what code of before has left to this process.
 Thread:   the main thread.
-Not here: what is to be served, and importing the app (cli.py hands both in); everything after that (processes/).
+Not here: what is to be served, and importing the app (serving.py hands both in); everything after that (processes/).
 
 The command imports this where it is asked for: a process that serves by itself does without it, and takes 1 MB less.
 """

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 
 import pytest
 from harness import apps
 
 import aserve
-from aserve.command import alone, cli
 from aserve.command.alone import control_of
 from aserve.core.footprint import Memory
-from aserve.lifecycle import exits
 from aserve.processes.questions import NO_WORKERS
 
 
@@ -96,21 +93,3 @@ async def test_growth(tmp_path, monkeypatch):
             status, worker = await ask(tmp_path / "control", ask="status")
     assert worker["worker"]["growth"]["minutes"] == 40
     assert any(" has grown from " in warning["text"] for warning in status["warnings"])
-
-
-@pytest.mark.parametrize("path", [None, "/run/control"], ids=["none", "control"])
-def test_what_stands_beside_a_server(monkeypatch, path):
-    """What answers on the control socket, if there is one; when the server has gone, signals are held to the end of the process."""
-    told = []
-
-    @contextlib.contextmanager
-    def control_of(server, path):
-        told.append((server, path))
-        yield
-        told.append("closed")
-
-    monkeypatch.setattr(alone, "control_of", control_of)
-    monkeypatch.setattr(exits, "hold_signals", lambda: told.append("held"))
-    with cli._beside(path)("a server"):
-        assert "held" not in told
-    assert told == [*([("a server", path), "closed"] if path else []), "held"]

@@ -9,11 +9,10 @@ import pathlib
 import re
 import subprocess
 import sys
-import types
 
 import pytest
 
-from aserve.command import banner, cli
+from aserve.command import banner, cli, serving
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.features import SETTINGS, Config
@@ -61,15 +60,6 @@ def test_no_app_is_the_demo(served):
     assert served == [(demo_app, Config())]
 
 
-@pytest.mark.parametrize(("on_path", "command"), [("/bin/aserve", "aserve"), (None, "/venv/bin/aserve")])
-def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path, command):
-    """Without an app, a line says what to type; with its path where a venv is not active."""
-    monkeypatch.setattr("shutil.which", lambda name: on_path)
-    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
-    cli.main([])
-    assert f"for yours: {command} module:app\n" in capsys.readouterr().err
-
-
 def test_app_and_flags(served):
     """Flags before and after APP reach the server as a Config."""
     assert cli.main(["--threads", "3", "hello:app", "--bind=:1", "--bind", "unix:a"]) == 0
@@ -78,49 +68,10 @@ def test_app_and_flags(served):
     assert config == Config(threads=3, bind=[":1", "unix:a"])
 
 
-def test_translating(served, capsys, tmp_path):
-    """`aserve translate` prints, and serves nothing."""
-    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
-    assert cli.main(["translate", "a.ini"]) == 0
-    assert "\nthreads = 3\n" in capsys.readouterr().out
-    assert served == []
-
-
-def test_top(monkeypatch, capsys):
-    """It has a screen where textual is; where it is not, it says what to install."""
-    shown = []
-    monkeypatch.setitem(sys.modules, "aserve.command.top_screen", types.SimpleNamespace(run_top=shown.append))
-    monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
-    for stream in ("stdin", "stdout"):
-        monkeypatch.setattr(sys, stream, types.SimpleNamespace(isatty=lambda: True))
-    assert cli.main(["top", "--control", "/run/control"]) == 0 and shown == ["/run/control"]
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    assert cli.main(["top", "--control", "/run/control"]) == 2 and len(shown) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "textual" in told and "pip install 'aserve-wsgi[top]'" in told
-
-
-@pytest.mark.parametrize("stream", ["stdin", "stdout"])
-def test_top_without_a_terminal(monkeypatch, capsys, stream):
-    """There is nowhere to draw: one line says what prints the same."""
-    monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
-    for name in ("stdin", "stdout"):
-        monkeypatch.setattr(sys, name, types.SimpleNamespace(isatty=lambda name=name: name != stream))
-    assert cli.main(["top", "--control", "/run/control"]) == 2
-    told = capsys.readouterr().err
-    assert told == "aserve: error: aserve top needs a terminal; `aserve status` prints the same once\n"
-
-
 def test_serving_knows_no_textual():
     """Only who looks pays for the screen."""
     code = "import sys, aserve.command.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-Ic", code], check=False).returncode == 0
-
-
-def test_exit_status_is_the_servers(served, monkeypatch):
-    """The command ends as the server says."""
-    monkeypatch.setattr(cli, "run_server", lambda app, config, *_: 7)
-    assert cli.main([]) == 7
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
@@ -137,25 +88,6 @@ def test_argv_is_the_default(served, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["aserve", "--threads", "5"])
     cli.main()
     assert served[0][1].threads == 5
-
-
-def test_a_warning_for_root(served, monkeypatch, capsys):
-    """Who runs an app as root is told what to do, unless that is asked for."""
-    monkeypatch.setattr(cli, "is_root", lambda: True)
-    cli.main([])
-    cli.main(["--user", str(os.geteuid()), "--group", str(os.getegid()), "--bind", "127.0.0.1:0"])
-    assert capsys.readouterr().err.count("running as root, and so does the app") == 1
-
-
-def test_binding_before_the_app(served, monkeypatch, tmp_path, capsys):
-    """With settings of the process it is bound and the pid file there when the app is imported; a failure leaves nothing."""
-    (tmp_path / "looking.py").write_text(
-        "import os\nassert sorted(os.listdir()) == ['a.pid', 'hello.py', 'looking.py', 's']\n1/0"
-    )
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert cli.main(["looking:app", "--bind", "unix:s", "--pid-file", "a.pid"]) == 1
-    assert "ZeroDivisionError" in capsys.readouterr().err
-    assert sorted(os.listdir(tmp_path)) == ["hello.py", "looking.py"] and served == []
 
 
 @pytest.mark.parametrize("flags", [(), ("--check",)])
@@ -178,15 +110,6 @@ def test_certificates(served, authority, capsys):
 # What is said
 
 
-def test_check_of_certificates(served, authority, capsys):
-    """--check loads certificates, warns of dates, and shows the bind without its options."""
-    expired = authority.issue("localhost", days=-1)
-    assert cli.main(["--check", f"--bind=https://:1?certificate={expired.certificate}&key={expired.key}"]) == 0
-    out, err = capsys.readouterr()
-    assert "bind:    https://:1\n" in out
-    assert "expired on" in err
-
-
 @pytest.mark.parametrize("flags", [[], ["--check"]])
 def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
     """One line, exit status 2, before the app is imported."""
@@ -197,46 +120,6 @@ def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
         f"aserve: error: cannot read the certificate {missing}: No such file or directory\n"
     )
     assert not served
-
-
-def test_check(served, capsys):
-    """--check says what would be served, and serves nothing."""
-    assert (
-        cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
-        == 0
-    )
-    assert served == []
-    text = capsys.readouterr().out
-    for part in (
-        "hello:app (a function)",
-        "port 1 of all interfaces",
-        "http://[::1]:2",
-        "unix:a",
-        "bind:    uwsgi://:3",
-        "bind:    fd:4",
-        "bind:    systemd:web",
-        "0, the app runs on the event loop's thread",
-    ):
-        assert part in text
-
-
-def test_check_names_the_type(served, capsys, tmp_path):
-    """An app that is an object is described by its class."""
-    (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")
-    cli.main(["--check", "hello"])
-    assert "hello (hello.Site)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("has_both", [True, False])
-def test_version(served, capsys, monkeypatch, has_both):
-    """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
-    monkeypatch.setattr(banner, "find_spec", lambda name: has_both or None)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
-    assert cli.main(["--version"]) == 0
-    text = capsys.readouterr().out
-    assert re.fullmatch(rf"aserve {re.escape(banner.VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
-    native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
-    assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")
 
 
 def test_help(served, capsys):
@@ -323,7 +206,7 @@ def test_errors_of_the_server(served, capsys, monkeypatch, fault):
     def run_server(app, config, listeners, beside):
         raise fault
 
-    monkeypatch.setattr(cli, "run_server", run_server)
+    monkeypatch.setattr(serving, "run_server", run_server)
     assert cli.main(["hello"]) == 2
     assert capsys.readouterr().err == f"aserve: error: {fault}\n"
 

@@ -1,0 +1,81 @@
+"""Serving: in this process, or by workers beside it.
+
+Owns:     serve: the order of the start, what stands beside the server of a process without a supervisor.
+Thread:   the main thread.
+Not here: what is to be served (plans.py), importing the app (apps.py), binding before that, serving and signals (server/running.py), the
+          processes of --workers (with_workers.py), the control socket without them (alone.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Callable
+
+from ..extension import Life, LifeContext
+from ..features import on_life
+from ..lifecycle import exits
+from ..lifecycle.arenas import share_one_arena
+from ..lifecycle.logs import set_up_logging
+from ..lifecycle.switch_interval import shorten_switch_interval
+from ..processes.plan import Plan, Read
+from ..server.running import Beside, prepared
+from ..server.running import run_prepared as run_server
+from .apps import enter, load
+from .start_notes import tell_start
+
+if TYPE_CHECKING:
+    from ..processes.inheritance import Inheritance
+    from ..processes.worker import Role
+    from ..server.server import Server
+    from ..wsgi import WSGIApp
+
+
+def serve(
+    plan: Plan,
+    inherited: Inheritance | None,
+    read: Read,
+    load_for: Callable[[Plan, Role], WSGIApp],
+    environ: MutableMapping[str, str],
+) -> int:
+    """
+    Serve, or supervise workers; return the exit status.
+
+    `inherited`: by the code before, in an upgrade in place. `read` reads the plan anew; `load_for` imports the app for a worker.
+    """
+    config = plan.config
+    set_up_logging(config)
+    share_one_arena(environ)
+    shorten_switch_interval()
+    tell_start(plan, environ, is_upgrade=inherited is not None)
+    on_life(Life.STARTS, LifeContext(plan))
+    if config.workers is not None:
+        # 1 MB: a process that serves by itself does without. Now: the user of --user may not be able to read it.
+        from .with_workers import run_workers
+    with prepared(config, inherited.listeners if inherited else None) as listeners:
+        if config.workers is not None:
+            return run_workers(plan, read, listeners, inherited, environ, load_for, enter)
+        return run_server(load(plan), config, listeners, beside(config.control))
+
+
+def beside(control: str | None) -> Beside:
+    """Return what is entered with the server of a process that serves by itself."""
+    if control is None:
+        return lambda server: _ending()
+    from .alone import control_of  # and what a supervisor answers
+
+    @contextlib.contextmanager
+    def both(server: Server) -> Iterator[None]:
+        with _ending(), control_of(server, control):
+            yield
+
+    return both
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """This process is the command's: a signal that comes after the server's handlers are gone does not cut off its end."""
+    try:
+        yield
+    finally:
+        exits.hold_signals()

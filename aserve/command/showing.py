@@ -1,0 +1,55 @@
+"""What the command shows in place of serving, by its flags: --version, --check, --print-completion; and what could be served here.
+
+Owns:     show, show_found, show_check.
+Thread:   the main thread.
+Not here: the texts (banner.py, finding.py, completion.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import MutableMapping
+
+from ..core.start_folder import real_folder
+from ..lifecycle.logs import set_up_logging
+from ..lifecycle.privileges import find_account
+from ..processes.plan import Plan
+from ..tls.certificates import load_certificates
+from .apps import load
+from .banner import command, describe, version_line
+from .flags import build_parser
+from .plans import config_of, needs_no_app
+
+
+def show(args: MutableMapping[str, object]) -> bool:
+    """Show what a flag asks for that needs no plan, and take the flag out; return whether there was one."""
+    if "print_completion" in args:
+        from .completion import completion_of
+
+        sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
+        return True
+    if args.pop("version", False):
+        sys.stdout.write(version_line() + "\n")
+        return True
+    return False
+
+
+def show_found(plan: Plan) -> bool:
+    """Show which apps are here, if none was named and nothing else is to be served; return whether there are any."""
+    if plan.spec or needs_no_app(plan):
+        return False
+    from .finding import describe_found
+
+    found = describe_found(real_folder() or os.curdir, command())
+    sys.stderr.write(found)
+    return bool(found)
+
+
+def show_check(plan: Plan) -> None:
+    """Import the app and show what would be served."""
+    set_up_logging(plan.config)
+    find_account(plan.config.user, plan.config.group)
+    app = load(plan)
+    load_certificates(plan.config).log_warnings()
+    sys.stdout.write(describe(config_of(plan), app, plan.spec))

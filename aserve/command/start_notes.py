@@ -1,0 +1,39 @@
+"""What is told when the command begins to serve: to a person at a terminal, and in the log.
+
+Owns:     tell_start: the banner; what was not asked for: what the platform says, that it runs as root, that this is the demo.
+Thread:   the main thread.
+Not here: the banner's text (banner.py), where the server listens, which it logs itself (server/running.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+
+from ..lifecycle.privileges import is_root
+from ..processes.plan import Plan
+from ..settings import platform_settings
+from .banner import command, show_banner
+from .plans import config_of, needs_no_app
+
+logger = logging.getLogger("aserve")
+
+
+def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None:
+    """Tell it; after an upgrade in place only the log."""
+    if not is_upgrade:
+        show_banner(config_of(plan), plan.spec, sys.stderr, environ)
+    config, said = config_of(plan), platform_settings(environ)
+    if plan.origin is not None:
+        plan.origin.log_notes()
+    for name, value in (("bind", config.bind), ("workers", str(config.workers))):
+        if name in said and said[name].value == value:
+            logger.info(said[name].note)
+    if config.user is None and is_root():
+        logger.warning(
+            "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
+            "after binding, as does User= of a systemd unit"
+        )
+    if not plan.spec and not needs_no_app(plan):
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())

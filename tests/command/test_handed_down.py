@@ -1,0 +1,34 @@
+"""What code of before hands to this process: descriptors, by variables that no other process gets."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.command.handed_down import take_down
+from aserve.processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from aserve.settings import ConfigError
+
+
+def test_a_person_hands_nothing_down():
+    """Most processes are started without."""
+    environ = {"HOME": "/"}
+    assert take_down(environ) == (None, None) and environ == {"HOME": "/"}
+
+
+def test_descriptors(tmp_path):
+    """What a variable names is there, and the variable is gone: the app's own processes do not see it."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        environ = {TRIAL_VARIABLE: str(fd), INHERITANCE_VARIABLE: str(fd)}
+        assert take_down(environ) == (fd, fd) and environ == {}
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1000000"])
+def test_another_program_has_set_it(text):
+    """That is said, and what to do."""
+    with pytest.raises(ConfigError, match=f"{TRIAL_VARIABLE} is for aserve itself, when it is upgraded; unset it"):
+        take_down({TRIAL_VARIABLE: text})

@@ -1,0 +1,61 @@
+"""What the command shows in place of serving."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from aserve.command import banner, cli
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+def test_check_of_certificates(served, authority, capsys):
+    """--check loads certificates, warns of dates, and shows the bind without its options."""
+    expired = authority.issue("localhost", days=-1)
+    assert cli.main(["--check", f"--bind=https://:1?certificate={expired.certificate}&key={expired.key}"]) == 0
+    out, err = capsys.readouterr()
+    assert "bind:    https://:1\n" in out
+    assert "expired on" in err
+
+
+def test_check(served, capsys):
+    """--check says what would be served, and serves nothing."""
+    assert (
+        cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
+        == 0
+    )
+    assert served == []
+    text = capsys.readouterr().out
+    for part in (
+        "hello:app (a function)",
+        "port 1 of all interfaces",
+        "http://[::1]:2",
+        "unix:a",
+        "bind:    uwsgi://:3",
+        "bind:    fd:4",
+        "bind:    systemd:web",
+        "0, the app runs on the event loop's thread",
+    ):
+        assert part in text
+
+
+def test_check_names_the_type(served, capsys, tmp_path):
+    """An app that is an object is described by its class."""
+    (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")
+    cli.main(["--check", "hello"])
+    assert "hello (hello.Site)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("has_both", [True, False])
+def test_version(served, capsys, monkeypatch, has_both):
+    """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
+    monkeypatch.setattr(banner, "find_spec", lambda name: has_both or None)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
+    assert cli.main(["--version"]) == 0
+    text = capsys.readouterr().out
+    assert re.fullmatch(rf"aserve {re.escape(banner.VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
+    native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
+    assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")

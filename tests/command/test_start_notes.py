@@ -1,0 +1,29 @@
+"""What is told when the command begins to serve."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from aserve.command import cli, start_notes
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+@pytest.mark.parametrize(("on_path", "command"), [("/bin/aserve", "aserve"), (None, "/venv/bin/aserve")])
+def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path, command):
+    """Without an app, a line says what to type; with its path where a venv is not active."""
+    monkeypatch.setattr("shutil.which", lambda name: on_path)
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    cli.main([])
+    assert f"for yours: {command} module:app\n" in capsys.readouterr().err
+
+
+def test_a_warning_for_root(served, monkeypatch, capsys):
+    """Who runs an app as root is told what to do, unless that is asked for."""
+    monkeypatch.setattr(start_notes, "is_root", lambda: True)
+    cli.main([])
+    cli.main(["--user", str(os.geteuid()), "--group", str(os.getegid()), "--bind", "127.0.0.1:0"])
+    assert capsys.readouterr().err.count("running as root, and so does the app") == 1
