@@ -1,12 +1,12 @@
-"""Plain requests in C, on CPython: what its engine asks of Python.
+"""Plain requests in C, on CPython: the functions of Python that its engine calls.
 
 Owns:     `new_native`: whether a lane has the engine; Native: the objects of a request that is not plain any more (it is promoted), and going on with it;
-          `running`: which thread is at which request.
-Thread:   workers, mostly; `promote` is also called by the event loop, for all that it wants to know of a request, and `running` by any thread. Under the GIL.
+          `running`: which thread runs which request.
+Thread:   workers, mostly; `promote` is also called by the event loop whenever it needs a request's exchange, and `running` by any thread. Under the GIL.
 Not here: the engine (native/engine.h), whose twin is lane.py with wsgi/gateway.py.
 
-A request is plain as long as nobody needs more of it than a head and a body in memory. Whoever does need more promotes it, at whatever
-moment: a connection, an exchange and a response are made of what is known so far, and Python goes on from there in its own words.
+A request is plain as long as a head and a body in memory are enough to serve it. Code that needs more promotes it, at any moment:
+a connection, an exchange and a response are made of its present state, and Python goes on from there.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ logger = logging.getLogger("aserve")
 
 WHOLE: int = lib.LANE_WHOLE
 MAX_TAIL_BYTES = (
-    1024  # of what ends a head: native/request.h; only --server-name and fields of extensions make it longer
+    1024  # octets of the end of a head: native/request.h; only --server-name and fields of extensions make it longer
 )
 _FUNCTIONS = {"poll": "lane_poll", "reply": "lane_reply", "wake": "lane_wake", "parse_array": "uwsgi_parse_array"}
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, function))) for name, function in _FUNCTIONS.items()}
 
-_natives: list[weakref.ref[Native]] = []  # those of this process
+_natives: list[weakref.ref[Native]] = []  # of this process
 
 
 def running(arrived_before: float = math.inf) -> dict[int, Exchange]:
     """
-    Promote the requests that a worker is at, of those that arrived before; return all that run and are promoted, by thread.
+    Promote running requests that arrived before that time; return all running requests that are promoted, by thread.
 
-    `arrived_before`: by time.monotonic(), for those whose time is taken; infinity: all; minus infinity: promote none.
+    `arrived_before`: by time.monotonic(), for requests with times; infinity: all; minus infinity: promote none.
     """
     found: dict[int, Exchange] = {}
     for native in [ref() for ref in _natives.copy()]:
@@ -68,7 +68,7 @@ def running(arrived_before: float = math.inf) -> dict[int, Exchange]:
 
 
 def new_native(lane: Any, executor: Executor) -> Native | None:
-    """Return what serves plain requests of a lane in C; None: Python does."""
+    """Return the Native that serves plain requests of a lane in C; None: Python serves them."""
     service = lane.services[0]
     if _native is None or service.config.native == "off":
         return None
@@ -78,17 +78,17 @@ def new_native(lane: Any, executor: Executor) -> Native | None:
 
 
 class Native:
-    """That of one lane."""
+    """The engine's counterpart in Python, of one lane."""
 
     def __init__(self, lane: Any, executor: Executor, plains: list[Plain | None]) -> None:
-        """`plains`: of each service, as `new_plain` has it."""
+        """`plains`: `new_plain` of each service."""
         self._lane, self._submit = lane, lane.submit_arrivals
         self._services: list[Service] = lane.services
         self._connections: dict[int, Connection] = lane.connections
         self._plains = plains
-        self.common_fields = lane.services[0].common_fields  # the same for all
+        self.common_fields = lane.services[0].common_fields  # all services share them
         self._deadlines: Deadlines | None = lane.services[0].deadlines
-        health, log = lane.services[0].health_paths, lane.services[0].ends  # the same, too
+        health, log = lane.services[0].health_paths, lane.services[0].ends  # and these
         self.engine: Any = _native.Engine(
             set=int(ffi.cast("uintptr_t", lane.set)),
             size=ffi.sizeof("lane"),
@@ -130,17 +130,17 @@ class Native:
     # --- called on the event loop ---
 
     def on_second(self) -> None:
-        """Called once a second: the Date field has changed."""
+        """Take the new Date field; called once a second."""
         self.engine.tail = self.common_fields.octets
 
     def drain(self, is_replaced: bool) -> None:
-        """Let connections close after their responses from now on; if others go on, what runs may end as it has said."""
+        """Let connections close after their responses from now on; if another process goes on, running exchanges keep their keep-alive."""
         self.engine.is_draining = True
         if not is_replaced:
             self.promote_all()
 
     def know(self, fd: int, connection: Connection) -> None:
-        """Take the client of a connection that comes back to the lane."""
+        """Give the engine the client of a connection that returns to the lane."""
         self.engine.know(fd, connection.remote_addr, connection.remote_port)
 
     def promote_all(self) -> None:
@@ -157,15 +157,15 @@ class Native:
         return connection
 
     def forget(self, fd: int) -> None:
-        """Let go of the Connection of a descriptor that is another's by now."""
+        """Drop the Connection of a descriptor that another connection has by now."""
         self._connections.pop(fd, None)
 
     def believes(self, index: int, addr: str) -> bool:
-        """Whether a peer of this address is believed in what it tells of its clients."""
+        """Whether the claims of a peer of this address about its clients count."""
         return self._plain(index).believes(addr)
 
     def changes(self, index: int, vars: bytes, own_count: int, flags: int) -> Environ | None:
-        """Return what a believed peer's words change in the environ; None: such a request is not plain."""
+        """Return the entries of the environ that a trusted peer's claims change; None: such a request is not plain."""
         return self._plain(index).changes(
             self._lane.new_exchange(index, vars.decode("latin-1"), own_count, flags, 0, b"", 0, 0)
         )
@@ -177,10 +177,10 @@ class Native:
         sent_bytes: int, is_full: bool, unsent: bytes | None, made_id: bytes,
     ) -> tuple[Exchange, Connection, BegunResponse | GuardedResponse | None, Run | None]:  # fmt: skip
         """
-        Make the objects of a request that is plain no more; the engine publishes them, unless it has gone on meanwhile.
+        Make the objects of a request that is not plain any more; the engine publishes them, unless it has gone on meanwhile.
 
-        `is_begun`: the app has it; `is_inside`: its worker is there; `head`: its part of the head, if start_response was called;
-        from there on see BegunResponse.adopt. `made_id`: the name that C has given it.
+        `is_begun`: the app runs it; `is_inside`: its worker is inside the app; `head`: the app's part of the head, if start_response
+        was called; for the next see BegunResponse.adopt. `made_id`: the request's name that C has made.
         """
         exchange: Exchange = self._lane.new_exchange(
             index, vars.decode("latin-1"), own_count, flags, modifier1, body or b"", 0, len(body or b"")
@@ -191,7 +191,7 @@ class Native:
             exchange.body = BufferedBody.of(body)
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
-        # Of one that has not begun, all is to come. A call has neither response nor deadline.
+        # A request that has not begun needs neither response nor deadline yet. A call never has them.
         if not is_begun or exchange.rpc is not None:
             return exchange, connection, None, None
         self._plain(index).rewrite(exchange, made_id.decode("ascii"))
@@ -217,7 +217,7 @@ class Native:
         return response
 
     def late_response(self, index: int, head: bytes, code: int, length: int) -> BegunResponse:
-        """Make the response of a request that is over, for an app that comes back to it: it learns that nothing can be sent."""
+        """Make the response of a request that is over, for an app that still uses it: its calls then fail."""
         exchange = Exchange("", 0)
         exchange.connection = Connection(self._services[index])
         exchange.connection.wire = LOST
@@ -225,21 +225,21 @@ class Native:
         response.head_is_out = response.is_full = True
         return response
 
-    # `run`: of those that have begun, where there are deadlines. No interrupt can come any more.
+    # `run`: the Run of a begun request, if there are deadlines. No interrupt can come any more.
 
     def run(self, exchange: Exchange, _: None, run: None) -> None:
         """Run a request that has not begun."""
         exchange.connection.run(exchange)
 
     def finish(self, exchange: Exchange, iterable: Iterable[bytes], run: Run | None) -> None:
-        """Send what the app has returned."""
+        """Send the response of the app, from what it returned."""
         if run is not None:
             iterable = run.come_back(iterable, None)
         exchange.response.returned = iterable
         exchange.connection.run(exchange, self._gateway_of(exchange).respond)
 
     def stream(self, exchange: Exchange, rest: tuple[Any, ...], run: None) -> None:
-        """Send what is left of an iterable; `rest`: see Rest."""
+        """Send the rest of an iterable; `rest`: see Rest."""
         iterable, iterator, taken, exc, is_closed = rest
         if forked:
             end_if_forked(self.common_fields.forked_count, exc)
@@ -268,7 +268,7 @@ class Native:
 
     def _plain(self, index: int) -> Plain:
         plain = self._plains[index]
-        assert plain is not None  # else none of its requests comes here
+        assert plain is not None  # otherwise none of its requests comes here
         return plain
 
     def answer(self, exchange: Exchange, octets: bytes, run: None) -> None:
@@ -278,7 +278,7 @@ class Native:
         exchange.connection.run(exchange, lambda _: octets)
 
     def leave(self, exchange: Exchange, left: tuple[bytes, int], run: Run | None) -> None:
-        """Let the event loop send what the socket has not taken of a whole response; its body has so many octets."""
+        """Let the event loop send the rest of a whole response; `left`: octets that the socket has not taken, and the body's length."""
         if run is not None:
             run.end()
         response = exchange.response
@@ -299,7 +299,7 @@ class Native:
         self._lane.close_arrivals(count)
 
     def refuse_overdue(self) -> None:
-        """Answer bodies that do not come."""
+        """Refuse requests whose bodies do not come."""
         self._lane.refuse_overdue()
 
     def lose(self, fd: int, exchange: Exchange | None, run: Run | None) -> None:
@@ -312,5 +312,5 @@ class Native:
             self._lane.close_lost(fd, WHOLE)
 
     def report(self, exc: BaseException | None) -> None:
-        """Log a bug in aserve: these requests are lost, those to come are not."""
+        """Log a bug in aserve: these requests are lost, later ones are not."""
         logger.error("internal error; please report this as a bug in aserve", exc_info=exc)

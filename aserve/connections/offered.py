@@ -1,12 +1,12 @@
-"""A request that asks for a WebSocket, while it is not known what becomes of it.
+"""A request that asks for a WebSocket, until the app decides.
 
-Owns:     OfferedHalf: the decision, which is the app's; what its worker does before and after.
+Owns:     OfferedHalf: the app's decision; the worker's steps before and after.
 Thread:   two, under banners.
 Spec:     RFC 9110 section 7.8; RFC 6455 section 4.2.2.
 Not here: the WebSocket that it becomes (websocket.py).
 
-The app has one end of a pair of sockets, and the first octets that it writes there make a WebSocket of it: they are its 101. Until
-then it is a request as any other, and what the app returns is its response.
+The app has one end of a pair of sockets. The first octets that it writes there make a WebSocket of the request: they are its 101.
+Until then the request is as any other, and the app may return a response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .websockets import WebSockets
 
 
 class Phase(enum.IntEnum):
-    """How far it is. Once it is not OFFERED, it is decided."""
+    """The phase of the request. Once it is not OFFERED, the app has decided."""
 
     OFFERED = 0  # the app may answer over HTTP, or write to its socket
     DECLINED = 1  # it has answered
@@ -33,7 +33,7 @@ class Phase(enum.IntEnum):
 
 
 class Leaving(Wire, Protocol):
-    """The wire of before, of HTTP."""
+    """The wire of HTTP, which the connection may leave."""
 
     def stay(self) -> None:
         """Go on with HTTP after all."""
@@ -42,12 +42,12 @@ class Leaving(Wire, Protocol):
         """
         Leave the transport to another protocol; None: the client is gone.
 
-        Return it; octets that came behind the request; whether writing is paused; whether the client will send no more.
+        Return the transport; octets after the request; whether writing is paused; whether the client will send no more.
         """
 
 
 class OfferedHalf(asyncio.Protocol):
-    """A Wire while it is not decided; `WebSocket` adds what follows."""
+    """The Wire until the app decides; `WebSocket` adds the rest."""
 
     way = "a WebSocket"
     in_lane = False
@@ -60,7 +60,7 @@ class OfferedHalf(asyncio.Protocol):
         self._http: Leaving | None = http  # until it has begun
         self._lock = threading.Lock()  # guards the next two
         self._phase = Phase.OFFERED
-        self._thread_id = 0  # the worker that has it
+        self._thread_id = 0  # the worker that runs it
         self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, once it is decided
         self._its = its  # the app's; closed by its worker
 
@@ -69,7 +69,7 @@ class OfferedHalf(asyncio.Protocol):
         raise NotImplementedError
 
     def _on_returned(self, exchange: Exchange, _: None) -> None:
-        """The app's call is over, and with it the WebSocket."""
+        """End the WebSocket: the app's call is over."""
         raise NotImplementedError
 
     # --- called from a worker ---
@@ -80,18 +80,18 @@ class OfferedHalf(asyncio.Protocol):
         try:
             self.connection.run(exchange)
         except WrittenOff:
-            if self.has_begun():  # just before: nobody has answered in place of the app
+            if self.has_begun():  # just before: no answer was sent in place of the app
                 self._executor.post(self._on_returned, exchange, None)
             raise
         finally:
             with self._lock:
                 self._thread_id = 0
-            # Apps drop it, and on PyPy the collector would close it much later. First wake a thread that still waits there.
+            # Apps drop their end, and on PyPy the collector would close it much later. First wake a thread that still waits there.
             shut(self._its, socket.SHUT_RDWR)
             self._its.close()
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
-        """See Wire.reply; what the app returns after a WebSocket is nobody's."""
+        """See Wire.reply; a reply after a WebSocket is discarded."""
         if not self.has_begun():
             return self._http_wire.reply(exchange, reply)
         close_reply(reply)
@@ -112,7 +112,7 @@ class OfferedHalf(asyncio.Protocol):
             self._http_wire.fail(exchange, why)
 
     def has_begun(self) -> bool:
-        """Whether the app has written to its socket. This decides: it is asked when the app answers, or has failed."""
+        """Whether the app has written to its socket. Calling this decides: do so when the app answers, or has failed."""
         with self._lock:
             if self._phase != Phase.OFFERED:
                 return self._phase == Phase.BEGUN
@@ -148,11 +148,11 @@ class OfferedHalf(asyncio.Protocol):
         http.stay()
 
     def _is_written(self) -> bool:
-        """Begin if the app has written; with the lock held, as long as it is not decided."""
+        """Begin if the app has written; call it with the lock held, and while the phase is OFFERED."""
         try:
             if self._end is None or not self._end.recv(1, socket.MSG_PEEK):
                 return False  # the app has closed its end
-        except OSError:  # there is nothing
+        except OSError:  # there are no octets
             return False
         self._phase = Phase.BEGUN
         return True

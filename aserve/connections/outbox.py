@@ -1,11 +1,11 @@
-"""What goes out by the event loop's wire: the transport, the room in it, and what waits for room.
+"""The output side of the event loop's wire: the transport, the room in it, and octets that wait for room.
 
 Owns:     Outbox: the order of what is written; the backlog, for whose end workers wait; how a response is cut short.
-          Owner: what an outbox asks of its wire.
-Thread:   event loop; workers, under the second banner. What both change is under the connection's lock: docs/threads.md.
+          Owner: the methods of the wire that an outbox calls.
+Thread:   event loop; workers, under the second banner. The connection's lock guards the state that both change: docs/threads.md.
 Spec:     RFC 9112 section 9.
-Not here: which way a response takes (sending.py); bodies that need no worker (large_bodies.py), iterables (stepping.py), temporary files
-          (spooled.py); what is counted (response_memory.py); the states, and what follows the end of a response (wire_loop.py).
+Not here: the choice of a way for a response (sending.py); bodies that need no worker (large_bodies.py), iterables (stepping.py), temporary
+          files (spooled.py); counting memory (response_memory.py); the states, and going on after a response (wire_loop.py).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
 
 
 class Owner(Protocol):
-    """What an outbox asks of its wire."""
+    """The wire, as an outbox sees it."""
 
     @property
     def state(self) -> State:
-        """Where the connection stands."""
+        """The state of the connection."""
 
     def transition(self, event: Event) -> None:
         """Change the state; the connection's lock is held."""
@@ -56,17 +56,17 @@ class Owner(Protocol):
         """Take the end of the exchange over from its worker; False: the connection is closing already."""
 
     def complete(self, exchange: Exchange) -> None:
-        """The worker has written the whole response; the connection's lock is held."""
+        """End the exchange: the worker has written the whole response; the connection's lock is held."""
 
     def end_exchange(self, exchange: Exchange) -> None:
-        """The response is with the transport, or lost: end the exchange."""
+        """End the exchange: the response is with the transport, or lost."""
 
     def reset(self, why: str) -> None:
         """Close with a reset."""
 
 
 class Nobody:
-    """In place of the wire: before there is a transport, and after the last exchange. Each knows the other: that would wait for the garbage collector."""
+    """In place of the wire before there is a transport, and after the last exchange: breaks the cycle of references between wire and outbox."""
 
     state = State.CLOSED
 
@@ -74,7 +74,7 @@ class Nobody:
         """Do nothing: there is no connection."""
 
     def take_completion(self) -> bool:
-        """Return that it is over."""
+        """Return False: the connection is over."""
         return False
 
     def complete(self, exchange: Exchange) -> None:
@@ -91,7 +91,7 @@ NOBODY = Nobody()
 
 
 class Outbox:
-    """What goes out by one wire."""
+    """The output of one wire."""
 
     __slots__ = (
         "_backlog_bytes", "_buffered_bytes", "_connection", "_lock", "_on_writable", "_put_bytes", "_sender", "_unread_bytes", "_waiter", "_wire",
@@ -101,12 +101,12 @@ class Outbox:
     transport: asyncio.Transport
 
     def __init__(self, connection: Connection, can_bypass: bool) -> None:
-        """Make that of a connection. `can_bypass`: octets may go to the socket past the transport."""
+        """Make the outbox of a connection. `can_bypass`: octets may go to the socket past the transport."""
         self.can_bypass = can_bypass
         self.service = connection.service
         self.executor = connection.service.executor
         self.fd = -1
-        self.is_write_paused = False  # the transport has as much as it likes to
+        self.is_write_paused = False  # the transport's buffer is over its limit
         self._wire: Owner = NOBODY
         self._connection = connection
         # Guards fd, _backlog_bytes and _waiter, where a worker meets the loop.
@@ -142,26 +142,26 @@ class Outbox:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing that is written now reaches the client."""
+        """Whether octets that are written now cannot reach the client."""
         return self._wire.state > LOOP_ENDS or self.transport.is_closing()
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for the client to read."""
+        """Whether octets wait for the client to read."""
         return self.is_write_paused or self._sender is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in the transport, nor in TLS, that a descriptor does not take along."""
+        """Whether neither the transport nor TLS holds octets, which would be lost if only the descriptor moved."""
         return self.can_bypass and not self.transport.is_closing() and not self.transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
-        """The transport has as much as it likes to."""
+        """Record that the transport's buffer is over its limit."""
         self.is_write_paused = True
-        self.wake_waiter()  # a worker that waits for us has from now on a client to wait for, and may spool instead
+        self.wake_waiter()  # the worker was waiting for the loop; now it waits for the client, and may spool instead
 
     def resume_writing(self) -> None:
-        """The transport has room again."""
+        """Go on writing: the transport has room again."""
         self.is_write_paused = False
         self._release_backlog()
         if self._on_writable is not None:
@@ -170,11 +170,11 @@ class Outbox:
             self.service.loop.call_soon(self.go_on)
 
     def when_writable(self, go_on: Callable[[], object]) -> None:
-        """Call it when the transport has room, which it has not, or is lost."""
+        """Call `go_on` when the transport has room, which it has not now, or is lost."""
         self._on_writable = go_on
 
     def when_empty(self, go_on: Callable[[], object]) -> None:
-        """Call it as soon as the transport has nothing more to send, or is lost."""
+        """Call `go_on` as soon as the transport is empty, or is lost."""
         if self._wire.take_completion():
             self.transport.set_write_buffer_limits(high=0)
             if self.is_write_paused:
@@ -183,7 +183,7 @@ class Outbox:
         go_on()
 
     def go_on(self) -> None:
-        """Go on with what waits for room: there is some, or the transport is lost."""
+        """Call the function that waits for room: there is room, or the transport is lost."""
         self._release_backlog()
         on_writable = self._on_writable
         self._on_writable = None
@@ -191,16 +191,16 @@ class Outbox:
             on_writable()
 
     def count_read(self) -> int:
-        """Count what the client has read since the last call, of what was put into the transport in pieces."""
+        """Count the octets that the client has read since the last call, of those put into the transport in pieces."""
         put_bytes = self._put_bytes + (self._sender.take_progress() if self._sender is not None else 0)
         unread_bytes = self.transport.get_write_buffer_size() + queued_bytes(self.fd)
-        # Less than nothing: something else was put, such as the end of a response.
+        # Below zero: other octets were put, such as the end of a response.
         read_bytes = max(self._unread_bytes + put_bytes - unread_bytes, 0)
         self._put_bytes, self._unread_bytes = 0, unread_bytes
         return read_bytes
 
     def start_sender(self, sender: Sender) -> bool:
-        """Let it write to the socket past the transport; see Sender.start."""
+        """Let a Sender write to the socket past the transport; see Sender.start."""
         limit_unsent(self.transport.get_extra_info("socket"), sender.unsent_bytes)
         self._sender = sender
         is_started = sender.start()
@@ -216,7 +216,7 @@ class Outbox:
             limit_unsent(self.transport.get_extra_info("socket"), UNSENT_BYTES)
 
     def stop(self) -> None:
-        """Stop sending: the transport is gone. Its worker ends an exchange that is left."""
+        """Stop sending: the transport is gone. If an exchange is left, its worker ends it."""
         if self._sender is not None:
             self._sender.cancel()
         exchange = self._connection.exchange
@@ -226,25 +226,25 @@ class Outbox:
             self.close_spool(exchange.spool)
 
     def reset(self) -> None:
-        """Close with a reset, so that what was sent does not pass for the whole; what transport and kernel hold is free at once."""
+        """Close with a reset, so that a cut response does not look complete; transport and kernel free their octets at once."""
         try:
             linger = struct.pack("ii", 1, 0)
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         except OSError:
-            pass  # the client was quicker
+            pass  # the client has closed first
         self.transport.abort()
 
     # --- called on the event loop: responses ---
 
     def on_complete(self, exchange: Exchange, octets: bytes) -> None:
-        """The rest of the response is here."""
+        """Write the rest of the response, and end the exchange."""
         # Take the completion first. Otherwise a second thread of the app could still write past the transport.
         if self._wire.take_completion() and octets:
             self.transport.write(octets)
         self._wire.end_exchange(exchange)
 
     def on_rest(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> None:
-        """What another wire has not sent of a whole response is here."""
+        """Send the rest of a whole response that another wire has begun."""
         if self._wire.take_completion():
             for octets in rest:
                 if octets:
@@ -252,46 +252,46 @@ class Outbox:
         self._wire.end_exchange(exchange)
 
     def on_piece(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        """A piece of the response is here; more will follow."""
+        """Write a piece of the response; more will follow."""
         if exchange is not self._connection.exchange or self.is_lost:
-            return  # the last: a second thread of the app wrote while the end was on its way here
+            return  # the exchange has ended: a second thread of the app wrote while the end was on its way here
         self.write_piece(octets)
         self._buffered_bytes += len(octets)
         if not self.is_write_paused:
             self._release_backlog()
 
     def write_piece(self, octets: bytes | memoryview) -> None:
-        """Write a piece, and count it as what the client has to read."""
+        """Write a piece, and count its octets as unread by the client."""
         self.transport.write(octets)
         self._put_bytes += len(octets)
 
     def end(self, exchange: Exchange) -> None:
-        """All of the response is with the transport, or with the kernel."""
+        """End the exchange: all of the response is with the transport, or with the kernel."""
         self._wire.end_exchange(exchange)
 
     def cut(self, exchange: Exchange, why: str) -> None:
-        """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""
+        """Cut a response short that cannot be finished: show the client the cut, in the way that loses least."""
         self.close_spool(exchange.spool)
         if exchange is not self._connection.exchange:
-            return  # it has ended; what failed came after its last octet, and another may be under way
+            return  # the exchange has ended: the failure came after its last octet, and another may be running
         exchange.keep_alive = False
         self.note_end(exchange, CUT)
         if self._wire.take_completion():
             if tells_its_end(exchange) and not self.transport.is_closing():
-                # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
-                # which may be whole responses before this one.
+                # RFC 9112 8: the framing shows the cut. A reset would destroy octets that the client has not
+                # read yet, which may be whole responses before this one.
                 logger.info("%s: response cut short: %s", self._connection.name, why)
             else:
                 self._wire.reset(why)
         self._wire.end_exchange(exchange)
 
     def cut_lost(self, exchange: Exchange, why: str) -> None:
-        """Reset the connection: what is left of the response is lost by our fault. Something else ends the exchange."""
+        """Reset the connection: the rest of the response is lost by our fault. The caller ends the exchange."""
         self.note_end(exchange, CUT)
         self._wire.reset(why)
 
     def note_end(self, exchange: Exchange, otherwise: str) -> None:
-        """Note for the access log how an exchange ends, unless that is known: its client has left, or `otherwise`."""
+        """Record for the access log how an exchange ends, unless that is known: its client has left, or `otherwise`."""
         if exchange.end == ANSWERED:
             exchange.end = CLIENT_GONE if self.is_lost else otherwise
 
@@ -300,26 +300,26 @@ class Outbox:
         return exchange is self._connection.exchange
 
     def close_spool(self, spool: ResponseSpool | None) -> None:
-        """Close what waits of a response in a temporary file."""
+        """Close the temporary file of a response."""
         close_file = spool.close() if spool is not None else None
         if close_file is not None:
             self.executor.submit(call_close, close_file)
 
     def _release_backlog(self) -> None:
-        """Count no longer what the transport had, as it has gone or is lost; wake a worker that waits for that."""
+        """Stop counting octets of the transport that are sent or lost; wake a worker that waits for that."""
         exchange, had_backlog = self._connection.exchange, self._backlog_bytes > 0
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
         is_gone = had_backlog and not self._backlog_bytes
-        # A whole response is counted to its end; what has gone was before it, such as early hints.
+        # A whole response is counted until its end; the sent octets were before it, such as early hints.
         if is_gone and exchange is not None and exchange.counted_bytes and not exchange.response.is_full:
             release_memory(self._connection, exchange)
         if self.has_room or self.is_over:
             self.wake_waiter()
 
     def wake_waiter(self) -> None:
-        """Let a worker that waits look again."""
+        """Let a waiting worker check its condition again."""
         with self._lock:
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
@@ -328,7 +328,7 @@ class Outbox:
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def write_past(self, exchange: Exchange, octets: bytes | memoryview, is_last: bool) -> bytes | memoryview | None:
-        """Write to the socket past the transport; return what the loop must write, None: nothing. `is_last`: then it has ended."""
+        """Write to the socket past the transport; return the octets left for the loop, None: none. `is_last`: then the exchange ends."""
         wire = self._wire
         with self._lock:
             if (
@@ -336,14 +336,14 @@ class Outbox:
                 or not self.can_bypass
                 or len(octets) > DIRECT_BYTES
                 or self.transport.get_write_buffer_size()
-                or exchange is not self._connection.exchange  # it has ended since `send` looked
+                or exchange is not self._connection.exchange  # it has ended since the check in `send`
             ):
                 return octets
             self.executor.waking.append(None)
             try:
                 sent = os.write(self.fd, octets) if octets else 0
             except OSError:
-                return octets  # full, or gone: the transport meets the same, and knows what to do
+                return octets  # full, or closed: the transport meets the same error, and handles it
             finally:
                 self.executor.waking.pop()
             if sent < len(octets):
@@ -354,7 +354,7 @@ class Outbox:
             return None
 
     def put(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        """Let the loop write a piece; from now on nothing may overtake it."""
+        """Let the loop write a piece; from now on no octets may overtake it."""
         with self._lock:
             self._backlog_bytes += len(octets)
         self.executor.post(self.on_piece, exchange, keep_rest(octets))
@@ -365,12 +365,12 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether so little waits that more may be put."""
+        """Whether the backlog is below --write-buffer, so that more may be put."""
         return self._backlog_bytes <= self.service.config.write_buffer_bytes
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """
-        Wait for a condition, looked at anew with each step of the loop; it must not wait itself.
+        Wait for a condition, which is checked after each step of the loop; it must not wait itself.
 
         Raises:
             ClientDisconnected: the client is gone.
@@ -388,11 +388,11 @@ class Outbox:
 
 
 def queued_bytes(fd: int) -> int:
-    """Return how many octets a socket has taken and its client has not; a slow one empties it long after us."""
+    """Return how many octets a socket holds that its client has not received; with a slow client that takes long."""
     if sys.platform != "linux":
         return 0
     try:
         (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
-    except (OSError, ValueError):  # it is closed
+    except (OSError, ValueError):  # the socket is closed
         return 0
     return int(count)

@@ -1,8 +1,8 @@
-"""Which listeners' requests C can serve, and what it has to know of them.
+"""Which listeners' requests C can serve, and the parameters that it needs.
 
-Owns:     `new_plain`: whether a listener's requests can be plain; Plain: what is done with one before the app has it.
+Owns:     `new_plain`: whether a listener's requests can be plain; Plain: the steps before the app.
 Thread:   workers, mostly; `rewrite` is also called by the event loop (native.py, `promote`).
-Not here: the requests (native.py); the twins of what C does before the app has a request (wsgi/, proxies/trust.py).
+Not here: the requests (native.py); the twins in Python of C's steps before the app (wsgi/, proxies/trust.py).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..wsgi.request_id import RequestId
 from ..wsgi.rpc_calls import RPCCalls
 from .service import Service
 
-MAX_ID_FIELD_BYTES = 1024  # of the name of the field that tells a request's id: native/request.h has room for it
+MAX_ID_FIELD_BYTES = 1024  # of the name of the field with a request's id: native/request.h has room for this much
 
 
 def new_plain(service: Service) -> Plain | None:
-    """Return what C has to know of a listener; None: Python serves all its requests."""
+    """Return C's parameters of a listener; None: Python serves all its requests."""
     return None if wants_each(service) else _stand_in(service)
 
 
 def wants_each(service: Service) -> bool:
-    """Whether the log shows each exchange, or what stands in front of the app needs its Response."""
+    """Whether the log shows each exchange, or a wrapper in front of the app needs its Response."""
     return service.tells_wire or service.sees_responses
 
 
@@ -44,16 +44,16 @@ def _stand_in(service: Service) -> Plain | None:
     app: WSGIApp | None = service.gateway.app
     if service.deadlines is not None:
         app = service.deadlines.untimed(service.gateway.app)
-    # With --reload a mark in the environ tells what a proxy describes: Python makes it (`marking` of proxies/forwarded.py).
+    # With --reload the environ has a mark if a proxy's fields came: Python makes it (`marking` of proxies/forwarded.py).
     trusting = None if service.config.reload else before.get(TrustedProxies)
     return Plain(service, app, naming, trusting, before.get(RPCCalls)) if app is not None else None
 
 
 class Plain:
-    """That of one listener."""
+    """C's parameters of one listener, and the steps before the app."""
 
-    # What is said once of fields that no app sees: of those that proxies send, unless the proxy is believed; and of those whose names
-    # have an underscore. Such requests are plain when the line is out; None: they never are.
+    # The lines that are logged once about removed fields: those of proxies, unless the proxy is trusted; and those with an underscore
+    # in their names. Requests with such fields are plain once the line was logged; None: they never are.
     removal_line: LogOnce | None
     drop_line: LogOnce | None
 
@@ -66,15 +66,15 @@ class Plain:
         calls: RPCCalls | None,
     ) -> None:
         gateway = service.gateway
-        self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile)  # what stands before is done
-        self.app = app  # what C calls: nothing in front of it needs an exchange
+        self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile)  # the steps before it are done
+        self.app = app  # the app that C calls: no wrapper around it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
         self.is_trusting = trusting is not None
         self.respond = (
             calls.functions.respond_framed if calls is not None else None
         )  # to a packet that calls a function
-        # How the field begins that tells a request's name; empty: no field does; None: none is named.
+        # The beginning of the response's field with a request's name; empty: no such field; None: requests get no name.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores
         self.removal_line = strip.line if type(strip) is StripForwarded else None
@@ -83,12 +83,12 @@ class Plain:
         self.drop_line = underscores.line if type(underscores) is Underscores else None
 
     def believes(self, addr: str) -> bool:
-        """Whether a peer of this address is believed, on a listener that trusts proxies."""
+        """Whether a peer of this address is trusted, on a listener that trusts proxies."""
         assert self._trusting is not None
         return self._trusting.trust.is_believed(Client(addr, "", self._base))
 
     def changes(self, exchange: Exchange) -> Environ | None:
-        """Return what a believed peer's words change in the environ; None: they are malformed, or there are none."""
+        """Return the entries of the environ that a trusted peer's claims change; None: the claims are malformed, or there are none."""
         assert self._trusting is not None
         exchange.connection = Client("", "", self._base)
         try:
@@ -98,9 +98,9 @@ class Plain:
 
     def rewrite(self, exchange: Exchange, made_id: str) -> None:
         """
-        Do with an exchange what is done before the app has it; C has understood all that it brings.
+        Take the steps before the app for an exchange; C has checked that they succeed.
 
-        `made_id`: the name that C has made for it, if it came without one.
+        `made_id`: the name that C has made, if the request came without one.
         """
         if self._naming is not None:
             self._naming.before(exchange, made_id)

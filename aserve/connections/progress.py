@@ -1,9 +1,9 @@
-"""The clocks of the event loop's wire: for how long its client has been quiet, and how fast the client is.
+"""The clocks of the event loop's wire: how long its client has been quiet, and how fast the client is.
 
-Owns:     Progress: what counts as late for a head, a body, a reader, between requests and at the end; when a connection goes back to the fast path.
+Owns:     Progress: the limits for a head, a body, a reader, between requests and at the end; when a connection returns to the fast path.
 Thread:   event loop only, except `move` and `stay_on_loop`: docs/threads.md, B.
 Spec:     RFC 9110 section 15.5.9 (408); RFC 9112 sections 9.5 and 9.6.
-Not here: what becomes of a client that is late, and which clock runs (timeouts.py); the rate itself (data_rate.py); how long the app may
+Not here: closing a late client's connection, and which clock runs (timeouts.py); the rate itself (data_rate.py); how long the app may
           take (wsgi/deadlines.py).
 """
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..settings import EngineSettings
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
-# A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
+# A client that sends all of its body before it reads gets longer, or nginx would answer 502
 # instead of our 413; nginx itself reads on for 30 s (lingering_time).
 LINGER_SECONDS = 2.0  # without an octet
 LINGER_WHOLE_SECONDS = 30.0
-# Then read and drop at most so much. Guess.
+# The most octets to read and drop then. Guess.
 LINGER_BYTES = 1 << 26
-# While draining, how long a client may take to send the request for which it has connected. Guess.
+# While draining, how long a new client may take to send its first request. Guess.
 ARRIVING_SECONDS = 2.0
 
 # After this many seconds without a request that needs the event loop, a connection goes back to the fast path. A guess, between
@@ -34,7 +34,7 @@ RETURN_SECONDS = 5.0
 
 
 class Progress:
-    """The clocks of one wire; `tick` is called once a second, then what asks for the clock that runs."""
+    """The clocks of one wire; `tick` is called once a second, then the method of the running clock."""
 
     __slots__ = (
         "_config", "_data_rate", "_lingered_bytes", "_lingered_seconds", "_read_bytes", "plain_seconds", "quiet_seconds",
@@ -44,21 +44,21 @@ class Progress:
         self._config = config
         self.quiet_seconds = 0.0  # since the client's last progress
         self.plain_seconds = 0.0  # since the last exchange that the fast path could not have served
-        self._data_rate: DataRate | None = None  # of a body or a response that takes more than a moment
+        self._data_rate: DataRate | None = None  # of a body or a response, from its first second on
         self._read_bytes = 0  # by the client, while it was behind
         self._lingered_seconds = 0.0
         self._lingered_bytes = 0
 
     def move(self) -> None:
         """
-        Note that the client has made progress, or has its turn only now.
+        Record that the client has made progress, or that its turn begins.
 
         Where a request begins and ends, the wire and its inbox do the same without this call: two calls are a hundredth of its instructions.
         """
         self.quiet_seconds = 0.0
 
     def stay_on_loop(self) -> None:
-        """Begin the time anew until it goes back to the fast path, which could not have served this exchange."""
+        """Restart the time until the return to the fast path, which could not have served this exchange."""
         self.plain_seconds = 0.0
 
     def tick(self) -> None:
@@ -72,23 +72,23 @@ class Progress:
         self._data_rate = None
 
     def has_idled(self, is_new: bool, is_draining: bool) -> bool:
-        """Return whether a client has sent no request for too long; `is_new`: it has not sent one yet."""
+        """Return whether a client has sent no request for too long; `is_new`: it has not sent any yet."""
         limit = self._config.head_seconds if is_new else self._config.keep_alive_seconds
         return self.quiet_seconds > (ARRIVING_SECONDS if is_draining else limit)
 
     def why_late_head(self) -> str:
-        """Return what is wrong with a head that is being received; "": it comes in time."""
+        """Return why a head that is being received is refused; "": it comes in time."""
         return TOO_LATE if self.quiet_seconds > self._config.head_seconds else ""
 
     def why_late_body(self, body: RequestBody | None) -> str:
-        """Return what is wrong with a body that is being received; "": it comes in time. None: it has no rate."""
+        """Return why a body that is being received is refused; "": it comes in time. `body` None: its rate is not checked."""
         if body is None:
             return TOO_LATE if self.quiet_seconds > self._config.body_seconds else ""
         rate = self._data_rate = self._data_rate or DataRate()
         return why_overdue(body, rate, self.quiet_seconds, self._config)
 
     def why_slow_reader(self, of: object, read_bytes: int) -> str:
-        """Return what is wrong with a client that is behind, and has read this much in a second; "": it may go on. `of`: see DataRate."""
+        """Return why a client that is behind is cut off, given the octets it read in a second; "": it may go on. `of`: see DataRate."""
         config = self._config
         self._read_bytes += read_bytes
         if read_bytes:
@@ -102,7 +102,7 @@ class Progress:
         return ""
 
     def has_lingered(self, is_draining: bool) -> bool:
-        """Count a second of lingering; return whether that is enough."""
+        """Count a second of lingering; return whether lingering is over."""
         self._lingered_seconds += 1.0
         at_most = LINGER_SECONDS if is_draining else LINGER_WHOLE_SECONDS
         return self.quiet_seconds > LINGER_SECONDS or self._lingered_seconds > at_most

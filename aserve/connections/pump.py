@@ -1,12 +1,12 @@
 """The pump: large bodies of the lane's connections, sent by a thread of its own, a few at a time.
 
-Owns:     Pump: the thread, the table of bodies for C, what they take of the budgets; Large, one response with such a body.
+Owns:     Pump: the thread, the table of bodies for C, their part of the budgets; Large, one response with such a body.
 Thread:   three, under banners: a worker gives a response, the pump's own thread sends it, the event loop closes.
-Not here: whose turn it is, and the calls (cparsers/pump.c); what becomes of the connection then (wire_fast.py); bodies of the event loop's wire
-          (large_bodies.py), which also sends what is late here.
+Not here: the order of sending, and the system calls (cparsers/pump.c); the connection's next state (wire_fast.py); bodies of the event loop's
+          wire (large_bodies.py), which also sends bodies that are late here.
 
-A body that goes through here costs no Python between its first octet and its last, nor does the connection leave the lane. No client keeps
-it for long: pump.c gives one back that is late, so no time-out is looked at here.
+A body that goes through here costs no Python between its first octet and its last, nor does the connection leave the lane. No body stays
+for long: pump.c returns those that are late, so there are no time-outs here.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# Bodies at once, 64 KB for their table. More go by the event loop. Guess.
+# Bodies at once, 64 KB for their table. Further ones are sent by the event loop. Guess.
 MOST_COUNT = 512
-# A client that has not read all of its body so long after its turn has begun is the event loop's. Guess: on a machine that is
-# busy a quick one may take a part of that, and no time-out is to come much later.
+# The event loop takes over a client that has not read all of its body this long after its turn has begun. Guess: on a busy machine
+# a quick client may take a part of that, and time-outs must not come much later.
 LATE_SECONDS = 1.0
 SENT, GONE, SHORT = lib.PUMP_SENT, lib.PUMP_GONE, lib.PUMP_SHORT
 
 
 class PumpedWire(Protocol):
-    """What the pump says to a wire, in its own thread: FastWire."""
+    """FastWire, as the pump calls it in its own thread."""
 
     fd: int
 
     def end_large(self, exchange: Exchange) -> None:
-        """All of the response is sent."""
+        """End the exchange: all of the response is sent."""
 
     def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
-        """The client is late: let the event loop send this rest."""
+        """Let the event loop send this rest: the client is late."""
 
     def drop(self, exchange: Exchange) -> None:
-        """The client is gone."""
+        """Close the connection: the client is gone."""
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """The response cannot be finished."""
+        """Cut the response: it cannot be finished."""
 
 
 class Large:
-    """A response whose body is large, in memory or in a file: what it takes of the budgets until it is closed."""
+    """A response whose body is large, in memory or in a file; it counts in the budgets until it is closed."""
 
     __slots__ = ("_budgets", "_executor", "exchange", "pins", "reply", "wire")
 
@@ -74,14 +74,14 @@ class Large:
         self._budgets, self._executor = budgets, executor
 
     def reserve(self) -> bool:
-        """Count it; False: there is no room now. The event loop's wire then waits for it, or counts that there was none."""
+        """Count it in the budgets; False: no room now. The event loop's wire then waits for room, or counts a refusal."""
         if isinstance(self.reply, FileResponse):
             files = self._budgets.files
             return files.has_room(SENT_FILE_COUNT) and files.reserve(SENT_FILE_COUNT)
         return self._budgets.memory.reserve_body(self.reply[1])
 
     def close(self) -> None:
-        """Count it no longer; close the file."""
+        """Release the budgets; close the file."""
         if not isinstance(self.reply, FileResponse):
             self._budgets.memory.release_body(self.reply[1])
             return
@@ -96,16 +96,16 @@ class Large:
 
 
 class Pump:
-    """That of one lane."""
+    """The pump of one lane."""
 
     def __init__(
         self, budgets: Budgets, executor: Executor, write_seconds: float, most_count: int = MOST_COUNT
     ) -> None:
-        """`write_seconds`: for which the server waits for a client that does not read; it begins when the client is late here."""
+        """`write_seconds`: how long the server waits for a client that does not read, from when the client is late here."""
         self._budgets, self._executor = budgets, executor
         self._late_seconds = min(LATE_SECONDS, write_seconds / 4)
         self._set: Any = None
-        self._lock = threading.Lock()  # guards the start, the end, and what is taken between
+        self._lock = threading.Lock()  # guards the start, the end, and `take`
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._new: collections.deque[Large] = collections.deque()
@@ -116,7 +116,7 @@ class Pump:
     # --- called from a worker ---
 
     def take(self, wire: PumpedWire, exchange: Exchange, reply: tuple[bytes, bytes] | FileResponse) -> bool:
-        """Send a whole response, then call the wire; False: there is no room for it here."""
+        """Send a whole response, then call the wire; False: there is no room here."""
         large = Large(wire, exchange, reply, self._budgets, self._executor)
         with self._lock:
             is_full = len(self._new) + len(self._begun) >= self._most_count
@@ -138,7 +138,7 @@ class Pump:
         self._set = set
         try:
             thread.start()
-        except RuntimeError:  # the system has no room for one
+        except RuntimeError:  # the system starts no thread
             lib.pump_close(set)
             return False
         self._thread = thread
@@ -206,7 +206,7 @@ class Pump:
     # --- called on the event loop ---
 
     def close(self) -> None:
-        """End; the lane is closed, so all that is sent here is lost."""
+        """End the thread; the lane is closed, so the bodies here are lost."""
         with self._lock:
             self._is_closing = True
             thread, self._thread = self._thread, None
@@ -219,5 +219,5 @@ class Pump:
 
     @property
     def fds(self) -> list[int]:
-        """Its own descriptors."""
+        """Descriptors of the pump itself."""
         return [] if self._set is None else [fd for fd in (self._set.epoll_fd, self._set.wake_fd) if fd >= 0]

@@ -1,8 +1,8 @@
-"""What a response of the event loop's wire takes of --response-memory.
+"""Counting the responses of the event loop's wire in --response-memory.
 
-Owns:     how much of an exchange is counted, under its connection's lock.
+Owns:     the counted octets of an exchange, under its connection's lock.
 Thread:   both.
-Not here: the limit (core/budgets.py), what is done where there is no room (sending.py).
+Not here: the limit (core/budgets.py), handling a lack of room (sending.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .connection import Connection
 
 
 def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_forced: bool) -> bool:
-    """Count this much of a response, one piece at a time; False: there is no room for it."""
+    """Count this many octets of a response, one piece at a time; False: there is no room."""
     more = count - exchange.counted_bytes
     if more > 0:
         if not connection.service.budgets.memory.reserve(more, is_forced=is_forced):
@@ -25,7 +25,7 @@ def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_fo
 
 
 def reserve_body(connection: Connection, exchange: Exchange, body: bytes, is_patient: bool, is_forced: bool) -> bool:
-    """Count a whole body; False: there is no room for it, nor soon (`is_patient`)."""
+    """Count a whole body; False: there is no room now, nor soon (`is_patient`)."""
     if not connection.service.budgets.memory.reserve_body(body, is_patient and not is_forced, is_forced):
         return False
     with connection.lock:
@@ -37,7 +37,7 @@ def reserve_body(connection: Connection, exchange: Exchange, body: bytes, is_pat
 
 
 def release_memory(connection: Connection, exchange: Exchange) -> None:
-    """Count what is large of this exchange no longer: it is not in memory any more."""
+    """Stop counting the octets of this exchange: they are not in memory any more."""
     memory = connection.service.budgets.memory
     with connection.lock:
         counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0

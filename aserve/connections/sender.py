@@ -1,7 +1,7 @@
 """A body to a socket past the transport: without a copy of it, and without Python for each piece.
 
-Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for who
-          cannot do so; keep_rest, of octets that a socket has not taken.
+Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for
+          sending by a transport; keep_rest, of octets that a socket has not taken.
 Thread:   event loop only.
 Not here: bodies in files (sendfile.py), the transport (outbox.py).
 """
@@ -15,32 +15,32 @@ from typing import Any, Callable, Union, cast
 
 from ..core.errors import ClientDisconnected, ResponseTruncated
 
-# What becomes of one who sends: None, all is with the kernel; else what went wrong, and whose fault it is.
+# The end of a Sender: None, all is with the kernel; otherwise the error, whose class shows whose fault it is.
 Outcome = Union[ClientDisconnected, ResponseTruncated, None]
-# Errors of the socket. Any other is the file's, and so the server's.
+# Errors of the socket. Any other error is the file's, and so the server's.
 _CLIENT_ERRORS = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN)
 GONE = "the client closed the connection"
-# Goes out with the head.
+# Octets of the body that are sent with the head.
 _FIRST_BYTES = 1 << 15
-# Where there must be a transport, it gets a body in pieces, so that what waits there stays small.
+# A transport gets a body in pieces of this size, so that few octets wait in it.
 PIECE_BYTES = 1 << 18
 
 
 class Sender:
     """Send `head`, then `count` octets of a body from `offset`; then call `on_end`."""
 
-    # One call's worth, in octets: it holds up the loop for no more than this.
+    # The most octets of one call, so that it does not hold up the loop.
     most_bytes: int
-    # The most that the kernel may take of what it cannot send yet; 0: as it likes. It is as good as sent for all limits and drains.
+    # The most unsent octets that the kernel may hold; 0: its own limit. Limits and drains take them for sent.
     unsent_bytes: int
 
     def __init__(
         self, loop: Any, fd: int, head: bytes, offset: int, count: int, on_end: Callable[[Outcome], None]
     ) -> None:
-        """`fd` is the transport's, which has nothing to send."""
+        """`fd` is the transport's, which must be empty."""
         self._loop = loop
         self._fd = fd  # -1: over
-        self._is_watched = False  # then it is a duplicate
+        self._is_watched = False  # True: _fd is a duplicate
         self._head = head
         self._offset = offset
         self._left = count
@@ -48,7 +48,7 @@ class Sender:
         self._moved_bytes = 0  # since the last take_progress
 
     def start(self) -> bool:
-        """Send what the socket takes, and the rest whenever it has room; False: for that no descriptor is left."""
+        """Send as much as the socket takes, and the rest whenever it has room; False: no descriptor is left for that."""
         self._send()
         if self._fd < 0:
             return True
@@ -73,10 +73,10 @@ class Sender:
 
     def _send_part(self, offset: int, count: int) -> int:
         """
-        Send from there so many octets of the body, or fewer; return how many.
+        Send `count` octets of the body from `offset` on, or fewer; return how many.
 
         Raises:
-            ResponseTruncated: there are no more.
+            ResponseTruncated: the body has ended early.
         """
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class Sender:
                 self._left -= sent
                 self._moved_bytes += sent
                 if sent == self.most_bytes:
-                    break  # others have their turn; the socket is writable, so the loop comes back
+                    break  # other connections have their turn; the socket is writable, so the loop calls again
         except BlockingIOError:
             return
         except ResponseTruncated as exc:
@@ -132,7 +132,7 @@ class MemorySender(Sender):
 
     @property
     def rest(self) -> tuple[bytes, memoryview]:
-        """What is unsent, of the head and of the body."""
+        """The unsent octets of the head and of the body."""
         return self._head, self._body[self._offset :]
 
     def _send_part(self, offset: int, count: int) -> int:
@@ -145,16 +145,16 @@ def pieces_of(head: bytes, body: bytes | memoryview) -> Iterator[bytes | memoryv
     view, size = memoryview(body), len(body)
     for at in range(0, size, PIECE_BYTES):
         piece = view[at : at + PIECE_BYTES]
-        # What the transport still has at the end must not keep a body of megabytes.
+        # The octets left in the transport at the end must not keep a body of megabytes in memory.
         is_end = at + 2 * PIECE_BYTES >= size > 4 * PIECE_BYTES
         yield bytes(piece) if is_end else piece
 
 
 def keep_rest(octets: bytes | memoryview, sent: int = 0) -> bytes | memoryview:
     """
-    Return what is left of these octets, or of a view of others, in order to keep it.
+    Return the unsent rest of these octets in a form to keep; `octets` may be a view of a larger object.
 
-    It is a view where a copy would not save half of the memory: megabytes are not copied, and a short rest does not keep them.
+    The rest is a view if a copy would not save half of the memory: megabytes are not copied, and a short rest does not keep them.
     """
     rest = memoryview(octets)[sent:]
     whole = rest.obj if type(octets) is memoryview else octets

@@ -1,7 +1,7 @@
 """A file to a socket, without the octets passing through Python.
 
 Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces
-          and read_piece, for who cannot do so; what is given back afterwards.
+          and read_piece, for senders without it; closing the file afterwards.
 Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
           the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
@@ -19,7 +19,7 @@ from ..core.budgets import SENT_FILE_COUNT, Budget
 from ..core.errors import ResponseTruncated
 from .sender import Outcome, Sender
 
-# Read at once by who sends a file without it.
+# Read at once by senders without os.sendfile().
 READ_BYTES = 1 << 16
 
 HAS_SENDFILE = hasattr(os, "sendfile")
@@ -29,7 +29,7 @@ class FileSender(Sender):
     """A Sender of a file: the kernel moves its octets."""
 
     most_bytes = 1 << 19  # a slow disk holds up the loop for no more than this. Guess.
-    # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
+    # A file takes no memory of ours. Measured 2026-11-22: sending 10 MiB of a file cost 1.4 times as much with the limit.
     unsent_bytes = 0
 
     def __init__(
@@ -87,7 +87,7 @@ def read_piece(file: BinaryIO, offset: int, size: int, most_bytes: int) -> bytes
 
 
 def close_file(close: Callable[[], None], files: Budget) -> None:
-    """Close a file that was sent, and count it no longer."""
+    """Close a file that was sent, and release its descriptors in the budget."""
     call_close(close)
     files.release(SENT_FILE_COUNT)
 
@@ -96,5 +96,5 @@ def call_close(close: Callable[[], None]) -> None:
     """Run the close() of an app's iterable."""
     try:
         close()
-    except BaseException:  # SystemExit and the like cost neither the worker nor the loop
+    except BaseException:  # SystemExit and the like must end neither the worker nor the loop
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

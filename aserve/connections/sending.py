@@ -1,10 +1,10 @@
-"""What workers do with the event loop's wire: from the app's reply to what the event loop is to write.
+"""Sending by workers over the event loop's wire: from the app's reply to the octets that the event loop writes.
 
-Owns:     Sending: back-pressure on the app: memory first, then the response's spool, then the wait; large pieces in parts; the worker that
-          writes to the socket itself when nothing else is queued.
+Owns:     Sending: back-pressure on the app: memory first, then the response's spool, then waiting; large pieces in parts; writing to the
+          socket in the worker itself when nothing else is queued.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "Buffering and Streaming".
-Not here: the transport, and what waits for it (outbox.py); receiving (wire_loop.py); what the octets are (wsgi/response.py).
+Not here: the transport, and octets that wait for it (outbox.py); receiving (wire_loop.py); making the octets (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PART_BYTES = 1 << 18
 
 
 class Sending:
-    """What workers do with one outbox."""
+    """Sends replies of workers by one outbox."""
 
     __slots__ = ("_connection", "_executor", "_outbox", "_progress", "_service")
 
@@ -48,7 +48,7 @@ class Sending:
         if type(reply) is bytes:
             return self._complete_response(exchange, reply)
         if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
-            self._progress.stay_on_loop()  # else the fast path has a pump for it
+            self._progress.stay_on_loop()  # otherwise the fast path has a pump for it
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
@@ -56,7 +56,7 @@ class Sending:
         if self._service.budgets.files.reserve(SENT_FILE_COUNT):
             self._executor.post(functools.partial(send_file, self._outbox), exchange, reply)
             return False
-        # Enough files are open for clients without a worker.
+        # The budget of files that the loop sends is used up: the worker reads the file.
         return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
 
     def fail(self, exchange: Exchange, why: str) -> None:
@@ -64,7 +64,7 @@ class Sending:
         self._executor.post(self._outbox.cut, exchange, why)
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
-        """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
+        """Hand over a head and a large body; if too many octets wait in memory, as pieces."""
         body = reply[1]
         has_client = self._outbox.is_current(exchange) and not self._outbox.is_over
         is_patient = has_client and len(body) > PART_BYTES
@@ -104,7 +104,7 @@ class Sending:
             if spool.is_begun:
                 executor.yield_slot()
             else:
-                executor.end_slice()  # from memory it goes as any other
+                executor.end_slice()  # sent from memory, as any other response
         is_for_disk, count = spool is not None and spool.is_begun, len(octets)
         if count <= PART_BYTES or (
             not is_for_disk and reserve_memory(self._connection, exchange, count, self._must_hold(count))
@@ -116,7 +116,7 @@ class Sending:
             self._send_part(exchange, parts[at : at + PART_BYTES])
 
     def _must_hold(self, count: int) -> bool:
-        """Return whether so much at once waits in memory in any case."""
+        """Return whether a piece of this size waits in memory in any case."""
         return self._executor.is_inline or count > self._service.config.response_spool_bytes
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
@@ -129,18 +129,18 @@ class Sending:
             if rest is None:
                 return
             octets = rest
-        # From here on the loop writes for this exchange: nothing may overtake what it has.
+        # From here on the loop writes for this exchange: no octets may overtake those that it has.
         outbox.take_completion()
         spool = exchange.spool
         if spool is not None and spool.is_begun and self._send_to_spool(exchange, spool, octets):
             return
         outbox.put(exchange, octets)
         if not outbox.has_room and not self._executor.is_inline:
-            # For the loop alone a worker waits: a client that reads is not sent to the disk.
+            # If only the loop is late, the worker waits: a response whose client reads does not go to the disk.
             outbox.wait_until(lambda: outbox.has_room or (outbox.is_write_paused and self._begin_spool(exchange)))
 
     def _send_to_spool(self, exchange: Exchange, spool: ResponseSpool, octets: bytes | memoryview) -> bool:
-        """Put a piece after what the spool holds; False: that has all been sent, and there is memory for it."""
+        """Append a piece to the spool; False: the spool is empty, and there is memory for the piece."""
         size, executor, outbox = len(octets), cast(Executor, self._executor), self._outbox
         while spool.is_begun:
             try:
@@ -157,10 +157,10 @@ class Sending:
         return False
 
     def _begin_spool(self, exchange: Exchange) -> bool:
-        """Let what follows of this response go to the disk; False: it may not."""
+        """Let the following pieces of this response go to the disk; False: they may not."""
         limit_bytes = self._service.config.response_spool_bytes
-        response = exchange.response  # None: it has just ended, and a second thread of the app writes
-        # Early hints come before the head, and the rest of such a response may take any way.
+        response = exchange.response  # None: the exchange has just ended, and a second thread of the app writes
+        # Early hints come before the head, and the response after them may take any way.
         if not limit_bytes or response is None or not response.head_is_out:
             return False
         if exchange.spool is None:

@@ -1,8 +1,8 @@
-"""The budgets of one server: how much memory, disk and how many descriptors its large bodies may take, by its settings and by what is free.
+"""The budgets of one server: memory, disk and descriptors for its large bodies, by its settings and by the free space.
 
-Owns:     Budgets; what is the limit where no setting names one.
+Owns:     Budgets; the default limits.
 Thread:   made and looked at on the event loop; its parts are used by any thread.
-Not here: counting, and what is logged when a budget is used up (core/budgets.py); the values (settings/table.py).
+Not here: counting, and logging that a budget is used up (core/budgets.py); the values (settings/table.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import tempfile
 from ..core.budgets import UNLIMITED, BodySpace, Budget, MemoryBudget, ResponseSpace
 from ..settings import EngineSettings, show_bytes
 
-# Part of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
+# The share of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
 SPOOL_FILES_SHARE = 4
-# Parts (1/2, 1/4) of what is free in the folder of temporary files. A body that finds no room is refused, a response
-# waits for its client: so bodies get twice as much, and a quarter is left for the app and for others. Guess.
+# Shares (1/2, 1/4) of the free space in the folder of temporary files. A body without room is refused, a response
+# waits for its client: so bodies get twice as much, and a quarter is left for the app and other programs. Guess.
 BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
 
 
@@ -33,7 +33,7 @@ class Budgets:
             "are answered 503, and responses wait for their clients, until there is room",
             f"fewer than {count} temporary files again (--spool-files)",
         )
-        # Bodies in memory that are sent by a descriptor each; others are sent by the transport's. Guess.
+        # Bodies in memory that are sent by a descriptor each; further ones are sent by the transport. Guess.
         self.watched = Budget(max(count // 4, 1))
         free_bytes = _free_disk_bytes()
         limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
@@ -79,7 +79,7 @@ class Budgets:
 
     @property
     def response_spool_bytes(self) -> int:
-        """Octets that the temporary files of responses take."""
+        """Octets of the temporary files of responses."""
         return self.responses.octets.count
 
     @property
@@ -89,7 +89,7 @@ class Budgets:
 
     @property
     def refused_count(self) -> int:
-        """How often a temporary file found no room, since the start."""
+        """How often there was no room for a temporary file, since the start."""
         return self.files.refused_count + self.bodies.octets.refused_count + self.responses.octets.refused_count
 
 
@@ -103,5 +103,5 @@ def _free_disk_bytes() -> int:
     try:
         status = os.statvfs(tempfile.gettempdir())
     except OSError:
-        return UNLIMITED  # no such folder: making the first file will fail, and say so
+        return UNLIMITED  # no such folder: making the first file will fail, which is logged
     return (status.f_bavail * status.f_frsize) >> 22 << 22  # a multiple of 4 MiB, so that its parts are shown in MiB

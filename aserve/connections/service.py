@@ -1,6 +1,6 @@
 """What all connections of one listener share.
 
-Owns:     Service, and ServiceContext, what those of a server share; both only hold things together.
+Owns:     Service; ServiceContext, which the services of a server share; both hold references and little else.
 Thread:   built on the event loop; read on both sides.
 """
 
@@ -29,7 +29,7 @@ from .server_budgets import Budgets
 
 
 class ServiceContext(NamedTuple):
-    """What the connections of all listeners of a server share."""
+    """The objects that the connections of all listeners of a server share."""
 
     config: EngineSettings
     loop: asyncio.AbstractEventLoop
@@ -38,11 +38,11 @@ class ServiceContext(NamedTuple):
     connections: set[Any]
     budgets: Budgets  # of large bodies
     websockets: Any  # see websockets.py
-    ends: RequestLog | None = None  # is told of the end of each request; None: nothing reads them
-    peers: Peers | None = None  # which of them are proxies; None: none is
-    in_flight: InFlight | None = None  # shows other processes the requests on the event loop's wires; None: none looks
-    times_requests: bool = False  # something reads when they came and began: Exchange.arrived_at
-    sees_responses: bool = False  # what stands in front of the app has the Response of each exchange
+    ends: RequestLog | None = None  # takes the end of each request; None: there is no reader
+    peers: Peers | None = None  # the peers that are proxies; None: no peer is
+    in_flight: InFlight | None = None  # shows other processes the running requests of the event loop's wires
+    times_requests: bool = False  # requests get the times of their arrival and beginning: Exchange.arrived_at
+    sees_responses: bool = False  # a wrapper in front of the app needs the Response of each exchange
     deadlines: Deadlines | None = None  # with --request-timeout
 
 
@@ -67,32 +67,32 @@ class Service:
         self.new_protocol = new_protocol
         self.gateway = gateway
         self.base_environ = base_environ
-        self.ends = ends  # ServiceContext.ends, or what stands before it
+        self.ends = ends  # ServiceContext.ends, or a wrapper of it
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
-        self.wrap = wrap  # a client's octets in TLS; None: they come as they are
-        self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
-        # Of the context, where each is found at once.
+        self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
+        self.identify = identify  # finds out whether a connection's peer is trusted; None: not asked for each
+        # Copies of the context's attributes, for quick access.
         self.config, self.loop, self.executor = context.config, context.loop, context.executor
         self.common_fields, self.connections, self.budgets = context.common_fields, context.connections, context.budgets
         self.websockets, self.peers, self.in_flight = context.websockets, context.peers, context.in_flight
         self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
         self.deadlines = context.deadlines
         self.take_back: Callable[[Any, int], bool] | None = (
-            None  # a connection that idles, into the lane; see Lane._adopt
+            None  # moves an idle connection into the lane; see Lane._adopt
         )
         path = context.config.healthcheck_path
-        self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are the app's
-        self.request_count = 0  # of those, since the start; the event loop's
-        # With a worker, though their connections are lost. Who ends one takes it out.
+        self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are for the app
+        self.request_count = 0  # requests for the app on the event loop, since the start
+        # Exchanges that a worker runs, though their connections are lost. The code that ends one takes it out.
         self.lost: set[Exchange] = set()
-        self.tells_wire = wire_log.is_told()  # what happens on connections
+        self.tells_wire = wire_log.is_told()  # --log-level debug: log events of connections
         self.is_draining = False
-        # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
+        # While draining: another process serves the same listeners. Connected clients have time for one more request.
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
 
     def begin(self, exchange: Exchange) -> None:
-        """Count a request of the event loop's that a worker is to run; whoever wants to know of it, does from now on."""
+        """Count a request on the event loop that a worker will run; from now on the table of running requests has it."""
         self.request_count += 1
         if self.in_flight is not None:
             self.in_flight.begin(exchange)
@@ -100,7 +100,7 @@ class Service:
             exchange.arrived_at = time.monotonic()
 
     def end_lost(self, exchange: Exchange) -> None:
-        """Log an exchange whose connection is lost and that its worker will not end; nothing if it is not of those, or not any more."""
+        """Log an exchange of `lost`, which its worker will not end; do nothing if it is not in `lost`, or not any more."""
         try:
             self.lost.remove(exchange)
         except KeyError:
@@ -111,14 +111,14 @@ class Service:
             self.ends.write(exchange)
 
     def log_cut(self) -> None:
-        """Log what has not ended by now, though the server does: workers are left behind with it."""
+        """Log exchanges that have not ended, though the server has: their workers are left behind."""
         for exchange in self.lost.copy():
             if exchange.end == ANSWERED:
                 exchange.end = CUT
             self.end_lost(exchange)
 
     def warning(self) -> str:
-        """Return why a balancer should send its requests to another server; empty when all is well."""
+        """Return why a balancer should send its requests to another server; empty: no reason."""
         if self.is_draining and not self.is_replaced:
             return "draining"
         if self.why_unready:

@@ -2,7 +2,7 @@
 
 Owns:     pointer_to.
 Thread:   any.
-Not here: what is in it (load_board.py, in_flight.py); who makes it: the caller.
+Not here: its content (load_board.py, in_flight.py); making it, which the caller does.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from .outbox import Outbox
 
 logger = logging.getLogger("aserve")
 
-# What is read from a spool is a new object each time, and PyPy has its nursery for those up to
-# about this size. Measured 2026-11-21, 64 readers of 8 MiB each: PyPy grew by 350 MB with 256 KiB.
+# Each read from a spool makes a new object, and PyPy has its nursery for objects up to about this
+# size. Measured 2026-11-21, 64 readers of 8 MiB each: PyPy grew by 350 MB with 256 KiB.
 SPOOL_PIECE_BYTES = 1 << 16
 
 
 def send_spooled(outbox: Outbox, exchange: Exchange) -> None:
-    """Octets are in the spool of the response: send a piece whenever there is room."""
+    """Send a piece of the response's spool whenever there is room."""
     if not outbox.is_current(exchange):
         return  # cut short meanwhile
     spool = cast(ResponseSpool, exchange.spool)
@@ -44,14 +44,14 @@ def send_spooled(outbox: Outbox, exchange: Exchange) -> None:
             return
         if octets:
             outbox.transport.write(octets)
-            outbox.service.loop.call_soon(send_spooled, outbox, exchange)  # others have their turn
+            outbox.service.loop.call_soon(send_spooled, outbox, exchange)  # other connections have their turn
     outbox.wake_waiter()
     if spool.is_ended and not spool.has_reader:
         _end(outbox, exchange)
 
 
 def end_spooled(outbox: Outbox, exchange: Exchange, why: str | None) -> None:
-    """The app is done, and its response, or all there will ever be of it, is in the spool; `why`: it was cut short."""
+    """End a response whose app is done, after the spool's last octet; `why`: the response was cut short."""
     spool = cast(ResponseSpool, exchange.spool)
     spool.is_ended, spool.end_error = True, why
     if not spool.has_reader:
@@ -68,5 +68,5 @@ def _end(outbox: Outbox, exchange: Exchange) -> None:
     if tells_its_end(exchange):
         cut()
     else:
-        # The client gets what the app made before it failed; that is over when the transport is empty.
+        # The client gets all that the app made before it failed; cut when the transport is empty.
         outbox.when_empty(cut)

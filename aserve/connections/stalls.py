@@ -1,11 +1,11 @@
-"""A stall of everything, told in the log: requests wait, and no thread is free to begin one.
+"""Logging a stall of the whole server: requests wait, and no thread is free to begin one.
 
-Owns:     StallWatch: when it is said, with what holds the threads, and when it is over.
+Owns:     StallWatch: the lines when a stall begins, with the stacks of the threads, and when it is over.
 Thread:   event loop only.
-Not here: for how long none was begun (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (features/slow_requests/watch.py),
+Not here: measuring the wait (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (features/slow_requests/watch.py),
           systemd's watchdog (server/running.py).
 
-Nobody need have asked for it: without this line, a server whose threads all hang is silent.
+No setting is needed: without this line, a server whose threads all hang is silent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .stacks import ORDER, describe_busy
 
 logger = logging.getLogger("aserve")
 
-MAX_STACKS = 8000  # characters of a line of the log; what is in most threads comes first
+MAX_STACKS = 8000  # characters of a line of the log; stacks that most threads share come first
 
 _monotonic = time.monotonic
 
 
 class Queue(Protocol):
-    """What is asked of an executor."""
+    """An executor, as StallWatch sees it."""
 
     @property
     def waiting_count(self) -> int:
@@ -34,32 +34,32 @@ class Queue(Protocol):
 
     @property
     def wait_seconds(self) -> float:
-        """For how long the first of these has waited."""
+        """For how long the first job has waited."""
 
     @property
     def stalled_seconds(self) -> int:
-        """For how many seconds it has been the first."""
+        """For how many seconds the same job has been the first."""
 
 
 class StallWatch:
-    """One server's."""
+    """Watches the queue of one server."""
 
     def __init__(self) -> None:
         self._episode = Episode()
         self._began_at = self._seen_at = 0.0
 
     def on_second(self, queue: Queue) -> None:
-        """Called once a second: say that a stall has begun, once, and that it is over."""
+        """Log once that a stall has begun, and that it is over; called once a second."""
         stalled = queue.stalled_seconds
         if stalled >= LONG_STALL_SECONDS or (stalled and self._seen_at):
             self._seen_at = _monotonic()
             if self._episode.begins():
                 self._began_at = self._seen_at - stalled
                 logger.warning(
-                    "no thread is free, and for %d s none has begun a request that waits: %d wait, the first for %.0f s; the "
-                    "threads are at (%s):\n%s",
+                    "all threads busy: no queued request started for %d s (%d queued, oldest %.0f s); the threads are at "
+                    "(%s):\n%s",
                     stalled, queue.waiting_count, queue.wait_seconds, ORDER, describe_busy()[:MAX_STACKS].rstrip(),
                 )  # fmt: skip
         elif self._episode.is_over_at_second():
-            logger.warning("requests that wait are begun again, after %.0f s", self._seen_at - self._began_at)
+            logger.warning("queued requests start again, after %.0f s", self._seen_at - self._began_at)
             self._seen_at = 0.0

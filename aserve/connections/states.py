@@ -1,7 +1,7 @@
 """The states of a connection, and every transition between them.
 
-Owns:     State, Event, TRANSITIONS. Which event leads where is in this
-          file; what brings it is in wire_loop.py, inbox.py and outbox.py.
+Owns:     State, Event, TRANSITIONS. The transitions are in this file;
+          their causes are in wire_loop.py, inbox.py and outbox.py.
 Spec:     RFC 9112 section 9.
 """
 
@@ -11,14 +11,14 @@ import enum
 
 
 class State(enum.IntEnum):
-    """Where a connection stands; those from RUNNING on do not expect a new request."""
+    """The state of a connection; from RUNNING on it expects no new request."""
 
     NEW = 0  # waiting for its first request
     IDLE = 1  # waiting for another
     RECEIVING = 2  # a request has begun
     RUNNING = 3  # an exchange is with the app; the worker may end it without the loop
-    LOOP_ENDS = 4  # the same, but only the loop may end it: more came in, or the connection is to close
-    LINGERING = 5  # the last response is out; what the client still sends is read and dropped
+    LOOP_ENDS = 4  # the same, but only the loop may end it: more came in, or the connection has to close
+    LINGERING = 5  # the last response is out; further octets of the client are read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7
     DETACHED = (
@@ -27,7 +27,7 @@ class State(enum.IntEnum):
 
 
 class Event(enum.IntEnum):
-    """What moves a connection."""
+    """A cause of a transition."""
 
     BEGIN = 0  # octets of a request that is not complete
     REQUEST = 1  # an exchange goes to the app

@@ -1,10 +1,10 @@
-"""What a server is doing, at one moment.
+"""The numbers of a server at one moment.
 
-Owns:     Statistics, how its numbers are found, and which of them its page has; the requests that it is at.
-Thread:   event loop only: there the numbers fit together, except those of workers, which run meanwhile.
-Not here: what the numbers mean for the process (server/server.py: `failure`), or for a health check (connections/service.py).
+Owns:     Statistics, finding its numbers, and writing some to the page; the running requests.
+Thread:   event loop only: there the numbers are consistent, except those of workers, which run meanwhile.
+Not here: conclusions about the process (server/server.py: `failure`), or for a health check (connections/service.py).
 
-Nothing but requests is counted for this on their path: all other numbers are found from what is there anyway. To find
+On the path of a request only the request itself is counted: all other numbers come from the present state. To find
 them costs a step for each open connection, as checking the time-outs does once a second.
 """
 
@@ -38,21 +38,21 @@ class Statistics(NamedTuple):
     connections_idle: int  # wait for a request, the first or another
     connections_receiving: int  # a request has begun, and is not complete
     connections_running: int  # their request waits for a worker or is with the app, or its response is sent
-    connections_ending: int  # their last response was given to the kernel; what they still send is dropped
+    connections_ending: int  # their last response was given to the kernel; further octets are dropped
     connections_websocket: int  # WebSockets, until the app and its client have ended them
-    connections_limit: int  # so many may be open: --max-connections, or what descriptors leave room for
+    connections_limit: int  # the most that may be open: --max-connections, or as many as descriptors allow
     connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
 
     requests: int  # for the app, whole, since the start
     requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
     requests_waiting_seconds: float  # for how long the first of these has waited, or less by a second at most
     requests_stalled_seconds: (
-        int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
+        int  # for how long no worker was free to begin one of them; 0: none waits, or the queue moves
     )
-    told_unready: str  # what `Server.set_unready` was told; "": nothing
+    told_unready: str  # the argument of `Server.set_unready`; "": not called
 
     bodies_incomplete: int  # request bodies of which a part is still to come
-    bodies_incomplete_bytes: int  # what has come of them
+    bodies_incomplete_bytes: int  # octets received of them
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
     bodies_spooled: int  # request bodies in temporary files (--body-memory)
     responses_unsent_bytes: int  # held by the transports, since the kernel has no room for them
@@ -61,19 +61,19 @@ class Statistics(NamedTuple):
     responses_memory_bytes: int  # of large responses, waiting for their readers (--response-memory)
 
     workers: int  # threads in a slot of --threads
-    workers_idle: int  # of these: they wait for requests
-    workers_busy_lately: float  # of these: they were with a request, as a mean of the last ten seconds
+    workers_idle: int  # of these: waiting for requests
+    workers_busy_lately: float  # of these: running a request, as a mean of the last ten seconds
     workers_compensated: int  # in a slot of --extra-threads: their responses outrun their readers
     workers_stuck: int  # written off by --request-timeout, and still inside the app
     workers_written_off: int  # since the start, whether they have ended or not
 
     @property
     def workers_busy(self) -> int:
-        """Those in a slot that are with a request at this moment. (The two counts are of one moment each, and not of the same.)"""
+        """Threads in a slot that run a request. (Its two counts are taken at two moments, not at the same.)"""
         return max(self.workers - self.workers_idle, 0)
 
     def write_to(self, page: Any) -> None:
-        """Write what a page has of it, at this moment; `page`: words by Field, which only this process writes."""
+        """Write the page's part of these numbers; `page`: words by Field, which only this process writes."""
         page[Field.REQUESTS], page[Field.CONNECTIONS] = self.requests, self.connections_open
         page[Field.CONNECTIONS_LIMIT] = self.connections_limit
         page[Field.IN_FLIGHT], page[Field.WAITING] = self.connections_running, self.requests_waiting
@@ -135,7 +135,7 @@ def take_statistics(
         bodies.update(exchange.body for exchange in busy if exchange.body is not None)
         receiving += len(lane_bodies)
         running += len(busy) - len(lane_bodies)
-        idle += max(in_lane - len(busy), 0)  # one may be leaving just now
+        idle += max(in_lane - len(busy), 0)  # a connection may be leaving just now
     workers = executor.workers
     return Statistics(
         is_draining=any(service.is_draining or service.is_replaced for service in services),
@@ -172,9 +172,9 @@ def take_statistics(
 
 def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list[tuple[float, str]]:
     """
-    Return so many of the requests that wait for a worker, or are with the app, or whose responses are sent; the oldest first.
+    Return the `count` oldest running requests (waiting for a worker, with the app, or being sent); the oldest first.
 
-    Each: for how many seconds, a stream since it has sent something, and "METHOD target", escaped for a log. None is told that has no time (Service.times_requests).
+    Each: age in seconds (of a stream: since it last sent), and "METHOD target", escaped for a log. Requests without times are left out (Service.times_requests).
     """
     exchanges, now = _exchanges_of(wires, lane), time.monotonic()
     since = [(each.grew_at or each.arrived_at, each) for each in exchanges if each.arrived_at]
@@ -183,7 +183,7 @@ def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list
 
 
 def take_thread_seconds(wires: Iterable[OnLoop], lane: Lane | None, now: float) -> float:
-    """Return for how long threads have been with the requests that have not ended, by the clock of `now`; 0: times are not taken."""
+    """Return the seconds that threads spent so far in running requests, by the clock of `now`; 0: times are not taken."""
     exchanges = _exchanges_of(wires, lane)
     return sum((each.left_at or now) - began_at for each in exchanges if (began_at := each.began_at))
 

@@ -1,11 +1,11 @@
-"""A response in pieces that no worker sends: the event loop steps its iterable while there is room.
+"""Responses in pieces without a worker: the event loop steps the iterable while there is room.
 
-Owns:     Steps. With --threads 0 the iterable is the app's.
+Owns:     Steps; with --threads 0 of the app's own iterable.
 Thread:   event loop only.
 Spec:     PEP 3333 "Buffering and Streaming".
 Not here: pieces from workers (sending.py).
 
-Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
+There is no spool: an iterable that is not stepped blocks no thread, and the disk would block the loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Steps:
         self._outbox, self._exchange, self._pieces = outbox, exchange, pieces
 
     def go_on(self) -> None:
-        """Write what there is room for; then wait."""
+        """Write as many pieces as there is room for; then wait."""
         with no_running_loop():
             self._step()
 

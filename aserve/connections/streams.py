@@ -1,8 +1,8 @@
-"""Responses that are sent in pieces: a request whose response goes on is not slow.
+"""Responses that are sent in pieces: a request whose response moves is not slow.
 
 Owns:     note_stream.
 Thread:   event loop only.
-Not here: what is done about slow requests (features/slow_requests/watch.py, lifecycle/advice.py); how fast a client reads (data_rate.py).
+Not here: reports of slow requests (features/slow_requests/watch.py, lifecycle/advice.py); how fast a client reads (data_rate.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .in_flight import InFlight
 
 def note_stream(exchange: Exchange, in_flight: InFlight | None) -> None:
     """
-    Note that the response of an exchange has grown since the last call, for those who look for how long it takes.
+    Record whether the response of an exchange has grown since the last call, for reports of long requests.
 
-    An event stream waits for events: it goes on as long as it is open.
+    An event stream waits for events: it counts as growing as long as it is open.
     """
     response = exchange.response
     if response is None or not response.head_is_out or response.is_full:

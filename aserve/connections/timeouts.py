@@ -1,9 +1,9 @@
-"""The time-outs of the event loop's wire: once a second, what has been quiet for too long ends.
+"""The time-outs of the event loop's wire: once a second, connections that have been quiet for too long are ended.
 
-Owns:     which clock runs in which state, and what becomes of a client that is late.
+Owns:     which clock runs in which state, and the end of a late client's connection.
 Thread:   event loop only.
 Spec:     RFC 9110 section 15.5.9 (408); RFC 9112 sections 9.5 and 9.6.
-Not here: the clocks, and how long each may run (progress.py); what notes progress (wire_loop.py, inbox.py).
+Not here: the clocks, and how long each may run (progress.py); recording progress (wire_loop.py, inbox.py).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NEW, IDLE, RECEIVING = State.NEW, State.IDLE, State.RECEIVING
 
 
 class Timed(Protocol):
-    """What the time-outs ask of a wire."""
+    """The wire, as the time-outs see it."""
 
     connection: Connection
 
     @property
     def state(self) -> State:
-        """Where the connection stands."""
+        """The state of the connection."""
 
     def close(self) -> None:
         """Send what is pending, then close."""
@@ -42,11 +42,11 @@ class Timed(Protocol):
         """Close with a reset."""
 
     def return_to_lane(self) -> None:
-        """Give a connection that idles back to the fast path, if that takes it."""
+        """Give an idle connection back to the fast path, if that takes it."""
 
 
 def end_late(wire: Timed, progress: Progress, inbox: Inbox, outbox: Outbox) -> None:
-    """Let a second pass: end what has been quiet for too long."""
+    """Let a second pass: end the connection, or its request, if it has been quiet for too long."""
     state, service, protocol = wire.state, outbox.service, inbox.protocol
     progress.tick()
     exchange = wire.connection.exchange  # once: a worker may end it at any time
@@ -76,7 +76,7 @@ def end_late(wire: Timed, progress: Progress, inbox: Inbox, outbox: Outbox) -> N
 
 
 def _watch_reader(wire: Timed, progress: Progress, outbox: Outbox) -> None:
-    """Abort the connection of a client that has something to read, and does not read it, or too slowly."""
+    """Abort the connection of a client that does not read its response, or reads it too slowly."""
     why = progress.why_slow_reader(wire.connection.exchange or wire, outbox.count_read())
     if not why:
         return

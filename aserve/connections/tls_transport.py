@@ -9,9 +9,9 @@ Not here: contexts and certificates (tls/certificates.py), HTTP (protocols/http1
 To the event loop it is a protocol, to the wire a transport: octets of
 ours reach the socket only through `_flush`, so they are always in records.
 The event loops' own TLS is not used: the three of them (asyncio's before and
-after 3.11, uvloop's) differ in how a session ends, none tells us of a
-handshake that fails or lets a client close one direction, and on PyPy one
-client's error ends other clients' connections (tls.guard). Nor were they faster
+after 3.11, uvloop's) differ in how a session ends, none reports a failed
+handshake or lets a client close one direction, and on PyPy one client's
+error ends other clients' connections (tls.guard). Nor were they faster
 in any run of 2026-11-21 (wrk with 32 connections, CPython 3.11 and PyPy 3.9).
 """
 
@@ -35,7 +35,7 @@ from .wire_loop import LoopWire
 logger = logging.getLogger("aserve")
 
 RECORD_BYTES = 1 << 14  # RFC 8446 5.1: the most that one record holds
-# Octets of replies to what is not data (key updates) that may wait for a client. Guess: 1,000 of them.
+# Octets of replies to records without data (key updates) that may wait for a client. Guess: 1,000 replies.
 MAX_REPLY_BYTES = 1 << 15
 
 PLAIN_HTTP, NOT_TLS = "HTTP without TLS came to a TLS port", "what came to a TLS port is not TLS"
@@ -43,13 +43,13 @@ NO_TLS = "this port speaks TLS, and the request came without; use https://"
 
 
 class Phase(enum.IntEnum):
-    """How far a session is."""
+    """The phase of a session."""
 
-    HELLO = 0  # the client's first words are not all here
+    HELLO = 0  # the ClientHello is not complete
     HANDSHAKE = 1
-    REFUSED = 2  # there will be no session; what the client still sends is read and dropped
+    REFUSED = 2  # there will be no session; further octets of the client are read and dropped
     OPEN = 3
-    SHUT = 4  # we have said that no more will come; what the client still sends is read and dropped
+    SHUT = 4  # our closure alert is sent; further octets of the client are read and dropped
     CLOSED = 5
 
 
@@ -112,8 +112,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         wire = self._wire
         if wire is None:
             return False  # the event loop closes
-        # Lenient: RFC 9112 9.8. Without a closure alert this may be somebody's doing who cuts the line; but
-        # where a request ends it says itself.
+        # Lenient: RFC 9112 9.8. Without a closure alert an attacker may have cut the connection; but a request
+        # shows its own end.
         self._on_eof(wire)
         return True
 
@@ -128,7 +128,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
                 wire.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The socket's transport holds as much as it likes to."""
+        """The buffer of the socket's transport is over its limit."""
         if self._wire is not None:
             self._wire.pause_writing()
 
@@ -137,10 +137,10 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._wire is not None:
             self._wire.resume_writing()
 
-    # --- what a server asks of its connections: until there is one, this stands for it ---
+    # --- called by the server, in place of a wire until there is one ---
 
     def on_second(self) -> None:
-        """Called once a second: end what takes too long."""
+        """End a handshake that takes too long; called once a second."""
         self._quiet_seconds += 1.0
         if self._phase is Phase.REFUSED:
             if self._quiet_seconds > LINGER_SECONDS:
@@ -154,7 +154,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self.abort()
 
     def drain(self) -> None:
-        """Let the client send the request for which it has connected, if it is quick."""
+        """Let the client send its first request, if it is quick."""
         self._quiet_seconds = 0.0
 
     # Handshake
@@ -164,7 +164,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         is_complete = self._hello.feed(data)
         received = self._hello.data
         if not client_hello.is_tls(received):
-            # Nothing of TLS has been said here: who speaks HTTP is answered in HTTP, as nginx does.
+            # No TLS was sent yet: a client that sends HTTP is answered in HTTP, as nginx does.
             answer = error_response(400, NO_TLS, None, self._service.common_fields) if received[:1].isalpha() else b""
             self._refuse(answer, PLAIN_HTTP if answer else NOT_TLS)
             return
@@ -224,7 +224,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     # Receiving
 
     def _receive(self) -> None:
-        """Take what has come out of its records."""
+        """Decrypt the received records, and pass on their octets."""
         pieces, fault, is_at_end = [], None, False
         try:
             while True:
@@ -254,7 +254,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             wire.eof_received()
 
     def _flush_replies(self) -> None:
-        """Send what the session itself has to say; end a client that makes it talk and does not listen."""
+        """Send the session's own records; abort a client that asks for many and does not read them."""
         if not self._outgoing.pending:
             return
         if not self._raw.get_write_buffer_size():
@@ -283,7 +283,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is not OPEN or not data:
             return
         try:
-            sent = self._write(data)  # all of it, with the OpenSSL of today
+            sent = self._write(data)  # all of it, with current versions of OpenSSL
             while sent < len(data):
                 sent += self._write(memoryview(data)[sent:])
         except OSError as exc:
@@ -296,11 +296,11 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._raw.write(self._outgoing.read())
 
     def _send_closure_alert(self) -> None:
-        """Say that no more will come (RFC 8446 section 6.1)."""
+        """Announce the end of our octets (RFC 8446 section 6.1)."""
         try:
             tls.guard(self._session.unwrap)()  # type: ignore[union-attr]
         except OSError:
-            pass  # it waits for the client's own, or finds something else: ours is written all the same
+            pass  # it waits for the client's alert, or finds other octets: our alert is written all the same
         self._flush()
 
     def can_write_eof(self) -> bool:
@@ -308,30 +308,30 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         return self._raw.can_write_eof()
 
     def write_eof(self) -> None:
-        """Send what is pending and say that no more will come."""
+        """Send what is pending, then a closure alert and FIN."""
         if self._phase is OPEN:
             self._send_closure_alert()
             self._phase = Phase.SHUT
             self._raw.write_eof()
 
     def close(self) -> None:
-        """Send what is pending, say that no more will come, then close."""
+        """Send what is pending and a closure alert, then close."""
         if self._phase is OPEN:
             self._send_closure_alert()
         self._phase = Phase.CLOSED
         self._raw.close()
 
     def abort(self) -> None:
-        """Close at once, and say nothing: what was sent must not pass for the whole."""
+        """Close at once without a closure alert, so that a cut response does not look complete."""
         self._phase = Phase.CLOSED
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Return whether nothing more will be sent."""
+        """Return whether no more octets will be sent."""
         return self._phase is Phase.CLOSED or self._raw.is_closing()
 
     def pause_reading(self) -> None:
-        """Read no more from the socket; what has come of it is with the connection already."""
+        """Read no more from the socket; octets received before are with the connection already."""
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
@@ -347,15 +347,15 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         return self._raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set what `pause_writing` and `resume_writing` go by."""
+        """Set the limits for `pause_writing` and `resume_writing`."""
         self._raw.set_write_buffer_limits(high, low)
 
     def set_protocol(self, protocol: Any) -> None:
-        """Let another wire go on."""
+        """Give the transport to another wire."""
         self._wire = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the socket's transport knows, and the session as ssl_object."""
+        """Return the extra information of the socket's transport, and the session as ssl_object."""
         return self._session if name == "ssl_object" else self._raw.get_extra_info(name, default)
 
     def _log(self, what: str) -> None:

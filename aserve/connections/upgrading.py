@@ -1,9 +1,9 @@
-"""A request for a WebSocket on the event loop's wire: the app is offered one.
+"""Offering the app a WebSocket, for a request on the event loop's wire.
 
-Owns:     what makes the offer of a request, and ends it.
+Owns:     making the offer, and ending it.
 Thread:   event loop only.
 Spec:     RFC 9110 section 7.8.
-Not here: whether one is offered, and how HTTP goes on or leaves (inbox.py, wire_loop.py); how many there may be (websockets.py).
+Not here: whether to offer one, and going on with or leaving HTTP (inbox.py, wire_loop.py); how many there may be (websockets.py).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ def open_websocket(http: Leaving, connection: Connection, exchange: Exchange) ->
     Offer the app of an exchange a WebSocket, in its environ.
 
     Raises:
-        RequestRefused: there is no descriptor left, or there are too many.
+        RequestRefused: no descriptor is left, or there are too many WebSockets.
     """
     ours, its = connection.service.websockets.open_pair()
     exchange.websocket = websocket = WebSocket(connection, http, ours, its)
-    # In place of a test in each request's way: the environ begins with what is the client's (build_environ).
+    # Without a test on each request's path: the environ begins with the client's base (build_environ).
     base = {**connection.base_environ, **dict.fromkeys(NAMES, its)}
     exchange.client = Client(connection.remote_addr, connection.remote_port, base)
     return websocket
 
 
 def end_offer(connection: Connection) -> None:
-    """Let an app that reads before it has decided find the end: its client is gone, or the server ends."""
+    """Give an app that reads before it has decided the end of its input: the client is gone, or the server ends."""
     exchange = connection.exchange
     if exchange is not None and exchange.websocket is not None:
         exchange.websocket.end_input()

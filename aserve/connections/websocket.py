@@ -1,14 +1,14 @@
-"""A connection that leaves HTTP: the app speaks WebSocket, on a socket of its own.
+"""A connection that leaves HTTP: the app uses WebSocket, on a socket of its own.
 
 Owns:     WebSocket, from the request that asks for one to the end of its connection.
 Thread:   two, under banners.
 Spec:     RFC 9110 section 7.8; RFC 6455 sections 1.3 and 7.1.
-Not here: which requests ask for one (cparsers/http1.c), how HTTP lets go of its transport (wire_loop.py), how many there may be
+Not here: which requests ask for one (cparsers/http1.c), releasing HTTP's transport (wire_loop.py), how many there may be
           (websockets.py); frames, which are the app's.
 
 The app has one end of a pair of sockets (environ["werkzeug.socket"]), the event loop the other, and between that and the
-client's transport it passes on whatever comes. So TLS, the PROXY protocol and octets that came with the request look to the app like
-any client; what it has is a socket of the system, with time-outs and selectors; and the loop can end it without the app. A message costs,
+client's transport it passes on all octets. So behind TLS, the PROXY protocol and octets that came with the request the app sees a plain
+client; its socket is one of the system, with time-outs and selectors; and the loop can end it without the app. A message costs,
 each way, two system calls and a wake-up of the loop more than it would on the client's own socket.
 """
 
@@ -29,12 +29,12 @@ from .wire_log import tell
 
 logger = logging.getLogger("aserve")
 
-PIECE_BYTES = 1 << 16  # read from the app at once; what waits for the client is this and the transport's own limit
+PIECE_BYTES = 1 << 16  # read from the app at once; at most this and the transport's own limit wait for the client
 STATUS_LINE = b"HTTP/1.1 "
 
 
 class WebSocket(OfferedHalf):
-    """What becomes of a request that asks for a WebSocket: a Wire, and the transport's protocol once it has begun."""
+    """A request that asks for a WebSocket, and its connection: a Wire, and the transport's protocol once the WebSocket has begun."""
 
     idle_seconds = 0.0
 
@@ -44,7 +44,7 @@ class WebSocket(OfferedHalf):
         self._loop = connection.service.loop
         self._transport: asyncio.Transport | None = None  # once it has begun, and until it is lost
         self._is_write_paused = False  # the client is behind
-        self._unsent = b""  # from the client, and the app's end has no room for it: no more is read meanwhile
+        self._unsent = b""  # octets of the client for which the app's end has no room: reading pauses meanwhile
         self._is_input_over = False  # the app gets no more
         self._is_at_eof = False  # the client sends no more
         self._has_returned = False  # the app
@@ -61,19 +61,19 @@ class WebSocket(OfferedHalf):
         http, exchange, service = self._http_wire, self.connection.exchange, self._service
         left = http.leave_transport(self)
         if left is None or exchange is None:
-            self._close_end()  # so that the app knows; HTTP's wire ends the exchange: see _on_returned
+            self._close_end()  # so that the app finds the end; HTTP's wire ends the exchange: see _on_returned
             return False
         self._http = None
         self._transport, octets, self._is_write_paused, is_at_eof = left
         self._websockets.on_begun(exchange)
-        # From here on it is no request: no deadline ends it, its duration is not counted, and it is not in flight.
+        # From here on this is no request: no deadline ends it, its duration is not counted, and it is not in flight.
         self._arrived_at, exchange.arrived_at, exchange.began_at = exchange.arrived_at, 0.0, 0.0
         if service.in_flight is not None:
             service.in_flight.end(exchange)
         service.connections.add(self)
         service.connections.discard(http)
         with self._lock:
-            if self._thread_id:  # else the app has returned already
+            if self._thread_id:  # otherwise the app has returned already
                 cast(Executor, self._executor).set_aside(self._thread_id)
         if service.tells_wire:
             tell(self.connection, "becomes a WebSocket")
@@ -102,10 +102,10 @@ class WebSocket(OfferedHalf):
             self._loop.add_writer(self._end.fileno(), self._on_room)
 
     def drop_octets(self, data: bytes) -> None:
-        """Drop what a TLS client sends after our closure alert."""
+        """Drop the octets of a TLS client after our closure alert."""
 
     def eof_received(self) -> bool:
-        """The client will send no more; what the app still has to say is passed on."""
+        """The client will send no more; pass on further octets of the app."""
         self._is_at_eof = True
         self.end_input()
         if self._is_lingering and self._transport is not None:
@@ -113,20 +113,20 @@ class WebSocket(OfferedHalf):
         return True
 
     def end_input(self) -> None:
-        """Let the app read what has come, and then the end."""
+        """Let the app read the received octets, and then the end."""
         if self._end is not None and not self._is_input_over:
             self._is_input_over = True
             if not self._unsent:
                 shut(self._end, socket.SHUT_WR)
 
     def _send_to_app(self) -> bool:
-        """Send what has come; False: the app's end has no room for all of it."""
+        """Send the received octets; False: the app's end has no room for all of them."""
         assert self._end is not None
         try:
             self._unsent = self._unsent[self._end.send(self._unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # the app has closed it, which `_pass_on` finds
+        except OSError:  # the app has closed its end, which `_pass_on` finds
             self._unsent, self._is_input_over = b"", True
         return not self._unsent
 
@@ -147,14 +147,14 @@ class WebSocket(OfferedHalf):
             with self._lock:
                 has_begun = self._phase == Phase.BEGUN or (self._phase == Phase.OFFERED and self._is_written())
             if not has_begun:
-                self._watch_end(False)  # it has closed it, and may still answer over HTTP
+                self._watch_end(False)  # the app has closed its end, and may still answer over HTTP
                 return
             if not self._begin():
                 return
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Pass on a piece of what the app has written."""
+        """Pass on a piece of the app's octets."""
         if self._end is None or self._is_write_paused or self._transport is None:
             return
         try:
@@ -163,13 +163,13 @@ class WebSocket(OfferedHalf):
             if self._has_returned:
                 self._end_output()
             return
-        except OSError:  # it was reset: the app has closed it, and not read everything
+        except OSError:  # a reset: the app has closed its end, and not read everything
             octets = b""
         if not octets:
             self._end_output()
             return
         if not self._sent_bytes and octets.startswith(STATUS_LINE) and octets[9:12].isdigit():
-            self._status = int(octets[9:12])  # an app that refuses the handshake says so there
+            self._status = int(octets[9:12])  # the status of the handshake, which the app may refuse
         self._sent_bytes += len(octets)
         self._transport.write(octets)
         if self._has_returned:
@@ -198,7 +198,7 @@ class WebSocket(OfferedHalf):
     # --- called on the event loop: ending ---
 
     def _on_returned(self, exchange: Exchange, _: None) -> None:
-        """The app's call is over, and with it the WebSocket: what the app has written is passed on."""
+        """End the WebSocket after the app's call: pass on the app's last octets."""
         self._has_returned = True
         if self._http is not None and (self._end is None or not self._begin()):
             self._websockets.discard(self)
@@ -210,7 +210,7 @@ class WebSocket(OfferedHalf):
             self._pass_on()
 
     def _end_output(self) -> None:
-        """The app writes no more: send what is pending and our FIN, then read on for a while (RFC 6455 section 7.1.1)."""
+        """Send what is pending and our FIN, as the app writes no more; then read on for a while (RFC 6455 section 7.1.1)."""
         self._close_end()
         transport, exchange = self._transport, self.connection.exchange
         if transport is not None:
@@ -227,7 +227,7 @@ class WebSocket(OfferedHalf):
             self._end_exchange(exchange)
 
     def _close_end(self) -> None:
-        """Close our end. What still reads the app's finds the end, and what writes there fails; in a child that it has forked, too."""
+        """Close our end. Readers of the app's socket find its end, and writers fail, also in a child that the app has forked."""
         end, self._end = self._end, None
         if end is None:
             return
@@ -243,7 +243,7 @@ class WebSocket(OfferedHalf):
         self._service.connections.discard(self)
         exchange = self.connection.exchange
         if exchange is None:
-            self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
+            self.connection.wire = LOST  # breaks a cycle, which only the garbage collector frees
             return
         if exc is not None:
             self._note_end(CLIENT_GONE)
@@ -258,7 +258,7 @@ class WebSocket(OfferedHalf):
         connection.exchange = None
         exchange.arrived_at = self._arrived_at
         self._note_response(exchange)
-        exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # where the app's end is
+        exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # it holds the app's end
         self._service.lost.discard(exchange)
         connection.end_exchange(exchange)
         self._websockets.discard(self)
@@ -266,7 +266,7 @@ class WebSocket(OfferedHalf):
             connection.wire = LOST
 
     def _note_response(self, exchange: Exchange) -> None:
-        """Let the access log have what the app has written to its socket, in place of what it returns."""
+        """Give the access log the status and octets that the app wrote to its socket, in place of its reply."""
         if exchange.response is not None:
             exchange.response.replace(self._status)
             exchange.response.sent_bytes = self._sent_bytes
@@ -276,10 +276,10 @@ class WebSocket(OfferedHalf):
         if exchange is not None and exchange.end == ANSWERED:
             exchange.end = end
 
-    # --- what a server asks of its connections ---
+    # --- called by the server ---
 
     def drain(self) -> None:
-        """Let it end, in its turn."""
+        """Let the WebSocket end, in its turn."""
         self._websockets.end_later(self.end_input)
 
     def abort(self) -> None:
@@ -289,7 +289,7 @@ class WebSocket(OfferedHalf):
             self._transport.abort()
 
     def on_second(self) -> None:
-        """Called once a second: end a client that does not read, or does not close."""
+        """End the connection of a client that does not read, or does not close; called once a second."""
         self._quiet_seconds += 1.0
         transport = self._transport
         if transport is None:
@@ -298,7 +298,7 @@ class WebSocket(OfferedHalf):
         if not unsent_bytes:
             self._unread_bytes = 0
             if not self._is_lingering:
-                self._quiet_seconds = 0.0  # nothing waits for the client
+                self._quiet_seconds = 0.0  # no octets wait for the client
             elif self._quiet_seconds > LINGER_SECONDS:
                 transport.close()
             return

@@ -2,7 +2,7 @@
 
 Owns:     WebSockets: how many there may be, the pair of sockets of each, and how they end as the server drains.
 Thread:   event loop only.
-Not here: one of them (websocket.py), the request that asks for it (upgrading.py).
+Not here: a single WebSocket (websocket.py), the request that asks for one (upgrading.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# What libraries look for: Werkzeug's name, which simple-websocket prefers, and gunicorn's.
+# The keys that libraries look for: Werkzeug's, which simple-websocket prefers, and gunicorn's.
 NAMES = ("werkzeug.socket", "gunicorn.socket")
-# In a drain one ends so long after another, unless there are so many that the first half of --drain-timeout would not do. Guess.
+# The time between two ends in a drain; less if there are too many for the first half of --drain-timeout. Guess.
 ENDING_SECONDS = 0.01
 
 
 class End(socket.socket):
-    """One of a pair. Apps may drop theirs without closing it, as under Werkzeug's own server: they are not warned."""
+    """One of a pair. Apps may drop their end without closing it, as under Werkzeug's own server, and get no ResourceWarning."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class End(socket.socket):
 
 
 class WebSockets:
-    """Those of one server."""
+    """The WebSockets of one server."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class WebSockets:
         deadlines: Deadlines | None = None,
         write: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """`deadlines`: of requests, which have none once they are WebSockets; `write`: is told of each that becomes one."""
+        """`deadlines`: of requests; WebSockets have none; `write`: called with each exchange that becomes a WebSocket."""
         self._loop, self._deadlines, self._write = loop, deadlines, write
-        # A WebSocket keeps its thread, so that another must take the place; one thread is a promise (PEP 3333 wsgi.multithread).
+        # A WebSocket keeps its thread, so that another must take its place; --threads 1 promises one thread (PEP 3333 wsgi.multithread).
         self._has_threads = config.threads > 1
         self._limit = config.websockets
         self._ending_seconds = config.drain_seconds / 2
-        self._all: set[object] = set()  # also those of which it is not known yet
-        self.is_ending = False  # the server closes its connections: one that begins ends in its turn
+        self._all: set[object] = set()  # also requests on which the app has not decided yet
+        self.is_ending = False  # the server closes its connections: a new WebSocket ends in its turn
         self._ending_count = 0
         self._line, self._shortage_line = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.ERROR)
 
     def is_offered(self) -> bool:
-        """Whether apps may have any; otherwise requests that ask for one are as any other."""
+        """Whether apps may have WebSockets; otherwise requests that ask for one are as any other."""
         if self._limit and not self._has_threads:
             self._line.log(
                 "a request asks for a WebSocket, for which there is no thread: --threads must be 2 or more (said once)"
@@ -68,10 +68,10 @@ class WebSockets:
 
     def open_pair(self) -> tuple[socket.socket, socket.socket]:
         """
-        Return the sockets of one more: ours, which does not block, and the app's.
+        Return the sockets of a new WebSocket: ours, which does not block, and the app's.
 
         Raises:
-            RequestRefused: there are as many as there may be, or no descriptor is left.
+            RequestRefused: the limit is reached, or no descriptor is left.
         """
         if len(self._all) >= self._limit:
             self._line.log("there are %d WebSockets, the limit (--websockets): more get a 503 (said once)", self._limit)
@@ -85,22 +85,22 @@ class WebSockets:
         return ours, its
 
     def add(self, websocket: object) -> None:
-        """Count one."""
+        """Count a WebSocket."""
         self._all.add(websocket)
 
     def discard(self, websocket: object) -> None:
-        """Count one no longer."""
+        """Stop counting a WebSocket."""
         self._all.discard(websocket)
 
     def on_begun(self, exchange: Exchange) -> None:
-        """A request has become one."""
+        """A request has become a WebSocket."""
         if self._deadlines is not None:
             self._deadlines.forget(exchange)
         if self._write is not None:
             self._write(exchange)
 
     def end_later(self, end: Callable[[], None]) -> None:
-        """Call it in its turn, as the server drains: its client will come back, and not all should at once."""
+        """Call `end` in its turn, as the server drains: the clients will connect again, but not all at once."""
         step = min(ENDING_SECONDS, self._ending_seconds / max(len(self._all), 1))
         self._loop.call_later(min(self._ending_count * step, self._ending_seconds), end)
         self._ending_count += 1

@@ -1,6 +1,6 @@
-"""The fast wire: a worker reads a request and sends its response by itself, in the connections of lane.py.
+"""The fast wire: a worker reads a request and sends its response by itself, for the connections of lane.py.
 
-Owns:     FastWire: the response that one write can send; anything else hands the connection over to the
+Owns:     FastWire: a response that one write can send; for any other the connection is handed over to the
           event loop first.
 Thread:   two, under banners: workers reply, the event loop takes over.
 Not here: receiving (lane.py), the way to the event loop (handover.py); responses in pieces, from files, to clients that
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 REPLY_BYTES = 1 << 17
 
 _reply = lib.lane_reply
-LOST: int = lib.LANE_LOST  # what it returns if the client is gone
+LOST: int = lib.LANE_LOST  # the result if the client is gone
 
 
 class FastWire:
-    """What reads and writes below a connection in the lane."""
+    """Reads and writes below a connection in the lane."""
 
     __slots__ = ("_early", "_handover", "_handovers", "fd")
     way = "the fast path"
     in_lane = True
 
     def __init__(self, handovers: Handovers, fd: int) -> None:
-        # An exchange tells whose it is: to know the connection would make a cycle, which waits for the garbage collector.
+        # The connection is found by the exchange: a reference to it here would make a cycle, which only the garbage collector frees.
         self._handovers = handovers
         # The connection's lock guards the three below while the response is not whole: other threads of the app may
-        # send something, and a deadline may take the exchange from its worker.
-        self.fd = fd  # -1 once the connection has left the lane: the number may be another's
+        # send octets, and a deadline may take the exchange from its worker.
+        self.fd = fd  # -1 once the connection has left the lane: another may have the number
         self._handover: Handover | None = None  # set once the connection leaves
-        # With --threads 0: what the app has sent before it returned, and the socket has not taken.
+        # With --threads 0: octets that the app has sent before it returned, and the socket has not taken.
         self._early: tuple[bytes | memoryview, ...] = ()
 
     # --- called from a worker (with --threads 0: on the event loop) ---
@@ -60,7 +60,7 @@ class FastWire:
             return not self._reply_large(exchange, reply) and self._reply_otherwise(exchange, reply)
         if self._handover is not None or self._early:
             return self._reply_otherwise(exchange, reply)
-        # No lock: the response is whole. So the app's other threads send no more (Response.join_senders), and no
+        # No lock: the response is whole. So the app's other threads send nothing more (Response.join_senders), and no
         # deadline takes the exchange from its worker (Run.end).
         exchange.connection.exchange = None
         size, body_size = len(head), len(body)
@@ -88,7 +88,7 @@ class FastWire:
             self._hand_over(exchange).wait().send(exchange, octets)
 
     def _send_early(self, exchange: Exchange, octets: bytes) -> None:
-        # Nobody can make a transport while the app runs. PEP 3333: what write() is given may not wait for its end.
+        # No transport can be made while the app runs. PEP 3333: octets given to write() may not wait for the app's end.
         with exchange.connection.lock:
             if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
@@ -97,7 +97,7 @@ class FastWire:
                 try:
                     sent = os.write(self.fd, octets)
                 except OSError:
-                    pass  # full, or gone: a transport meets the same, and knows what to do
+                    pass  # full, or closed: a transport meets the same error, and handles it
             if sent < len(octets):
                 self._early += (keep_rest(octets, sent),)
 
@@ -126,7 +126,7 @@ class FastWire:
             exchange.connection.end_exchange(exchange)
 
     def leave_lane_with(self, exchange: Exchange, *rest: bytes | memoryview) -> None:
-        """Let the event loop send what the socket has not taken of a whole response, before anything else."""
+        """Let the event loop send the rest of a whole response, which the socket has not taken, before anything else."""
         try:
             with exchange.connection.lock:
                 handover = self._leave_lane(exchange, rest)
@@ -142,7 +142,7 @@ class FastWire:
     # --- called by the pump, in its own thread ---
 
     def end_large(self, exchange: Exchange) -> None:
-        """All of a response is sent: go on with the connection."""
+        """End the exchange, as all of the response is sent; go on with the connection."""
         exchange.connection.exchange = None  # now: the next request may come before the call returns
         if _reply(self._handovers.set, self.fd, b"", 0, b"", 0, exchange.keep_alive):
             self.leave_lane_with(exchange, b"")  # for the loop to close, as the client may still send
@@ -150,7 +150,7 @@ class FastWire:
             exchange.connection.end_exchange(exchange)
 
     def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
-        """The client is slow: let the event loop send the rest; `large` is what the budgets count."""
+        """Let the event loop send the rest, as the client is slow; the budgets count `large`."""
         self.hand_over_and_call(large.exchange, lambda wire: wire.go_on_large(large, reply), cast(Any, large))
 
     # --- called by the pump, or on the event loop ---
@@ -193,20 +193,20 @@ class FastWire:
 
     def _hand_over(self, exchange: Exchange) -> Handover:
         """
-        Take the connection out of the lane, if nobody has; return what tells when the event loop has it.
+        Take the connection out of the lane, unless it has left; return the Handover, which is ready when the event loop has it.
 
         Raises:
             ClientDisconnected: the exchange has ended, or the connection.
         """
         with exchange.connection.lock:
             if self._handover is not None:
-                return self._handover  # the other wire looks whose exchange it is
+                return self._handover  # the other wire checks whether this exchange is current
             if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
             return self._leave_lane(exchange, ())
 
     def _leave_lane(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> Handover:
-        """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
+        """Take the connection out of the lane, with the lock held; `rest`: the unsent octets of a whole response."""
         connection = exchange.connection
         fd, self.fd = self.fd, -1
         self._handovers.connections.pop(fd, None)  # or the lane would keep the connection for as long as it lives
@@ -219,5 +219,5 @@ class FastWire:
 
 
 def refuse(exchange: Exchange, why: RequestRefused) -> None:
-    """Let the leader answer an exchange whose body does not come, or cannot be kept."""
+    """Answer an exchange whose body does not come, or cannot be kept; called by the leader."""
     exchange.connection.wire.hand_over_and_call(exchange, lambda wire: wire.refuse(exchange, why))

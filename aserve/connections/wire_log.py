@@ -1,10 +1,10 @@
-"""What happens on the wire, for --log-level debug: what becomes of connections.
+"""The debug log of connections (--log-level debug).
 
 Owns:     the logger aserve.wire.
 Thread:   any.
-Not here: requests, how they went (features/wire_log.py); states of the event loop's wire (states.py), which is told of by wire_loop.py.
+Not here: requests and their results (features/wire_log.py); states of the event loop's wire (states.py), which wire_loop.py logs.
 
-The level is read once, when a server starts: without debug nobody is told, and a change of state costs the test of an attribute.
+The level is read once, when a server starts: without debug nothing is logged, and a change of state costs the test of an attribute.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ logger = logging.getLogger("aserve.wire")
 
 
 def is_told() -> bool:
-    """Whether anybody wants to know, at this moment."""
+    """Whether the logger's level is debug, at this moment."""
     return logger.isEnabledFor(logging.DEBUG)
 
 
 def tell(connection: Any, what: str) -> None:
-    """Say what happens on a connection."""
+    """Log an event of a connection."""
     logger.debug("%s: %s", name_of(connection), what)
 
 
 def name_of(connection: Any) -> str:
-    """Return where its client is."""
+    """Return the address of a connection's client."""
     return f"{connection.remote_addr}:{connection.remote_port}" if connection.remote_addr else "unix socket"

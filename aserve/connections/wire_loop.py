@@ -1,16 +1,16 @@
 """The event loop's wire: one transport's life.
 
-Owns:     LoopWire: the state, and whatever changes it; the end of an exchange; closing, lingering, leaving; what the loss of the transport
-          frees.
+Owns:     LoopWire: the state, and all that changes it; the end of an exchange; closing, lingering, leaving; freeing resources when the
+          transport is lost.
 Thread:   event loop, except what workers call, under a banner.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: what comes in (inbox.py), what goes out (outbox.py; for workers: sending.py), the clocks (progress.py, timeouts.py), parsing (protocols/),
+Not here: receiving (inbox.py), sending (outbox.py; for workers: sending.py), the clocks (progress.py, timeouts.py), parsing (protocols/),
           calling the app (wsgi/gateway.py), threads (workers/executor.py).
 
-Each of its parts changes its own attributes only. An inbox is given the wire with each call; an outbox knows it until `leave`.
+Each of its parts changes its own attributes only. An inbox gets the wire as an argument of each call; an outbox holds it until `leave`.
 
-Longer than other files: what is left here are the calls of asyncio, of a server and of other rooms, and the changes of the one state.
+Longer than other files: it has the methods that asyncio, the server and other rooms call, and all of them change the one state.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DONE, TAKE_COMPLETION = Event.DONE, Event.TAKE_COMPLETION
 
 
 class LoopWire(asyncio.Protocol):
-    """What reads and writes below a connection on the event loop."""
+    """Reads and writes below a connection on the event loop."""
 
     __slots__ = (
         "_inbox", "_initial", "_is_new", "_lock", "_outbox", "_progress", "_rest", "_sending", "_service", "_transport", "connection", "reply", "state",
@@ -67,14 +67,14 @@ class LoopWire(asyncio.Protocol):
         """
         Make the wire of a connection.
 
-        `octets` are those of its requests that were read already. `is_new`: who is connected is not known yet. `can_bypass`:
-        octets may go to the socket past the transport. `rest`: if it has an exchange whose response is whole, all that is
-        still to be sent of it.
+        `octets`: of its requests, read already. `is_new`: the client is not identified yet. `can_bypass`: octets may go to
+        the socket past the transport. `rest`: if the connection has an exchange whose response is whole, the unsent octets
+        of it.
         """
         self.connection = connection
         self._service = connection.service
         self._lock = connection.lock  # guards state where a worker meets the loop
-        self.state = NEW  # where it stands
+        self.state = NEW
         self._progress = Progress(connection.service.config)
         self._outbox = Outbox(connection, can_bypass)
         self._inbox = Inbox(connection, self._outbox, self._progress)
@@ -85,7 +85,7 @@ class LoopWire(asyncio.Protocol):
 
     @classmethod
     def kept(cls, connection: Connection) -> LoopWire:
-        """Make the wire of a connection that idles: it has carried requests in another server."""
+        """Make the wire of an idle connection that has carried requests in another server."""
         wire = cls(connection, is_new=False)
         wire.transition(Event.KEPT)
         return wire
@@ -122,7 +122,7 @@ class LoopWire(asyncio.Protocol):
         self.transition(DONE)
 
     def leave_exchange(self, exchange: Exchange) -> None:
-        """Let the connection have this exchange no more; on the loop, or under the lock."""
+        """Take this exchange from the connection; on the loop, or under the lock."""
         self.connection.exchange = None
         if self._service.in_flight is not None:
             self._service.in_flight.end(exchange)
@@ -132,12 +132,12 @@ class LoopWire(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected, or comes from another wire: go on where that has left off."""
+        """A client has connected, or comes from another wire: go on where that one stopped."""
         connection, service = self.connection, self._service
         self._transport = cast(asyncio.Transport, transport)
         self._outbox.connect(self, self._transport)
         service.connections.add(self)
-        if service.is_draining:  # perhaps since this was made, and everybody else was told
+        if service.is_draining:  # perhaps begun after this was made, when the other connections were told
             self._inbox.close_soon()
         if self._is_new and not connection.identify(transport):
             self.close()
@@ -174,7 +174,7 @@ class LoopWire(asyncio.Protocol):
             inbox.wait(exchanges)
         elif exchanges:
             inbox.start(self, exchanges)
-        elif inbox.protocol.is_mid_message:  # else it was an empty line (RFC 9112 2.2)
+        elif inbox.protocol.is_mid_message:  # otherwise it was an empty line (RFC 9112 2.2)
             inbox.expect_more(self)
 
     def eof_received(self) -> bool:
@@ -185,7 +185,7 @@ class LoopWire(asyncio.Protocol):
         return True  # keep the transport open for the response
 
     def pause_writing(self) -> None:
-        """The transport has as much as it likes to."""
+        """The transport's buffer is over its limit."""
         self._progress.move()
         self._outbox.pause_writing()
 
@@ -206,7 +206,7 @@ class LoopWire(asyncio.Protocol):
             leave_limit()
             outbox.leave()
             return
-        # Each is done whatever becomes of the others; the last two let a worker go on that waits for us.
+        # Each step runs even if another fails; the last two wake a worker that waits for the loop.
         for step in (
             leave_limit, functools.partial(inbox.drop_waiting, is_done), inbox.protocol.receive_eof, outbox.stop, outbox.go_on,
             functools.partial(end_offer, self.connection),
@@ -218,11 +218,11 @@ class LoopWire(asyncio.Protocol):
         if self.connection.exchange is None:
             self._leave_connection()
 
-    # What can be seen
+    # Reading the state
 
     @property
     def exchange(self) -> Exchange | None:
-        """The one that the app has; those that wait for it are not shown."""
+        """The exchange that the app runs, not those that wait for it."""
         return self.connection.exchange
 
     @property
@@ -237,7 +237,7 @@ class LoopWire(asyncio.Protocol):
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 when it does not."""
+        """For how long it has waited for another request; 0 if it does not wait."""
         return self._progress.quiet_seconds if self.state == IDLE else 0.0
 
     @property
@@ -248,7 +248,7 @@ class LoopWire(asyncio.Protocol):
     # An exchange, and its end
 
     def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
-        """Send the rest of a body of which the pump has sent the beginning."""
+        """Send the rest of a body whose beginning the pump has sent."""
         send_rest(self._outbox, large, reply)
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
@@ -256,7 +256,7 @@ class LoopWire(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return
         if not self.take_completion():
-            # The client has gone, or is about to, and the worker ends nothing any more.
+            # The client has left, or is about to, and the worker will not end the exchange any more.
             self.leave_exchange(exchange)
             release_memory(self.connection, exchange)
             self._outbox.close_spool(exchange.spool)
@@ -280,14 +280,14 @@ class LoopWire(asyncio.Protocol):
         self.answer_error(exchange, why)
 
     def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Answer with an error; where the client's next request would begin is not known."""
+        """Answer with an error, and close: it is unknown where the client's next request would begin."""
         service = self._service
-        # A lack of room is told once for all (core/budgets.py).
+        # A lack of room is logged once for all requests (core/budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
         if service.ends is not None:
             service.ends.write_refused(self.connection, exchange, why)
-        if self.take_completion():  # else the client has gone on the connection's way here
+        if self.take_completion():  # otherwise the client has left on the connection's way here
             self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
             self._linger()
 
@@ -295,7 +295,7 @@ class LoopWire(asyncio.Protocol):
         """End an exchange whose response is with the transport, or lost; go on with the connection."""
         outbox, protocol = self._outbox, self._inbox.protocol
         if outbox.is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self.state <= LOOP_ENDS:
-            # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
+            # While a client does not read its responses, the next is not made; octets that wait in memory stay counted.
             outbox.when_writable(functools.partial(self.end_exchange, exchange))
             return
         self.leave_exchange(exchange)
@@ -352,15 +352,15 @@ class LoopWire(asyncio.Protocol):
             self._transport.resume_reading()
         return self._transport, octets, self._outbox.is_write_paused, is_at_eof
 
-    # Clients that are late
+    # Time-outs
 
     def on_second(self) -> None:
-        """Called once a second: end what has been quiet for too long."""
+        """End the connection, or its request, if it has been quiet for too long; called once a second."""
         end_late(self, self._progress, self._inbox, self._outbox)
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """See Wire.abort_slow_reader."""
-        # Completion first: from then on no worker ends the exchange between a look and the abort.
+        # Completion first: from then on no worker can end the exchange between this check and the abort.
         if self.take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
             exchange.end = TIMED_OUT
             self.reset(why)
@@ -368,10 +368,10 @@ class LoopWire(asyncio.Protocol):
     # Closing
 
     def drain(self) -> None:
-        """Finish the exchange that runs, then close."""
+        """Finish the running exchange, then close."""
         self._inbox.close_soon()
         if self._service.is_replaced:
-            # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
+            # Wait ARRIVING_SECONDS, as the next request may be on its way: the running response may have allowed it.
             self._progress.move()
         elif self.take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
@@ -399,12 +399,12 @@ class LoopWire(asyncio.Protocol):
         self._transport.resume_reading()
 
     def drop_octets(self, data: bytes) -> None:
-        """Read and forget, so that our last response is not lost to a reset; a TLS client may send behind our closure alert."""
+        """Read and drop octets, so that our last response is not lost to a reset; a TLS client may send after our closure alert."""
         if self.state < State.LINGERING:
             return
         if self.state == State.LINGERING:
             self._progress.move()
-        # A front server's body, of uwsgi or SCGI, is limited by its time alone.
+        # A front server's body, of uwsgi or SCGI, has only the limit of time.
         if self._progress.drop(len(data)) and not self._inbox.protocol.is_single:
             self.close()
 
@@ -426,12 +426,12 @@ class LoopWire(asyncio.Protocol):
 
     def detach(self) -> int | None:
         """
-        Let go of a connection that waits for a request; return a descriptor of it. None: it does not, or cannot go.
+        Give away a connection that waits for a request; return a descriptor of it. None: it does not wait, or cannot go.
 
         Raises:
             OSError: no descriptor is left.
         """
-        # Behind the PROXY protocol, a client of whom no request has come cannot be told from its proxy.
+        # Behind the PROXY protocol, a client without a request so far cannot be told from its proxy.
         if not self._outbox.is_empty or not (self.state == IDLE or (self.state == NEW and self._is_new)):
             return None
         fd = os.dup(self._outbox.fd)
@@ -441,7 +441,7 @@ class LoopWire(asyncio.Protocol):
         return fd
 
     def return_to_lane(self) -> None:
-        """Give a connection that idles back to the fast path, if that takes it."""
+        """Give an idle connection back to the fast path, if that takes it."""
         self._progress.stay_on_loop()
         if not self._inbox.may_return_to_lane or not self._outbox.is_empty:
             return
@@ -452,5 +452,5 @@ class LoopWire(asyncio.Protocol):
             self._transport.close()
 
     def _leave_connection(self) -> None:
-        self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
+        self.connection.wire = LOST  # breaks a cycle, which only the garbage collector frees
         self._outbox.leave()

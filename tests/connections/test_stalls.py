@@ -32,7 +32,7 @@ def test_a_stall(watch):
     for stalled in range(10):
         assert watch(stalled) == []
     expected = (
-        "no thread is free, and for 10 s none has begun a request that waits: 3 wait, the first for 12 s; the threads are at (the last call first):\n"
+        "all threads busy: no queued request started for 10 s (3 queued, oldest 12 s); the threads are at (the last call first):\n"
         "aserve-worker-1, at GET /:\n  File x"
     )
     for stalled in range(10, 31):
@@ -40,7 +40,7 @@ def test_a_stall(watch):
     for _ in range(5):
         assert watch(0) == [expected]
     for _ in range(3):
-        assert watch(0)[1:] == ["requests that wait are begun again, after 30 s"]
+        assert watch(0)[1:] == ["queued requests start again, after 30 s"]
 
 
 def test_a_queue_that_hardly_moves(watch):
@@ -66,10 +66,10 @@ def test_a_server(start_server, raw_client, monkeypatch, caplog):
     first.request("/hangs")
     gate.wait_entered()
     second.request("/waits")
-    server.pass_seconds_until(lambda: any("no thread is free" in each.getMessage() for each in caplog.records))
-    (line,) = [each.getMessage() for each in caplog.records if "no thread is free" in each.getMessage()]
+    server.pass_seconds_until(lambda: any("all threads busy" in each.getMessage() for each in caplog.records))
+    (line,) = [each.getMessage() for each in caplog.records if "all threads busy" in each.getMessage()]
     assert ": 1 wait, the first for" in line and ", at GET /hangs" in line
     assert server.server.statistics().requests_waiting_seconds > 0.0
     gate.open(2)
     assert first.recv_response().status == second.recv_response().status == 200
-    server.pass_seconds_until(lambda: "requests that wait are begun again, after" in caplog.text)
+    server.pass_seconds_until(lambda: "queued requests start again, after" in caplog.text)
