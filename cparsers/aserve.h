@@ -1,4 +1,4 @@
-/* aserve.h -- what all parsers share: spans, result codes, their statuses.
+/* aserve.h -- shared by all parsers: spans, result codes, their statuses.
  * No allocation, no globals that change, no I/O.  Safe from any thread. */
 #ifndef ASERVE_H
 #define ASERVE_H
@@ -70,7 +70,7 @@ enum {
  * codes. */
 int aserve_status(int code);
 
-/* Returns what went wrong, one lower-case English phrase without a full stop,
+/* Returns the error as one lower-case English phrase without a full stop,
  * naming the clause: "field name is not a token (RFC 9112 section 5)".  Not
  * NULL. */
 const char *aserve_strerror(int code);

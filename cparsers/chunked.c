@@ -30,7 +30,7 @@ enum { MAX_SIZE_DIGITS = 16 };
 
 /* RFC 9112 section 7.1: chunk-size = 1*HEXDIG
  * `used` counts the digits.
- * Stricter than RFC 9112 7.1: so many leading zeros and no more.
+ * Stricter than RFC 9112 7.1: the number of leading zeros is limited.
  * Stricter than RFC 9112 7.1.1: white space (BWS) before ";" is refused; no
  * client sends it, and parsers differ on it. */
 static int step_size(http1_chunked *body, uint8_t octet)
@@ -54,7 +54,7 @@ static int step_size(http1_chunked *body, uint8_t octet)
 
 /* RFC 9112 section 7.1.1: chunk-ext = *( BWS ";" BWS chunk-ext-name
  *                                     [ BWS "=" BWS chunk-ext-val ] )
- * Lenient: names and values are not told apart; none has a meaning here, and
+ * Lenient: names and values are not parsed; none has a meaning here, and
  * not even a quoted value may hold CR or LF. */
 static int step_extension(http1_chunked *body, uint8_t octet)
 {

@@ -119,8 +119,8 @@ static void on_expect(fields *all, octets value)
         all->unknown_expectation = 1;
 }
 
-/* RFC 7239 section 4, and what was in use before it: a field that is believed
- * of a proxy only (aserve/proxies/forwarded.py). */
+/* RFC 7239 section 4, and the older fields: they count from a trusted proxy
+ * only (aserve/proxies/forwarded.py). */
 static int tells_of_client(octets name)
 {
     static const char x_forwarded[] = "x-forwarded";
@@ -135,7 +135,7 @@ static int tells_of_client(octets name)
            is_text(name, "x-real-ip");
 }
 
-/* Note what one field means for the message; append its pair. */
+/* Record the meaning of one field for the message; append its pair. */
 static int take_field(fields *all, octets name, octets value)
 {
     int code = 0;
@@ -178,7 +178,7 @@ static int take_field(fields *all, octets name, octets value)
                              length(value));
 }
 
-/* What is wrong with the field name that ends at `p`, before no colon. */
+/* The error of a field name that ends at `p`, where no colon follows. */
 static int name_fault(const char *line, const char *p, const char *end)
 {
     const char *name_end = p;

@@ -4,7 +4,7 @@
 #include "octets.h"
 #include "vars.h"
 
-/* What the field lines said of the message. */
+/* The facts about the message from its field lines. */
 typedef struct {
     aserve_vars vars;
     octets authority;    /* replaces the value of Host unless p == NULL */
@@ -24,11 +24,11 @@ typedef struct {
     int websocket; /* Upgrade: websocket */
     int expect_continue;
     int unknown_expectation;
-    int forwarded; /* a field by which proxies tell of the client */
+    int forwarded; /* a field in which proxies describe the client */
 } fields;
 
-/* Parse the field line at p and its CRLF, both before `end`; note what it
- * means in `all`, append its pair to all->vars; *next is set after it.
+/* Parse the field line at p and its CRLF, both before `end`; record its
+ * meaning in `all`, append its pair to all->vars; *next is set after it.
  * Returns 0, ASERVE_OBS_FOLD, BAD_FIELD_NAME, SPACE_BEFORE_COLON,
  * BAD_FIELD_VALUE, REPEATED_HOST, BAD_HOST, REPEATED_CONTENT_LENGTH,
  * BAD_CONTENT_LENGTH, REPEATED_CONTENT_TYPE or VARS_FULL. */

@@ -15,8 +15,8 @@ static const uint8_t reg_name[256] = {
 
 /* RFC 3986 section 3.2.2: IP-literal = "[" ( IPv6address / IPvFuture ) "]"
  * Lenient: the groups of the address are not counted.
- * Stricter than RFC 3986 3.2.2: IPvFuture, which nobody assigned, is refused.
- * Returns what follows the literal, or NULL. */
+ * Stricter than RFC 3986 3.2.2: IPvFuture is refused: none is assigned.
+ * Returns the end of the literal, or NULL. */
 static const char *skip_ip_literal(const char *p, const char *end)
 {
     int ncolons = 0;
@@ -30,7 +30,7 @@ static const char *skip_ip_literal(const char *p, const char *end)
     return p < end && ncolons >= 2 ? p + 1 : NULL;
 }
 
-/* Returns what follows the name, or NULL. */
+/* Returns the end of the name, or NULL. */
 static const char *skip_reg_name(const char *p, const char *end)
 {
     const char *name = p;

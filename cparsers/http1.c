@@ -4,7 +4,7 @@
  * A head is handled in two steps.  find_end looks for its last octet; once
  * that is there, parse_head reads the lines by the grammar.  If the end is
  * missing or the grammar was hurt, find_fault walks the new octets one by
- * one for what must be answered without waiting for the end.
+ * one for faults that must be answered without waiting for the end.
  *
  * Which fault is reported when there are several; this order does not depend
  * on how the octets were split:
@@ -27,7 +27,7 @@
 #include "http1.h"
 #include "request_line.h"
 
-/* What the whole head says; sets head->flags. */
+/* Check the head as a whole; set head->flags. */
 static int conclude(const fields *all, const request_line *line,
                     int has_dropped, http1_head *head)
 {
@@ -190,8 +190,8 @@ static int crosses_line_limit(const char *buf, size_t at, size_t max_line_len)
            memchr(buf + line, LF, max_line_len + 1) == NULL;
 }
 
-/* Walk buf[scanned .. len), octets before the end of the head, for what must
- * be answered at once; all before `scanned` is known to be good.
+/* Walk buf[scanned .. len), octets before the end of the head, for faults that
+ * must be answered at once; all before `scanned` is known to be good.
  * Returns 0 or the first fault. */
 static int find_fault(const char *buf, size_t len, size_t scanned,
                       const http1_head *limits)

@@ -15,8 +15,8 @@ enum {
     HTTP1_LENGTH = 8,           /* Content-Length present and above 0 */
     HTTP1_CHUNKED = 16,         /* RFC 9112 section 7.1 */
     HTTP1_EXPECT_CONTINUE = 32, /* RFC 9110 section 10.1.1; 1.1 only */
-    HTTP1_FORWARDED = 64,       /* Forwarded, X-Forwarded* or X-Real-IP: what
-                                   proxies tell of their client */
+    HTTP1_FORWARDED = 64,       /* Forwarded, X-Forwarded* or X-Real-IP, in
+                                   which proxies describe their client */
     HTTP1_WEBSOCKET = 128,      /* RFC 6455 section 4.2.1, as far as HTTP goes:
                                    a GET of 1.1 without a body that asks for an
                                    upgrade to websocket */

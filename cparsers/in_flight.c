@@ -1,4 +1,4 @@
-/* in_flight.c -- what a request is called, from its vars. */
+/* in_flight.c -- the method and target of a request, from its vars. */
 #include "in_flight.h"
 #include "octets.h"
 

@@ -1,4 +1,4 @@
-/* in_flight.h -- which requests a process is at, in memory that outlives it.
+/* in_flight.h -- a process's running requests, in memory that outlives it.
  * Another process reads it, after a crash.  No I/O. */
 #ifndef ASERVE_IN_FLIGHT_H
 #define ASERVE_IN_FLIGHT_H
@@ -14,7 +14,7 @@ typedef struct {
 } in_flight_entry;
 
 /* Write the method and the target of a vars block; `since` stays as it is.
- * What the block does not have is "-". */
+ * A part that the block lacks is "-". */
 void in_flight_describe(in_flight_entry *entry, const char *vars,
                         uint32_t vars_len);
 

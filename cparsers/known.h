@@ -1,5 +1,5 @@
-/* known.h -- field sections that came before: a client sends the same one with
- * each request, so what was found in it need not be found again.
+/* known.h -- a cache of field sections: a client sends the same section with
+ * each request, so it need not be parsed again.
  * No allocation, no globals, no I/O.  A section belongs to the caller; its
  * functions take one thread at a time. */
 #ifndef ASERVE_KNOWN_H
@@ -13,7 +13,7 @@
  * with cookies. */
 enum { KNOWN_RAW_MAX = 2048, KNOWN_VARS_MAX = 2560 };
 
-/* One section, and what http1_parse_head found in it.  Empty when zero-filled.
+/* One section, and http1_parse_head's results.  Empty when zero-filled.
  */
 typedef struct {
     uint64_t content_length;
@@ -37,10 +37,10 @@ int known_parse_head(const known_section *known, const char *buf, size_t len,
 uint16_t known_hash(const char *buf, size_t head_len);
 
 /* Keep the field section of a head of `head_len` octets, as http1_parse_head
- * has just parsed it into `head`.  Not kept, and the section stays as it was:
- * what depends on more than the section (an absolute-form, an upgrade), what is not a
- * plain kept connection's, what has credentials (a field name that ends in
- * Authorization), and what is too long.  Returns 1 when it was kept. */
+ * has just parsed it into `head`.  Not kept, so that `known` stays as it was:
+ * a head that depends on more than its section (an absolute-form, an upgrade),
+ * one without plain keep-alive, one with credentials (a field name that ends in
+ * Authorization), and one that is too long.  Returns 1 when it was kept. */
 int known_keep(known_section *known, const char *buf, size_t head_len,
                const http1_head *head);
 

@@ -1,6 +1,6 @@
-/* lane.c -- wait, reply, end: what a lane is asked for.  How a request is read
- * stands in lane_read.c, who is let in in lane_accept.c, the rules of the
- * states in lane_states.h. */
+/* lane.c -- the functions of a lane: wait, reply, end.  Reading a request is in
+ * lane_read.c, accepting in lane_accept.c, the rules of the states in
+ * lane_states.h. */
 #define _GNU_SOURCE /* epoll, eventfd, POSIX beside C99 */
 #include "lane.h"
 
@@ -26,12 +26,12 @@ int lane_available(void)
 
 /* Waiting */
 
-/* Let stall_fd tell when stall_us are over, but not before.  A timer that is
+/* Let stall_fd signal when stall_us are over, but not before.  A timer that is
  * late enough stays: each change is a trap of a virtual machine, and made for
  * each request they were a fifth of its price (2026-11-21, 1 connection).
  * Two threads at once, each with its own time, could leave stall_at later
  * than the timer, which then would never be set again: the second does
- * nothing, and the timer may tell too early. */
+ * nothing, and the timer may signal too early. */
 static void arm_stall_timer(lane *set)
 {
     uint64_t soonest = waking_clock_us() + set->stall_us;
@@ -59,8 +59,8 @@ static void tell_progress(lane *set)
         arm_stall_timer(set);
 }
 
-/* Make a connection BUSY on which something has come.  Returns 0 when it has
- * an owner already, for whom it is marked as MORE, or is no more. */
+/* Make a connection BUSY that has an event.  Returns 0 when it has an owner
+ * already, for which it is marked as MORE, or is closed. */
 static int own_or_mark(lane_conn *conn)
 {
     uint8_t state;
@@ -91,7 +91,7 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
     } else if (read_arrival(set, fd, (event->events & EPOLLPRI) != 0,
                             input_len, &set->arrivals[n])) {
         n++;
-        /* The end has come already, and no edge will tell it. */
+        /* The end has come already, and no further edge will come. */
         if (event->events & (EPOLLRDHUP | EPOLLHUP) && own_or_mark(conn))
             await_octets(set, fd, 1);
     }
@@ -115,7 +115,7 @@ static uint32_t poll_once(lane *set, int timeout_ms, int *is_woken)
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
-    *is_woken = nevents < 0; /* a signal: the caller looks what is due */
+    *is_woken = nevents < 0; /* a signal: the caller looks for its work */
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
 
@@ -255,8 +255,8 @@ int lane_own(lane *set, int fd)
     return 1;
 }
 
-/* Whoever else wants one of these, as lane_poll that has an event for it, is
- * quicker, and it is not IDLE here; or finds it BUSY, and then FREE. */
+/* Another function that wants one of these, as lane_poll with an event for it,
+ * is first, and it is not IDLE here; or finds it BUSY, and then FREE. */
 int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
 {
     uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
@@ -270,7 +270,7 @@ int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
             continue;
         out[n].fd = (int32_t)fd;
         out[n].listener = conn->listener;
-        out[n].is_used = conn->used; /* set only by who makes it BUSY */
+        out[n].is_used = conn->used; /* set only when made BUSY */
         if (release(set, (int)fd)) {
             lane_left(set);
             n++;
@@ -353,13 +353,13 @@ int lane_open(lane *set)
     if (set->board != NULL) {
         set->rest_fd =
             timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-        /* Edge-triggered: nobody need read it. */
+        /* Edge-triggered: it need not be read. */
         if (set->rest_fd < 0 || control_epoll(set, EPOLL_CTL_ADD, set->rest_fd,
                                               EPOLLIN | EPOLLET, REST) != 0)
             return errno;
     }
     for (uint32_t i = 0; i < set->nlisteners; i++) {
-        /* Inherited by what is accepted. */
+        /* Accepted connections inherit it. */
         if (set->listeners[i].is_tcp)
             setsockopt(set->listeners[i].fd, IPPROTO_TCP, TCP_NODELAY, &yes,
                        sizeof yes);

@@ -26,7 +26,7 @@ enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
  * more clients than are at work at once. */
 enum { LANE_KNOWN = 256 };
 
-/* Where a connection of the lane stands. */
+/* The state of a connection of the lane. */
 enum {
     LANE_FREE = 0,   /* no connection, or not the lane's */
     LANE_IDLE = 1,   /* waits for a request */
@@ -36,7 +36,7 @@ enum {
     LANE_BODY = 5    /* waits for more of a body */
 };
 
-/* What an arrival is. */
+/* The kind of an arrival. */
 enum {
     LANE_LEFT = 0, /* anything but the following: the connection is released */
     LANE_WHOLE = 1, /* a request and nothing else; the connection is BUSY */
@@ -46,11 +46,11 @@ enum {
     LANE_GONE = 5   /* the client is gone within the body; it is closed */
 };
 
-/* What lane_reply returns, besides octets that were sent. */
+/* Results of lane_reply, besides octets that were sent. */
 enum {
-    LANE_UNSENT = -1, /* nothing was sent: closing now could reset what the
-                       * client has not read, as it was not told of the close
-                       * and may send more, or has sent more */
+    LANE_UNSENT = -1, /* nothing was sent: closing now could reset octets that
+                       * the client has not read, as no response announced the
+                       * close, and it may send more, or has sent more */
     LANE_LOST = -2    /* the client is gone, and the connection is closed */
 };
 
@@ -66,12 +66,12 @@ typedef struct {
     uint32_t since;     /* lane->now when it became IDLE; atomic */
 } lane_conn;
 
-/* One request, a part of it, or what else came on a connection. */
+/* One request, a part of it, or another event of a connection. */
 typedef struct {
     uint64_t content_length; /* octets of the body, by the head */
     int32_t fd;
     int32_t consumed;   /* octets of the head (> 0), or an ASERVE_ code */
-    uint32_t input_off; /* what was read is at lane->input + input_off; */
+    uint32_t input_off; /* the octets read: lane->input + input_off; */
     uint32_t input_len; /* 0: not in the table, and not yet read */
     uint32_t vars_off;  /* the vars block is at lane->vars + vars_off */
     uint32_t vars_len;
@@ -96,8 +96,8 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_off; /* nobody is accepted any more; atomic */
-    uint32_t pause;  /* why nobody is for now; 0: not */
+    uint32_t is_off; /* accepts no more; atomic */
+    uint32_t pause;  /* why it does not accept for now; 0: it does */
 } lane_listener;
 
 typedef struct {
@@ -115,7 +115,7 @@ typedef struct {
     uint32_t max_line_len;
     uint32_t max_fields;
     uint32_t max_vars;
-    uint32_t stall_us; /* after which stall_fd tells; 0: it does not */
+    uint32_t stall_us; /* after which stall_fd signals; 0: never */
     uint64_t max_body_len;
     lane_arrival *arrivals;
     uint32_t arrivals_cap;    /* requests given by one call */
@@ -125,29 +125,29 @@ typedef struct {
     known_section *known;     /* zero-filled, LANE_KNOWN of them, or NULL */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
-    uint32_t max_conns; /* beyond so many nobody is accepted; atomic */
+    uint32_t max_conns; /* the most connections; atomic */
     uint32_t nothers;   /* connections outside that count, too; atomic */
     /* set by lane_open */
     int32_t epoll_fd;
     int32_t wake_fd;
     /* becomes readable stall_us to 2 * stall_us after lane_poll returned a
-     * batch, or lane_reply has answered every so many of its requests, or
+     * batch, or lane_reply has answered some more of its requests, or
      * lane_watch; perhaps also, once and in vain, while the next one waits */
     int32_t stall_fd;
     int32_t rest_fd; /* readable when lane.is_resting is over */
     /* set by lane_poll */
     uint64_t nrequests;  /* WHOLE and DONE, since lane_open; atomic */
-    uint32_t is_waiting; /* 1: until something comes; atomic */
+    uint32_t is_waiting; /* 1: until an event comes; atomic */
     uint32_t vars_len;   /* octets written to vars */
-    uint32_t nfull;      /* how often somebody found max_conns reached, */
-    uint32_t nshort;     /* and no descriptor or memory left; atomic */
+    uint32_t nfull;      /* how often accepting stopped at max_conns, */
+    uint32_t nshort;     /* and for lack of descriptors or memory; atomic */
     /* kept by the lane */
     uint32_t nconns; /* connections neither closed nor left; atomic */
     uint32_t nusers; /* those, and the lane itself until lane_close; atomic */
     uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
-    uint64_t stall_at;  /* stall_fd tells: monotonic microseconds; atomic */
+    uint64_t stall_at;  /* stall_fd signals: monotonic microseconds; atomic */
     uint32_t is_arming; /* a thread changes stall_at; atomic */
     uint32_t nreplies;  /* about how many, since lane_open; atomic */
     uint32_t is_closed; /* atomic */
@@ -156,13 +156,13 @@ typedef struct {
     uint32_t is_paused;
     uint32_t paused_conns;
     uint32_t paused_at;
-    uint32_t none_idle_at; /* when lane_evict_idle has last found nobody */
-    /* a listener is out of the epoll set, so that another process accepts, which
-     * has less to do: for about a millisecond, or until it has not any more */
+    uint32_t none_idle_at; /* when lane_evict_idle last found none */
+    /* a listener is out of the epoll set, so that a process with less to do
+     * accepts: for about a millisecond, or until it has as much to do */
     uint32_t is_resting;
 } lane;
 
-/* Returns 1 where this platform has what a lane needs. */
+/* Returns 1 if this platform supports a lane. */
 int lane_available(void);
 
 /* Make the epoll set and put the listeners into it.  Returns 0 or an errno,
@@ -178,9 +178,9 @@ void lane_close(lane *set);
 /* Accept on listener `i` no more: afterwards no thread uses its descriptor. */
 void lane_unlisten(lane *set, uint32_t i);
 
-/* Wait at most timeout_ms (-1: until something comes), then accept, read and
+/* Wait at most timeout_ms (-1: until an event comes), then accept, read and
  * parse as much as is there and has room.  Returns the number of arrivals.
- * At max_conns, or without descriptors, who comes stays in the kernel's queue
+ * At max_conns, or without descriptors, new clients stay in the kernel's queue
  * until a connection ends, or for a second and a lane_wake.  With a board it
  * accepts no more than load_board_quota allows. */
 int lane_poll(lane *set, int timeout_ms);
@@ -188,7 +188,7 @@ int lane_poll(lane *set, int timeout_ms);
 /* Make a waiting lane_poll return. */
 void lane_wake(lane *set);
 
-/* Let stall_fd tell as if a batch had begun now. */
+/* Let stall_fd signal as if a batch had begun now. */
 void lane_watch(lane *set);
 
 /* Send a whole response, `head` and then `body`, on a BUSY connection; both are
@@ -203,10 +203,10 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
  * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
-/* Connections that are IDLE leave the lane, `cap` at most: write which they
- * are to `out`, and return how many.  Their descriptors are the caller's, and
- * they count in nconns no more.  Nothing was read of them beyond their last
- * request: what has come since stays with the kernel. */
+/* Release IDLE connections, `cap` at most: write them to `out`, and return
+ * how many.  Their descriptors are the caller's, and they do not count in
+ * nconns any more.  Nothing was read of them beyond their last request:
+ * octets that came since stay with the kernel. */
 int lane_release_idle(lane *set, lane_released *out, uint32_t cap);
 
 /* Own a connection that waits for more of a body (BODY): make it BUSY, so that
@@ -223,8 +223,8 @@ void lane_left(lane *set);
 
 /* Take a connection of listener `i` into the lane, or back into it: connected,
  * non-blocking, and idle after a request, with nothing unparsed or unsent.  It
- * is IDLE from now on, and what has come already arrives like what comes later;
- * no arrival is_first.  Returns 0, and the descriptor stays the caller's, when
+ * is IDLE from now on, and octets that came already arrive like later ones; no
+ * arrival is_first.  Returns 0, and the descriptor stays the caller's, when
  * the table has no place for it, the listener accepts no more (lane_unlisten)
  * or has a protocol of one request a connection (uwsgi, SCGI), the lane is
  * closed, or the kernel has no memory; otherwise 1.
@@ -235,10 +235,10 @@ void lane_left(lane *set);
  * afterwards.  The caller has called lane_left if it was in the lane before. */
 int lane_adopt(lane *set, int fd, uint32_t i);
 
-/* Close connections that have been IDLE for longer than so many seconds: those
- * that have carried a request, and those that have not.  -1: at once.  One
- * whose next request has come already stays.  Bodies that do not move are the
- * caller's to count.  Returns how many. */
+/* Close connections that have been IDLE for longer than `used_seconds` if they
+ * have carried a request, else `new_seconds`.  -1: at once.  A connection
+ * whose next request has come already stays.  The caller looks for bodies that
+ * do not move.  Returns how many. */
 int lane_sweep(lane *set, int used_seconds, int new_seconds);
 
 /* Evict some connections for those that wait in the kernel's queue: close the

@@ -1,5 +1,5 @@
-/* lane_accept.c -- who comes into the lane: accepting, paused at the limits
- * and resumed; and connections that come back. */
+/* lane_accept.c -- accepting into the lane, paused at the limits and resumed;
+ * and connections that come back. */
 #define _GNU_SOURCE /* accept4 */
 #include "lane.h"
 
@@ -43,7 +43,7 @@ static int is_full(lane *set)
            __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
 }
 
-/* Leave who comes in the kernel's queue for a while; count that in *count. */
+/* Leave new clients in the kernel's queue for a while; count that in *count. */
 static void pause_accepting(lane *set, uint32_t i, uint32_t *count)
 {
     __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
@@ -100,7 +100,7 @@ void end_rest(lane *set)
     list_paused(set, OTHERS);
 }
 
-/* Evicting: who has idled the longest goes */
+/* Evicting: connections that have idled the longest go */
 
 /* For how many seconds a connection has waited for another request. */
 static uint32_t idle_seconds(lane *set, lane_conn *conn)
@@ -176,8 +176,8 @@ static void init_conn(lane *set, int fd, uint32_t listener, uint8_t used)
         ;
 }
 
-/* How many connections to accept at most: no more than a batch, though nobody
- * has sent anything yet: others wait, too. */
+/* How many connections to accept at most: no more than a batch, though they
+ * may have sent nothing yet: others wait, too. */
 static uint32_t quota(lane *set)
 {
     uint32_t most = set->board != NULL ? (uint32_t)load_board_quota(set->board)
@@ -186,8 +186,8 @@ static uint32_t quota(lane *set)
     return most < set->arrivals_cap ? most : set->arrivals_cap;
 }
 
-/* Whether somebody waits, after `count` connections of this batch.  accept4()
- * takes a descriptor, and makes a socket and a file, before it looks: asked in
+/* Whether a client waits, after `count` connections of this batch.  accept4()
+ * takes a descriptor, and makes a socket and a file, before it looks: called in
  * vain, it was 8 % of a request's price (2026-11-26, perf, uwsgi on a unix
  * socket, 1 connection).  Of more than ASKED_COUNT connections only the last
  * accept4() is in vain: that is cheaper than to ask before each. */
@@ -198,12 +198,12 @@ static int is_waited_for(int fd, uint32_t count)
     return count == 0 || count > ASKED_COUNT || poll(&asked, 1, 0) != 0;
 }
 
-/* Accept until there is nobody, or no room; read from each at once. */
+/* Accept until the queue is empty, or no room is left; read each at once. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
 {
     uint32_t most = quota(set);
-    int is_awaited = 1; /* the epoll set has told so */
+    int is_awaited = 1; /* the epoll set has reported it */
 
     if (most == 0)
         rest_listener(set, i);
@@ -222,7 +222,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         fd = accept4(set->listeners[i].fd, NULL, NULL,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            /* accept(2); it would be told again at once, and in vain. */
+            /* accept(2); it would be reported again at once, and in vain. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
                 errno == ENOMEM)
                 pause_accepting(set, i, &set->nshort);
@@ -244,7 +244,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         __atomic_exchange_n(&set->conns[fd].state, LANE_BUSY,
                             __ATOMIC_ACQ_REL);
         init_conn(set, fd, i, 0);
-        /* Not in the epoll set yet: what a read leaves is told on the way in. */
+        /* Not in the epoll set yet, which reports octets left by a read. */
         if (read_arrival(set, fd, 0, input_len, &set->arrivals[n]))
             n++;
     }
@@ -282,7 +282,7 @@ int lane_adopt(lane *set, int fd, uint32_t i)
         return 0;
     count_conn(set);
     init_conn(set, fd, i, 1);
-    /* The set tells what is there already when it gets a descriptor. */
+    /* The set reports octets that are there already when it gets a descriptor. */
     if (make_idle(set, fd))
         return 1;
     leave_busy(&set->conns[fd], LANE_FREE);

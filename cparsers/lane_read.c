@@ -1,5 +1,5 @@
-/* lane_read.c -- from a connection on which something has come to an arrival:
- * read, parse, tell what it is; and count requests. */
+/* lane_read.c -- from a connection with an event to an arrival: read, parse,
+ * classify; and count requests. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane.h"
 
@@ -37,7 +37,7 @@ static int parse_http(lane *set, lane_conn *conn, const char *input,
     return code;
 }
 
-/* Parse what one connection sent; the caller has set input_off and _len. */
+/* Parse the octets of one connection; the caller has set input_off and _len. */
 static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
 {
     const char *input = set->input + arrival->input_off;
@@ -85,7 +85,7 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
     }
 }
 
-/* LANE_WHOLE, _BEGUN, or _LEFT for what the general path must see. */
+/* LANE_WHOLE, _BEGUN, or _LEFT for a request of the general path. */
 static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
                         uint32_t protocol)
 {
@@ -99,7 +99,7 @@ static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
     if (len > arrival->input_len)
         return LANE_BEGUN;
     if (protocol == LANE_HTTP && len < arrival->input_len)
-        return LANE_LEFT; /* pipelined; otherwise what follows is dropped */
+        return LANE_LEFT; /* pipelined; otherwise further octets are dropped */
     return LANE_WHOLE;
 }
 
@@ -168,7 +168,7 @@ static int add_peer(lane *set, lane_arrival *arrival)
     return 1;
 }
 
-/* recv() that tells when it may have left something behind: it has filled the
+/* recv() that reports when it may have left octets behind: it has filled the
  * buffer, or ended at a descriptor that was passed over a unix socket. */
 static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
 {
@@ -202,7 +202,7 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
     return got;
 }
 
-/* Tell what the first octets of a request are, and what becomes of their
+/* Classify the first octets of a request, and set the state of their
  * connection.  Returns 0 when the client is gone, and it is closed. */
 static int begin_request(lane *set, lane_arrival *arrival, int is_full)
 {
@@ -214,7 +214,7 @@ static int begin_request(lane *set, lane_arrival *arrival, int is_full)
     /* A full read may have left the next request behind. */
     if (arrival->kind == LANE_WHOLE && is_full)
         arrival->kind = LANE_LEFT;
-    arrival->is_first = !conn->used; /* set only by who makes it BUSY */
+    arrival->is_first = !conn->used; /* set only when made BUSY */
     if (arrival->kind == LANE_LEFT) {
         take_out(set, arrival->fd);
         return 1;
@@ -238,7 +238,7 @@ static int begin_request(lane *set, lane_arrival *arrival, int is_full)
     return 1;
 }
 
-/* Tell whether a part of a body is the last. */
+/* Find out whether a part of a body is the last. */
 static void continue_body(lane *set, lane_arrival *arrival, int is_full)
 {
     lane_conn *conn = &set->conns[arrival->fd];
@@ -286,7 +286,7 @@ int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
     return 1;
 }
 
-/* Tell other processes what an arrival is about. */
+/* Show other processes the request of an arrival. */
 static void note_in_flight(lane *set, const lane_arrival *arrival, uint64_t at)
 {
     in_flight_entry *entry = &set->entries[arrival->fd];

@@ -1,19 +1,19 @@
-/* lane_states.h -- the states of a lane's connections, and its epoll set: what
- * the sources of the lane share.  Never part of an interface to Python.
+/* lane_states.h -- the states of a lane's connections, and its epoll set,
+ * shared by the sources of the lane.  Never part of an interface to Python.
  *
  * Connections are in the epoll set edge-triggered, so that a request costs no
  * call but recv and send: an edge that comes while a request is with the
  * caller is remembered in the state (MORE), and brought back by lane_reply.
  * A connection whose first read gives a whole request joins the set only when
  * it is kept; one that carries a single request never does.  Listeners are
- * level-triggered: what a full batch leaves in their queue is told again.
+ * level-triggered: clients that a full batch leaves are reported again.
  *
  * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep,
- * lane_release_idle and lane_close, whoever is first; BODY to lane_poll and
+ * lane_release_idle and lane_close, the first of them; BODY to lane_poll and
  * lane_own, which one thread calls, and to lane_close; BUSY and MORE belong to
- * the caller, but that lane_poll makes MORE of BUSY; FREE belongs to whoever
- * has the descriptor with that number.  Only the owner closes a descriptor,
- * and only while it owns the connection it does anything with it: the number
+ * the caller, but that lane_poll makes MORE of BUSY; FREE belongs to the holder
+ * of the descriptor with that number.  Only the owner closes a descriptor,
+ * and it uses the descriptor only while it owns the connection: the number
  * may be another connection's at once. */
 #ifndef ASERVE_LANE_STATES_H
 #define ASERVE_LANE_STATES_H
@@ -31,7 +31,7 @@ enum {
     REST = 1 << 28      /* the key of rest_fd */
 };
 
-/* What is told of a connection: octets, the end, urgent data; once. */
+/* The events of a connection: octets, the end, urgent data; once. */
 static const uint32_t EDGES = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLET;
 
 /* Whether the table has a place for this descriptor: -1 has none. */
@@ -84,7 +84,7 @@ static inline void leave_busy(lane_conn *conn, uint8_t to)
     } while (!change_state(conn, state, to));
 }
 
-/* What other processes are told */
+/* The numbers for other processes */
 
 static inline void tell(lane *set, uint32_t shift, int32_t count)
 {
@@ -113,7 +113,7 @@ static inline uint32_t now(lane *set)
     return __atomic_load_n(&set->now, __ATOMIC_RELAXED);
 }
 
-/* Note that it becomes IDLE: lane_sweep looks at it, whoever owns it. */
+/* Record when it becomes IDLE: lane_sweep reads it without owning it. */
 static inline void set_since(lane *set, lane_conn *conn)
 {
     __atomic_store_n(&conn->since, now(set), __ATOMIC_RELAXED);
@@ -139,7 +139,7 @@ static inline int control_epoll(lane *set, int op, int fd, uint32_t events,
     return epoll_ctl(set->epoll_fd, op, fd, &event);
 }
 
-/* Have the edge told again, if there is anything to read. */
+/* Have the edge reported again, if there is anything to read. */
 static inline void rearm(lane *set, int fd)
 {
     control_epoll(set, EPOLL_CTL_MOD, fd, EDGES, fd);
@@ -160,7 +160,7 @@ static inline int try_idle(lane *set, int fd)
                         conn->body_left > 0 ? LANE_BODY : LANE_IDLE);
 }
 
-/* Change BUSY or MORE to IDLE, and have told again what has come meanwhile.
+/* Change BUSY or MORE to IDLE, and have octets reported that came meanwhile.
  * Returns 0 when the connection cannot be in the set. */
 static inline int make_idle(lane *set, int fd)
 {
@@ -169,8 +169,8 @@ static inline int make_idle(lane *set, int fd)
     while (!try_idle(set, fd)) {
         if (!conn->listed)
             return 0;
-        /* While it is ours.  If lane_poll is told before the state changes, it
-         * makes MORE of it, and this begins anew. */
+        /* While it is ours.  If lane_poll gets the event before the state
+         * changes, it makes MORE of it, and this begins anew. */
         leave_busy(conn, LANE_BUSY);
         rearm(set, fd);
     }
@@ -178,8 +178,8 @@ static inline int make_idle(lane *set, int fd)
 }
 
 /* Change BUSY to IDLE when lane_poll's thread has read a part, or may not read
- * now.  With is_there, more may have come, for which no edge will be told: have
- * it told again.  Returns 0 when that cannot be; see try_idle. */
+ * now.  With is_there, more may have come, for which no edge will come: have
+ * it reported again.  Returns 0 when that is impossible; see try_idle. */
 static inline int await_octets(lane *set, int fd, int is_there)
 {
     if (is_there && set->conns[fd].listed)
@@ -198,7 +198,7 @@ static inline int has_batch_room(const lane *set, uint32_t n,
                2 * set->max_head_len + 256 + PEER_LEN;
 }
 
-/* Whether octets have come that nobody has read yet. */
+/* Whether octets have come that are not read yet. */
 static inline int has_octets(int fd)
 {
     char octet;
@@ -215,15 +215,15 @@ static inline int close_idle(lane *set, int fd, int is_due)
         close_conn(set, fd);
         return 1;
     }
-    /* Perhaps no edge is due for what is there, and nobody would ever look at
-     * it. */
+    /* Perhaps no edge is due for the octets that are there, and no thread would
+     * ever read them. */
     rearm(set, fd);
     make_idle(set, fd);
     return 0;
 }
 
-/* What one source does for another; nobody else can see it, so that no other
- * library takes its name. */
+/* Functions of one source for another; not visible outside, so that no other
+ * library takes their names. */
 
 #define SHARED __attribute__((visibility("hidden")))
 
@@ -236,7 +236,7 @@ SHARED void take_out(lane *set, int fd);
 SHARED int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
                         lane_arrival *arrival);
 
-/* lane_read.c: count the requests among `n` arrivals, and note what they are
+/* lane_read.c: count the requests among `n` arrivals, and record their targets
  * and the time, in microseconds. */
 SHARED void begin_requests(lane *set, uint32_t n, uint64_t at);
 

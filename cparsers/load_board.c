@@ -1,4 +1,4 @@
-/* load_board.c -- one word for each process, and what follows from them. */
+/* load_board.c -- one word for each process, and the decisions by them. */
 #include "load_board.h"
 
 static const uint64_t NOBODY = UINT64_MAX;
@@ -10,8 +10,8 @@ enum {
     MAX_WAITS = 100,
     /* How many turns a process may be ahead of another, and behind it.
      * Guesses: in the millisecond for which a listener is left alone, others
-     * should find enough to do; and who has slept has no claim to all that it
-     * has missed. */
+     * should find enough to do; and a process that slept has no claim to all
+     * that it has missed. */
     MAX_LEAD = 64,
     MAX_LAG = 256,
     TURN_BITS = 64 - LOAD_TURN_SHIFT

@@ -1,4 +1,4 @@
-/* pump.c -- turns, and what a socket takes in one of them. */
+/* pump.c -- turns, and sending to a socket in one of them. */
 #define _GNU_SOURCE /* epoll, eventfd, sendfile, POSIX beside C99 */
 #include "pump.h"
 
@@ -121,8 +121,8 @@ static void unlink_begun(pump *set, int32_t i)
 
 /* Sending */
 
-/* Let the kernel keep so much of what it cannot send yet; 0: as it likes.  A
- * socket that is none of TCP's has no such option. */
+/* Limit the octets that the kernel keeps before it can send them; 0: its own
+ * limit.  Only TCP sockets have this option. */
 static void limit_unsent(int fd, uint32_t most_bytes)
 {
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_bytes,

@@ -1,9 +1,9 @@
 /* pump.h -- large bodies to sockets, a few at a time.
  * A pump sends whole responses, whose bodies are in memory or in files, to
- * sockets that others own.  What goes to a few clients at once is still in the
- * CPU's caches when they read it, so each body has a turn, first come, first
- * served.  A client that is not quick enough loses its turn, and is sent to
- * beside the others; one that is late is given back to the caller.
+ * sockets that the caller owns.  Octets for a few clients at once are still in
+ * the CPU's caches when they read them, so each body has a turn, first come,
+ * first served.  A client that is not quick enough loses its turn, and is sent
+ * to beside the others; one that is late is given back to the caller.
  * Linux (epoll) only, as the lane; elsewhere there is none.
  * No allocation, no globals.  pump_wake: any thread; all others: one thread. */
 #ifndef ASERVE_PUMP_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 /* cdef:begin */
 
-/* What became of a body. */
+/* The result of sending a body. */
 enum {
     PUMP_SENT = 0,
     PUMP_GONE = 1,  /* the client is gone */

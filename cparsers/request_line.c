@@ -8,7 +8,7 @@
  * the longest registered one, UPDATEREDIRECTREF, has 17 octets. */
 enum { MAX_METHOD_LEN = 32 };
 
-/* RFC 9112 section 3.2: what a target is made of, less "#".
+/* RFC 9112 section 3.2: the octets of a target, less "#".
  * Stricter than RFC 9112 3.2: a fragment is refused, no split is tried.
  * Lenient: "<>\^`{|} and 0x80-0xff, which no URI holds, pass, since browsers
  * send them; percent-encoded or raw, the app sees the same path. */

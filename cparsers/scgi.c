@@ -22,7 +22,7 @@
 #include "scgi.h"
 #include "vars.h"
 
-/* What the vars said of the request. */
+/* The facts about the request from its vars. */
 typedef struct {
     aserve_vars vars;
     uint64_t content_length;
@@ -72,9 +72,9 @@ static int replace_length(aserve_vars *vars, octets value)
 /* Lenient: protocol.txt section 3: "Duplicate names are not allowed in the
  * headers."  Locations made for uwsgi list CONTENT_LENGTH, and nginx sends
  * one of its own.  A repeat that is empty or says the same is dropped.
- * With scgi_request_buffering off nginx counts what has come of the body by
- * then, 0 at most times: a location may say the whole length behind that.
- * No other request follows on the connection, so what is longer ends it. */
+ * With scgi_request_buffering off nginx counts the octets of the body received
+ * by then, mostly 0: a location may give the whole length after that.
+ * No other request follows on the connection, so a longer length is safe. */
 static int check_length(request *all, octets value)
 {
     uint64_t content_length;
@@ -91,8 +91,8 @@ static int check_length(request *all, octets value)
     return replace_length(&all->vars, value);
 }
 
-/* The client's own field, which front servers pass on.  It is not obeyed: of
- * a body that is shorter nobody knows whether the rest will come. */
+/* The client's own field, which front servers pass on.  It is not obeyed: if a
+ * body is shorter, it is unknown whether the rest will come. */
 static void note_client_length(request *all, octets value)
 {
     uint64_t client_length;
@@ -117,8 +117,8 @@ static int take_scgi(request *all, octets value)
     return vars_append(&all->vars, "SCGI", 4, value.p, 1);
 }
 
-/* Note what one var means for the request; append its pair if it is SCGI or
- * the request's own.
+/* Record the meaning of one var for the request; append its pair if it is SCGI
+ * or the request's own.
  * Lenient: repeats of any other name are kept, as on uwsgi.  The last of them
  * wins, but a client's fields are joined (RFC 9110 section 5.3): nginx before
  * 1.23 passes those of one name one by one. */

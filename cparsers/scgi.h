@@ -19,7 +19,7 @@ typedef struct {
     uint64_t content_length; /* octets of the body */
     uint32_t vars_len;       /* octets written to `vars`, no NUL at the end */
     uint32_t nvars;          /* pairs written to `vars`; 2 at least */
-    uint32_t nfirst;         /* so many of them come first: see vars.h */
+    uint32_t nfirst;         /* how many of them come first: see vars.h */
 } scgi_head;
 
 /* Parse one request head at buf[0 .. len), where a connection begins; call
@@ -30,7 +30,7 @@ typedef struct {
  * names too: but CONTENT_LENGTH first and once, whose repeats may say the same,
  * nothing, or more, which counts; SCGI once, whose repeats say the same or
  * nothing.  A client's HTTP_CONTENT_LENGTH above all of them is
- * LENGTH_CONTRADICTED: the front server would send a body that nobody reads.
+ * LENGTH_CONTRADICTED: the front server would send a body that is not read.
  * vars.h says which are own, and what is dropped.
  * A first octet that is no digit is ASERVE_NOT_SCGI at once; a length is
  * ASERVE_PACKET_TOO_LARGE at the digit that takes it over the limit.

@@ -1,5 +1,5 @@
-/* sockets.h -- what Python's own module cannot ask of a socket: PyPy's makes
- * one blocking that it is given by number, for all processes that have it.
+/* sockets.h -- facts about a socket that Python's own module cannot give:
+ * PyPy's makes a given descriptor blocking, for all processes that have it.
  * No globals.  Any thread. */
 #ifndef ASERVE_SOCKETS_H
 #define ASERVE_SOCKETS_H

@@ -1,4 +1,4 @@
-/* subreaper.h -- what becomes of processes whose parent has ended.
+/* subreaper.h -- the new parent of processes whose parent has ended.
  * No globals of its own: these are properties of the process, kept over
  * execve(2), and not inherited by children.  Any thread. */
 #ifndef ASERVE_SUBREAPER_H

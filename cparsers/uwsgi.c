@@ -68,7 +68,7 @@ static size_t read_u16le(const char *p)
     return (size_t)((uint8_t)p[0] | (uint8_t)p[1] << 8);
 }
 
-/* Protocol.rst: a 16-bit length, then so many octets
+/* Protocol.rst: a 16-bit length, then as many octets
  * Returns where they end; NULL if that is past `end`. */
 static const char *read_run(const char *p, const char *end, octets *run)
 {

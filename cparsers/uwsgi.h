@@ -29,13 +29,13 @@ typedef struct {
                                 either */
     uint32_t modifier1;
     uint32_t modifier2;
-    uint32_t nfirst; /* so many of the pairs come first: see vars.h */
+    uint32_t nfirst; /* how many of the pairs come first: see vars.h */
 } uwsgi_packet;
 
 /* Parse one packet at buf[0 .. len), where a connection begins; call again
  * with more octets while it is INCOMPLETE.  The data are looked at only once
  * all of them are there, so all calls together cost linear time.
- * What the data are depends on the modifiers:
+ * The modifiers decide on the meaning of the data:
  * - WSGI, WSGI_MOUNT, and RPC with modifier2 2: vars.  NAME NUL VALUE NUL ...
  *   goes to packet->vars: first the request's own, then the others, each in
  *   the order of the wire, octets unchanged, repeated names too (the last

@@ -3,7 +3,7 @@
 #include "vars.h"
 
 /* RFC 3875 section 4.1.18: "converted to upper case, has all occurrences of
- * "-" replaced with "_"".  Zero for what no token holds, and for '_'. */
+ * "-" replaced with "_"".  Zero for octets outside of a token, and for '_'. */
 /* clang-format off */
 static const char cgi_octet[256] = {
     ['!'] = '!', ['#'] = '#', ['$'] = '$', ['%'] = '%', ['&'] = '&',

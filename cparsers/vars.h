@@ -27,7 +27,7 @@ int vars_append_field(aserve_vars *vars, const char *name, size_t name_len,
 
 /* Append one pair that a web server sent under its CGI name, as it is.
  * Silently dropped: HTTP_CONTENT_LENGTH and HTTP_CONTENT_TYPE, which nginx
- * sends beside the real ones and nobody obeys, HTTP_PROXY (httpoxy), and
+ * sends beside the real ones and no app obeys, HTTP_PROXY (httpoxy), and
  * names that begin with "wsgi.": PEP 3333 has them from the server alone.
  * Returns 0 or ASERVE_VARS_FULL. */
 int vars_append_cgi(aserve_vars *vars, const char *name, size_t name_len,

@@ -1,5 +1,5 @@
-/* waking.h -- what a thread needs that waits in an epoll set: the clock, the
- * eventfd by which others wake it, the end of its descriptors.  Linux only. */
+/* waking.h -- for a thread that waits in an epoll set: the clock, the eventfd
+ * by which other threads wake it, closing its descriptors.  Linux only. */
 #ifndef ASERVE_WAKING_H
 #define ASERVE_WAKING_H
 

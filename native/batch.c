@@ -1,4 +1,4 @@
-/* batch.c -- what a worker has taken from the lane: which of it is plain. */
+/* batch.c -- a worker's requests from the lane: which of them are plain. */
 #include "call.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ enum {
                   HTTP1_LENGTH | HTTP1_FORWARDED | HTTP1_DROPPED
 };
 
-/* Whether what is said once was said; until then the twin says it. */
+/* Whether a line that is logged once was logged; until then the twin logs it. */
 static int is_said(PyObject **line)
 {
     PyObject *value;
@@ -24,7 +24,7 @@ static int is_said(PyObject **line)
     return *line == Py_True;
 }
 
-/* Whether what a proxy tells is believed; if not, no app sees it. */
+/* Whether a proxy's fields count; if not, no app sees them. */
 static int is_told(engine *self, const lane_arrival *arrival)
 {
     engine_service *service = &self->services[arrival->listener];
@@ -37,7 +37,7 @@ static int is_told(engine *self, const lane_arrival *arrival)
     return is_believed > 0 || (is_believed == 0 && is_said(&service->removal));
 }
 
-/* Whether C understands what the flags of HTTP's parser say. */
+/* Whether C can handle a request with these flags of HTTP's parser. */
 static int are_plain(engine *self, const lane_arrival *arrival)
 {
     engine_service *service = &self->services[arrival->listener];
@@ -74,7 +74,7 @@ static int is_plain(engine *self, const lane_arrival *arrival,
                   (size_t)PyBytes_GET_SIZE(self->health_path)) == NULL;
 }
 
-/* A connection's first request says who it is from: address NUL port. */
+/* A connection's first request has the client's address: address NUL port. */
 static void begin_peer(engine *self, const lane_arrival *arrival,
                        const char *vars)
 {
@@ -142,7 +142,7 @@ static batch *new_batch(const lane *set, uint32_t count)
     return made;
 }
 
-/* What is kept of what was read, besides vars: a body, or the packet of a
+/* The octets to keep besides vars: a body, or the packet of a
  * call. */
 static octets body_of(const lane *set, const lane_arrival *arrival)
 {

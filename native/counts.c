@@ -1,4 +1,4 @@
-/* counts.c -- what is counted of plain requests, until the counters are told. */
+/* counts.c -- counts of plain requests, until Python's counters take them. */
 #include "counts.h"
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* counts.h -- what is counted of plain requests, until the counters are told.
+/* counts.h -- counts of plain requests, until Python's counters take them.
  *
  * The twin is Counters.write of aserve/features/metrics/counting.py, which keeps the
- * words; here is what has been added to them lately. */
+ * words; here are the latest increments. */
 #ifndef NATIVE_COUNTS_H
 #define NATIVE_COUNTS_H
 
@@ -31,16 +31,16 @@ typedef struct {
 } counts;
 
 /* places: (by class: a tuple, octets, waits, runs, buckets), or None.  NULL:
- * nobody counts, or with an exception. */
+ * there is no counter, or with an exception. */
 counts *counts_new(PyObject *places);
 
-/* Count a request of `size` octets that waited and ran for so many seconds;
- * `was_timed`: 0: it is not known for how long. */
+/* Count a request of `size` octets that waited and ran for these seconds;
+ * `was_timed` 0: the times are not known. */
 void counts_add(counts *to, int status, int is_cut, size_t size, int was_timed,
                 double wait, double run);
 
-/* Return what was added, (a list of (place, by), seconds that threads have
- * been with requests), and forget it. */
+/* Return the increments, (a list of (place, by), seconds that threads spent
+ * in requests), and forget them. */
 PyObject *counts_take(counts *from);
 
 #endif

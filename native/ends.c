@@ -124,8 +124,8 @@ static int next_change(PyObject *changes, Py_ssize_t *at, octets *name,
     return 0;
 }
 
-/* Vars with what is changed before the app has them: a name that was made, then
- * a proxy's words; Host keeps its place. */
+/* Vars as the app sees them: with a name that was made, then the claims of a
+ * proxy; Host keeps its place. */
 static PyObject *changed_vars(octets vars, const plain_request *served)
 {
     PyObject *changes = served->changes, *new_host = NULL, *made;

@@ -1,9 +1,9 @@
 /* ends.h -- the ends of requests, as their readers get them.
  *
- * The twin is aserve/core/ends.py: Ends keeps them for a moment, and tells
- * the access log and the counters of many at once.  Here they are counted, and
- * kept as lines of the log (lines.h), or as records, of which Python makes
- * them; many at once are put into the deque of Ends. */
+ * The twin is aserve/core/ends.py: Ends keeps them for a moment, and passes
+ * them to the access log and the counters in batches.  Here they are counted,
+ * and kept as lines of the log (lines.h), or as records, of which Python makes
+ * lines; batches of them are put into the deque of Ends. */
 #ifndef NATIVE_ENDS_H
 #define NATIVE_ENDS_H
 
@@ -11,7 +11,7 @@
 
 int ends_init(void);
 
-/* What Ends.parts has; None: nothing reads ends.  Returns -1 with an
+/* Take Ends.parts; None: there is no reader.  Returns -1 with an
  * exception. */
 int ends_take(ends_log *to, PyObject *parts);
 
@@ -25,10 +25,10 @@ Py_ssize_t ends_count(const ends_log *from);
 int ends_put(ends_log *from);
 
 /* The client's address, which another connection's may replace as soon as the
- * response is out; NULL: nobody asks. */
+ * response is out; NULL: no reader asks. */
 PyObject *ends_addr(const engine *self, const plain_request *served);
 
-/* Whether a request has taken so long that Python is to tell of it. */
+/* Whether a request has taken so long that Python must report it. */
 int ends_is_slow(const engine *self, const plain_request *served);
 
 /* Note that a response is out, or that its client `is_gone`; takes `addr`.

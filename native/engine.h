@@ -1,9 +1,9 @@
-/* engine.h -- what serves plain requests: the leader's loop (POSA2,
+/* engine.h -- serving plain requests: the leader's loop (POSA2,
  * Leader/Followers) of one lane, in C.
  *
  * All of it runs under the GIL.  The app, a wait for requests and a large send
- * let go of it, and so may any call of Python's, and, before 3.12, whatever
- * makes an object that the collector knows of: behind these, look again.  The
+ * release it, and so may any call of Python's, and, before 3.12, the making
+ * of any object that the collector tracks: after these, check again.  The
  * twin is Executor._lead with Lane.submit_arrivals, Connection.run,
  * Gateway.respond and FastWire.reply. */
 #ifndef NATIVE_ENGINE_H
@@ -21,7 +21,7 @@ enum {
     BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */
 };
 
-/* What is known of a connection, by its descriptor. */
+/* The facts about a connection, by its descriptor. */
 typedef struct {
     PyObject *addr; /* str, "" on a unix socket; NULL: not known */
     PyObject *port;
@@ -30,27 +30,27 @@ typedef struct {
     uint32_t belief;         /* FORWARDED_UNASKED ... */
 } engine_peer;
 
-/* What the connections of one listener share. */
+/* The state that the connections of one listener share. */
 typedef struct {
     PyObject *app;  /* NULL: nothing is plain there */
     PyObject *base; /* environ */
     PyObject *status_prefix;
     octets prefix; /* of that */
     int is_front;
-    /* What is said when a request has something that the app does not see: a
-     * LogOnce, which Python says, or True, when it was; NULL: such a request is
+    /* The log line about a field that the app does not see: a LogOnce, which
+     * Python logs, or True, when it was logged; NULL: such a request is
      * not plain. */
     PyObject *removal; /* fields in which proxies describe their client */
     PyObject *drop;    /* fields whose names have an underscore, or Proxy */
-    /* What believed peers' words change in an environ: a dict of dicts, by
-     * octets; NULL: no peer is believed. */
+    /* The entries of an environ that trusted peers' claims change: a dict of
+     * dicts, by octets; NULL: no peer is trusted. */
     PyObject *changes;
-    /* Each request gets a name; a response tells it behind these octets, unless
-     * there are none: bytes; NULL: none gets one. */
+    /* Each request gets a name; a response has it after these octets, unless
+     * they are empty: bytes; NULL: requests get no name. */
     PyObject *id_field;
 } engine_service;
 
-/* What a worker has taken from the lane, and not begun. */
+/* The requests that a worker has taken from the lane, and not begun. */
 typedef struct batch {
     struct batch *next;
     uint32_t count;
@@ -64,7 +64,7 @@ typedef struct batch {
 
 /* Who reads the ends of requests: see ends.h. */
 typedef struct {
-    PyObject *noted;   /* the deque of Ends; NULL: nobody has a line of each */
+    PyObject *noted;   /* the deque of Ends; NULL: no reader takes each */
     PyObject *append;  /* of that */
     PyObject *flush;   /* of Ends */
     PyObject *records; /* a list that is not in the deque yet, or NULL */
@@ -74,7 +74,7 @@ typedef struct {
     double due_at;     /* from then on the next one does not */
     double slow_seconds;
     int wants_head;
-    counts *counted; /* NULL: nobody counts them */
+    counts *counted; /* NULL: they are not counted */
 } ends_log;
 
 struct engine {
@@ -102,7 +102,7 @@ struct engine {
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
     PyObject *respond;        /* Functions.respond_framed, wsgi/rpc_calls.py */
-    PyObject *run;            /* of this engine's: what a job calls */
+    PyObject *run;            /* of this engine: the function of a job */
     engine_service *services;
     Py_ssize_t nservices;
     engine_peer *peers; /* by descriptor */
@@ -146,16 +146,16 @@ int serve_init(void);
 /* As time.monotonic() has it. */
 double serve_now(void);
 
-/* Log an exception that is nobody's fault but ours; what it has met is lost,
- * what comes is not. */
+/* Log an exception that is a bug in aserve; this request is lost, later ones
+ * are not. */
 void serve_report(engine *self);
 
 /* Close the connection of a request that cannot be served, with an exception
  * set: it is logged.  `lost`: the request, unless it could not be made. */
 void serve_lose(engine *self, int fd, plain_request *lost);
 
-/* Serve a request that nobody has begun; takes the reference.
- * Returns 0; 1: its twin has; -1: with what ends the worker. */
+/* Serve a request that no worker has begun; takes the reference.
+ * Returns 0; 1: its twin has; -1: with an exception that ends the worker. */
 int serve(engine *self, plain_request *served);
 
 /* Send a whole response, and end the request.  `body_size`: octets of the
@@ -168,26 +168,26 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
  * (connections/native.py):
  *
  *   name      argument                         when
- *   run       NULL                             nothing of it has begun
- *   finish    what the app has returned        that is not plain
+ *   run       NULL                             no part of it has begun
+ *   finish    the app's return value           that is not plain
  *   fail      the exception                    the app has raised it
  *   stream    see stream.c, go_on_in_python    some pieces are left
  *   leave     (octets not sent, body's size)   the socket has not taken all
  *   answer    the reply                        an RPC call's is not plain
  *
- * Returns 1; -1: what ends the worker was raised. */
+ * Returns 1; -1: with an exception that ends the worker. */
 int serve_go_on(engine *self, plain_request *served, const char *name,
                 PyObject *argument);
 
 /* The exception that is set, and no more; NULL: there is none. */
 PyObject *serve_take_exception(void);
 
-/* Write what ends each head, behind the app's part; returns its end. */
+/* Write the end of each head, after the app's part; returns its end. */
 char *serve_put_tail(engine *self, plain_request *served, char *to);
 
 /* batch.c */
 
-/* Sort what the last poll has brought: plain requests into a new batch, the
+/* Sort the arrivals of the last poll: plain requests into a new batch, the
  * others to the front of the lane's table; `nothers`: how many.  NULL: there
  * is no memory, and all are others. */
 batch *batch_take(engine *self, uint32_t count, uint32_t *nothers);
@@ -195,7 +195,7 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers);
 /* Begin the next request of a batch that is not begun to the end. */
 plain_request *batch_next(engine *self, batch *from);
 
-/* Whether there is one that nobody has begun. */
+/* Whether there is a request that no worker has begun. */
 int batch_is_waiting(const engine *self);
 
 /* Put it among the engine's; let go of it. */
@@ -208,11 +208,11 @@ void batch_spill(engine *self, batch *begun);
 
 int leader_init(void);
 
-/* leader.c: lead and serve until there is something else to do (1), or
- * another worker leads (0).  Returns -1 with what ends the worker. */
+/* leader.c: lead and serve until there is other work (1), or another worker
+ * leads (0).  Returns -1 with an exception that ends the worker. */
 int leader_work(engine *self);
 
-/* Make jobs of what the last poll has brought. */
+/* Make jobs of the arrivals of the last poll. */
 void leader_submit(engine *self, uint32_t count);
 
 #endif

@@ -1,8 +1,8 @@
 /* environ.c -- from the vars block to the environ of PEP 3333.
  *
  * A request's own pairs come first in the vars; the rest is its field section.
- * That begins a dict: the base and the fields.  The environ is this dict, or a
- * copy of what the same section began earlier, with the request's own pairs. */
+ * The section begins a dict: base and fields.  The environ is this dict, or a
+ * copy of the one that the section began before, with the request's own pairs. */
 #include "environ.h"
 
 #include <string.h>
@@ -99,7 +99,7 @@ static PyObject *get(PyObject *dict, int word)
     return PyDict_GetItemWithError(dict, words[word]);
 }
 
-/* The value's octets: none of what is not there. */
+/* The value's octets; none if the name is missing. */
 static octets get_octets(PyObject *dict, int word)
 {
     PyObject *text = get(dict, word);
@@ -137,9 +137,9 @@ static int set_pair(PyObject *dict, octets name, octets value)
     return code;
 }
 
-/* What a section begins.  These return 1; 0: not plain; -1: an exception. */
+/* Beginning a dict.  These return 1; 0: not plain; -1: an exception. */
 
-/* Credentials, and what each request has of its own. */
+/* Credentials, and fields that differ in each request. */
 static int is_never_kept(octets name)
 {
     return ends_with(name, OCTETS("AUTHORIZATION")) ||
@@ -171,7 +171,7 @@ static int add_fields(PyObject *dict, octets fields, int *may_keep)
     return 1;
 }
 
-/* What add_line need not set then. */
+/* The names that add_line need not set then. */
 static int add_line_defaults(PyObject *dict)
 {
     return set(dict, REQUEST_METHOD, words[VALUE_GET]) < 0 ||
@@ -221,7 +221,7 @@ static int fill_in(PyObject *dict, PyObject *base, int word)
     return set(dict, word, value) < 0 ? -1 : 1;
 }
 
-/* What PEP 3333 wants, and front servers send in another form or not. */
+/* Variables of PEP 3333 that front servers send in another form or not. */
 static int complete_front(PyObject *dict, PyObject *base)
 {
     int code;
@@ -285,7 +285,7 @@ static int read_own(const char **at, const char *end, octets *own,
     return 1;
 }
 
-/* Put behind what the section began; these return as what begins one. */
+/* Completing a begun dict; these return as the functions that begin one. */
 
 /* Most paths are the target: then both are one object. */
 static int set_target(PyObject *dict, octets target, octets path)

@@ -7,7 +7,7 @@
 
 #include "sections.h"
 
-/* What one request brings. */
+/* The parts of one request. */
 typedef struct {
     const char *vars; /* NAME NUL VALUE NUL ...: cparsers/vars.h */
     size_t vars_len;

@@ -1,7 +1,7 @@
-/* forwarded.c -- what a believed proxy's words change in the environ.
+/* forwarded.c -- the entries of the environ that a trusted proxy's claims change.
  *
- * That depends on nothing but these words, Host and the listener.  Python works
- * it out, and it is kept: most clients ask more than once. */
+ * They depend only on these claims, Host and the listener.  Python makes them,
+ * and they are kept: most clients send more than one request. */
 #include "engine.h"
 
 /* Of one listener.  Guess: 2 MiB in all, at most. */
@@ -40,7 +40,7 @@ static PyObject *find_changes(engine *self, const plain_request *served,
         return NULL;
     }
     if (PyDict_GET_SIZE(all) >= CHANGES_MAX)
-        PyDict_Clear(all); /* those who go on are added again */
+        PyDict_Clear(all); /* the ones in use are added again */
     if (PyDict_SetItem(all, words, found) < 0)
         Py_CLEAR(found);
     return found;

@@ -1,7 +1,7 @@
 /* head.c -- status and fields that the app gives: checked, and encoded.
  *
- * An app may put a client's octets into its head, so what gets past these
- * checks is a header injection.  Each octet is checked as it is copied: eight
+ * An app may put a client's octets into its head, so a fault of these checks
+ * allows header injection.  Each octet is checked as it is copied: eight
  * at once by a quick check that refuses too much, and where it refuses, one
  * by one in the tables of chars.h, which decide.
  *
@@ -20,15 +20,15 @@ enum {
 
 /* --- eight octets at once -------------------------------------------------
  *
- * The highest bit of an octet is its mark.  What has seven bits, plus 0x80
- * less n, is marked from n on, and the sum never reaches the next octet. */
+ * The highest bit of an octet is its mark.  A seven-bit octet plus 0x80 less n
+ * is marked from n on, and the sum never reaches the next octet. */
 
 static inline uint64_t each(int octet)
 {
     return UINT64_C(0x0101010101010101) * (uint64_t)octet;
 }
 
-/* Mark what may not stand in a value: controls; also HTAB, which may. */
+/* Mark octets that a value may not have: controls; also HTAB, which it may. */
 static inline uint64_t mark_controls(uint64_t word)
 {
     uint64_t low = word & each(0x7f);
@@ -38,8 +38,8 @@ static inline uint64_t mark_controls(uint64_t word)
     return (~from_space | from_del) & ~word & each(0x80);
 }
 
-/* Mark what may not stand in a name: all but letters and '-'; also digits and
- * the rest of tchar, which may, and hardly do. */
+/* Mark octets that a name may not have: all but letters and '-'; also digits
+ * and the rest of tchar, which are allowed, but rare. */
 static inline uint64_t mark_unusual(uint64_t word)
 {
     uint64_t lower = (word | each(0x20)) & each(0x7f);
@@ -73,7 +73,7 @@ static int copy_octets(char *to, octets from, const uint8_t members[256])
     return (int)are_members;
 }
 
-/* The same; `mark` marks at least what is no member. */
+/* The same; `mark` marks at least the octets that are no members. */
 static inline int copy(char *to, octets from, uint64_t (*mark)(uint64_t),
                        const uint8_t members[256])
 {

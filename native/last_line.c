@@ -1,4 +1,4 @@
-/* last_line.c -- the line before, and what it is of. */
+/* last_line.c -- the previous line, and its request. */
 #include "last_line.h"
 
 static octets keep(last_line *self, size_t *used, octets from)

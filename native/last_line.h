@@ -1,7 +1,7 @@
-/* last_line.h -- the line before, and what it is of: many clients ask the same
- * again and again.
+/* last_line.h -- the previous line, and its request: many clients repeat the
+ * same request.
  *
- * The twin is what LineFormat remembers of a second. */
+ * The twin is the cache of a second in LineFormat. */
 #ifndef NATIVE_LAST_LINE_H
 #define NATIVE_LAST_LINE_H
 

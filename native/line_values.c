@@ -12,7 +12,7 @@ static const octets own_names[LINE_OWN_COUNT] = {
     {"DOCUMENT_URI", 12},
 };
 
-/* The first five stand at the beginning of what HTTP's parser makes. */
+/* The first five are at the beginning of the vars of HTTP's parser. */
 enum { OWN_FIRST = LINE_PROTO + 1 };
 
 int line_name(line_names *self, PyObject *name)
@@ -47,7 +47,7 @@ static void find_name(const line_names *names, line_request *of, octets name,
             of->found[i] = found;
 }
 
-/* A proxy's words, and a name that was made, come behind what has come. */
+/* A proxy's claims, and a name that was made, come after the received vars. */
 static void find_changes(const line_names *names, line_request *of)
 {
     const line_end *end = of->end;

@@ -6,7 +6,7 @@
 
 #include "text.h"
 
-/* What a line is made of. */
+/* The values of a line. */
 typedef struct {
     octets vars;
     int is_front;
@@ -16,7 +16,7 @@ typedef struct {
     int status;
     size_t size;       /* octets of the body */
     int is_gone;       /* its client */
-    double arrived_at; /* as time.monotonic() has it; 0.0: nobody asks */
+    double arrived_at; /* as time.monotonic() has it; 0.0: not needed */
     double began_at;
     double ended_at;
     unsigned long thread_id;
@@ -25,7 +25,7 @@ typedef struct {
 /* In the order of KINDS of features/access_log/line_program.py. */
 enum {
     A_TEXT,
-    A_SECOND, /* one of what is the same for all of a second */
+    A_SECOND, /* a value that all lines of a second share */
     A_MILLIS, /* of the second, three digits */
     A_FIELD,
     A_REQUEST_ID,
@@ -76,7 +76,7 @@ typedef struct {
     octets octets[LINE_NAMES_MAX];   /* of these */
 } line_names;
 
-/* What is known of a request. */
+/* The facts about a request. */
 typedef struct {
     const line_end *end;
     octets own[LINE_OWN_COUNT]; /* .at NULL: it has none */

@@ -10,7 +10,7 @@ enum {
     KEPT_MAX = 1 << 16 /* octets that are kept for the next lines */
 };
 
-/* A text, or a value with what stands before it. */
+/* A text, or a value with the text before it. */
 typedef struct {
     int kind;
     int at;          /* A_FIELD ...: of `names`; A_SECOND: of `texts` */

@@ -1,7 +1,7 @@
 /* lines.h -- the access log's lines of plain requests.
  *
- * The twin is LineFormat of aserve/features/access_log/log_format.py; what is made here of a
- * format, aserve/features/access_log/line_program.py says.  Used under the GIL. */
+ * The twin is LineFormat of features/access_log/log_format.py; line_program.py
+ * beside it decides which formats are made here.  Used under the GIL. */
 #ifndef NATIVE_LINES_H
 #define NATIVE_LINES_H
 
@@ -15,8 +15,8 @@ int lines_init(void);
 lines *lines_new(PyObject *program);
 void lines_free(lines *self);
 
-/* Learn what a line needs that Python says: what is the same for all of a
- * second, and the thread's name.  May run other threads.  Returns -1 with an
+/* Get the values of a line that Python makes: those that all lines of a second
+ * share, and the thread's name.  May run other threads.  Returns -1 with an
  * exception. */
 int lines_prepare(lines *self, double ended_at, unsigned long thread_id);
 
@@ -27,7 +27,7 @@ int lines_add(lines *self, const line_end *of);
 /* How many there are since the last lines_take. */
 Py_ssize_t lines_count(const lines *self);
 
-/* Return what was added, bytes in UTF-8, and forget it. */
+/* Return the added lines, bytes in UTF-8, and forget them. */
 PyObject *lines_take(lines *self);
 
 #endif

@@ -1,4 +1,4 @@
-/* module.c -- aserve._native: what Python sees. */
+/* module.c -- aserve._native: the module of Python. */
 #include "ends.h"
 #include "stream.h"
 

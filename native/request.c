@@ -1,4 +1,4 @@
-/* request.c -- what the app gets: start_response, write, wsgi.early_hints. */
+/* request.c -- the app's callables: start_response, write, wsgi.early_hints. */
 #include "engine.h"
 
 #include <pythread.h>
@@ -23,9 +23,9 @@ struct method {
     const char *name;
 };
 
-/* Promote it for the app, which has called.  What makes the twin is ours, and
- * no interrupt may hit there, should another thread publish its own
- * meanwhile: there is no token until it is made.  Then the guards of
+/* Promote it for the app, which has called.  The code that makes the twin is
+ * ours, and no interrupt may hit there, should another thread publish its own
+ * meanwhile: there is no token until the twin is made.  Then the guards of
  * deadlines.py take it, as in any call from the app. */
 static PyObject *promote_inside(plain_request *self)
 {
@@ -49,7 +49,7 @@ static PyObject *response_of(plain_request *self)
     if (self->response != NULL || promote_inside(self) != NULL ||
         PyErr_Occurred())
         return self->response;
-    /* The app comes back after the end: Python knows what to say. */
+    /* The app calls after the end: Python raises the right error. */
     late = PyObject_CallMethod(
         self->engine->owner, "late_response", "Iy#iL", self->arrival.listener,
         self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
@@ -119,8 +119,8 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
     return pass_on(self, "start_response", args, nargsf, kwnames);
 }
 
-/* What Python makes of a request as it is: (exchange, connection, response or
- * None, run or None).  Nothing else knows of them yet.  `promote`: the method
+/* Python's objects for a request as it is: (exchange, connection, response or
+ * None, run or None).  No other code has them yet.  `promote`: the method
  * of the engine's owner: to look it up may run the collector, other threads,
  * and the end of this request. */
 static PyObject *make_twin(plain_request *self, PyObject *promote)
@@ -157,18 +157,18 @@ static int add_run(plain_request *self, PyObject *run)
     return result;
 }
 
-/* Let the thread that is sending come to know what of a piece is out. */
+/* Let the sending thread find out how much of a piece is out. */
 static void await_sent(void)
 {
     Py_BEGIN_ALLOW_THREADS sched_yield();
     Py_END_ALLOW_THREADS
 }
 
-/* Let others know of a twin.  No Python code may run before all of them can,
- * or a thread would find half of it.  So none of these steps may let go of the
- * GIL: what they replace in `connections`, in `exchange` and in `runs` is
+/* Publish a twin.  No Python code may run before all of it is visible, or a
+ * thread would find half of it.  So none of these steps may release the GIL:
+ * the values that they replace in `connections`, in `exchange` and in `runs` are
  * absent or None, so no finalizer runs; `exchange` is a slot; and none makes an
- * object that the collector knows of.  Where memory is lacking, it is none. */
+ * object that the collector tracks.  Without memory, none of it is published. */
 static int publish(plain_request *self, PyObject *made)
 {
     engine *its = self->engine;
@@ -234,7 +234,7 @@ PyObject *request_promote(plain_request *self)
     Py_XDECREF(made);
     Py_XDECREF(promote);
     if (self->twin != NULL || self->state == REQUEST_OVER)
-        PyErr_Clear(); /* what could not be made is not needed any more */
+        PyErr_Clear(); /* the objects are not needed any more */
     made = PyErr_Occurred() ? NULL : self->twin;
     Py_DECREF(self);
     return made;
@@ -428,7 +428,7 @@ void request_end(plain_request *self)
     is_kept = give_away(self, &self->write);
     is_kept |= give_away(self, &self->early_hints);
     if (is_kept || Py_REFCNT(self) > 1) {
-        Py_DECREF(self); /* the app may still call what goes on */
+        Py_DECREF(self); /* the app may still call the twin */
         return;
     }
     Py_CLEAR(self->twin);

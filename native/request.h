@@ -1,10 +1,10 @@
 /* request.h -- one request, from its arrival until its response is out.
  *
- * It is what the app gets as start_response, and it has write() and
- * wsgi.early_hints.  As long as nobody needs more than a head and a body in
- * memory it is plain.  As soon as somebody does, it is promoted: Python makes
- * its own objects of what is known so far (connections/native.py), and they go
- * on.  What the app holds then passes everything on to them. */
+ * The app gets it as start_response, and it has write() and
+ * wsgi.early_hints.  As long as a head and a body in memory are enough to
+ * serve it, it is plain.  When more is needed, it is promoted: Python makes
+ * its own objects of the present state (connections/native.py), and they go
+ * on.  The callables that the app holds then pass all calls on to them. */
 #ifndef NATIVE_REQUEST_H
 #define NATIVE_REQUEST_H
 
@@ -22,7 +22,7 @@ enum {
 };
 
 /* WAITING: no worker has begun it.  RUNNING: one has, here or in Python.  OVER:
- * nobody promotes it any more.  A worker sets OVER before it hands a whole
+ * it is not promoted any more.  A worker sets OVER before it hands a whole
  * response to the socket, as the next request of the connection may come at
  * once; and RUNNING again, if the socket has not taken all. */
 enum { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_OVER };
@@ -42,7 +42,7 @@ struct plain_request {
     const char *vars;   /* the batch's, or own_vars */
     char *own_vars;
     lane_arrival arrival;
-    double arrived_at; /* as time.monotonic() has it; 0.0: nobody asks */
+    double arrived_at; /* as time.monotonic() has it; 0.0: not needed */
     double began_at;
     unsigned long thread_id; /* of the worker that has begun it */
     int state;
@@ -56,7 +56,7 @@ struct plain_request {
     long long sent; /* octets of the body that are out; -1: nor is the head */
     PyObject *unsent; /* those, or of the head, that the socket did not take */
     head_facts facts;
-    octets told_id; /* what the response tells; of the vars, or made_id */
+    octets told_id; /* the name in the response; of the vars, or made_id */
     uint32_t made_id_size; /* 0: it came, or it is not named */
     char made_id[32];
     char buffer[REQUEST_BUFFER_CAP]; /* head, then a small body */

@@ -5,7 +5,7 @@
 #include <sys/random.h>
 #endif
 
-enum { TOLD_MAX = 128 }; /* octets; a longer name is not told */
+enum { TOLD_MAX = 128 }; /* octets; a longer name is not in the response */
 
 static PyObject *s_request_id;
 
@@ -46,7 +46,7 @@ static int make(engine *self, plain_request *served)
     return 1;
 }
 
-/* Whether a response may tell it: nothing that ends a line, or does not show. */
+/* Whether a response may have it: no line ends, no invisible characters. */
 static int is_tellable(octets id)
 {
     if (id.size == 0 || id.size > TOLD_MAX)

@@ -1,5 +1,5 @@
-/* request_id.h -- a name for each request: what a proxy has given it, or one of
- * ours.  The twin is aserve/wsgi/request_id.py. */
+/* request_id.h -- a name for each request: given by a proxy, or made here.
+ * The twin is aserve/wsgi/request_id.py. */
 #ifndef NATIVE_REQUEST_ID_H
 #define NATIVE_REQUEST_ID_H
 
@@ -16,7 +16,7 @@ typedef struct {
 int request_id_init(void);
 
 /* Name a request in its environ: by the `id` that came, or, if that is NULL,
- * anew; `served` has what the response is to tell.  Returns 1; 0: not plain; -1: with an exception. */
+ * anew; `served` gets the name for the response.  Returns 1; 0: not plain; -1: with an exception. */
 int request_id_set(engine *self, plain_request *served, octets id,
                    PyObject *env);
 

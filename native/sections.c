@@ -1,13 +1,13 @@
-/* sections.c -- field sections seen lately, and what they began.
+/* sections.c -- recent field sections, and the dicts that they began.
  *
  * A section has one place, by its hash.  Clients can send sections of one
- * hash: then one takes another's place, no more.  What is found has been
- * compared as a whole.
+ * hash: then one takes another's place, no more.  A section that is found has
+ * been compared as a whole.
  *
  * The GIL does not keep other threads out all the time: where CPython makes a
- * dict it may run its collector, and where it frees one, a finalizer.  So what
- * is kept is held while it is copied, and a place has its new content before
- * the old one is let go. */
+ * dict it may run its collector, and where it frees one, a finalizer.  So a
+ * kept dict is held while it is copied, and a place has its new content before
+ * the old one is released. */
 #include "sections.h"
 
 #include <string.h>

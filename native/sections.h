@@ -1,6 +1,6 @@
-/* sections.h -- field sections seen lately, and what they began.
+/* sections.h -- recent field sections, and the dicts that they began.
  *
- * One client sends the same section with each request.  What it begins, a dict
+ * One client sends the same section with each request.  The dict that it begins,
  * of the listener's base and the section's fields, is kept when the section
  * comes a second time: from then on it is compared instead of read. */
 #ifndef NATIVE_SECTIONS_H
@@ -13,7 +13,7 @@ enum {
     SECTION_MAX = 2048      /* octets; longer ones are not kept */
 };
 
-/* A place for a section and for what it began. */
+/* A place for a section and for the dict that it began. */
 typedef struct {
     PyObject *base;  /* of the listener for which it is kept; NULL: empty */
     PyObject *begun; /* never given out: each request gets a copy */
@@ -28,7 +28,7 @@ typedef struct {
     environ_section sections[ENVIRON_SECTIONS];
 } environ_cache;
 
-/* What a section is found by. */
+/* The key by which a section is found. */
 typedef struct {
     PyObject *base; /* borrowed */
     octets fields;
@@ -37,13 +37,13 @@ typedef struct {
     uint32_t hash;
 } section_key;
 
-/* Return a copy of what a section began; NULL: with an exception, or without
- * one: it is not kept.  The place *last is looked at first, and then is the
+/* Return a copy of the dict of a section; NULL: with an exception, or without
+ * one: it is not kept.  The place *last is tried first, and then is the
  * section's own. */
 PyObject *sections_copy(environ_cache *cache, section_key *key,
                         uint32_t *last);
 
-/* Keep a copy of what a section has begun if it came here last time, too.
+/* Keep a copy of the dict of a section if the section came last time, too.
  * `key` has been through sections_copy. */
 void sections_offer(environ_cache *cache, const section_key *key,
                     PyObject *begun);

@@ -25,7 +25,7 @@ double serve_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The environ without what is made for each request, of vars that are perhaps
+/* The environ without the values made for each request, of vars that are perhaps
  * not all of the request's.  Returns as environ_new. */
 static PyObject *begin_environ(engine *self, plain_request *served,
                                octets vars)
@@ -56,8 +56,8 @@ static int has_rest_only(octets vars, int what)
            memmem(vars.at, vars.size, name, sizeof name) == NULL;
 }
 
-/* The same of the rest of the vars: what is taken out comes behind what they
- * begin, which is then the same for many clients and requests. */
+/* The same of the rest of the vars: the taken pairs come after the dict that
+ * they begin, which is then the same for many clients and requests. */
 static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
                             int what)
 {
@@ -86,7 +86,7 @@ static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
     return env;
 }
 
-/* What is taken out of the vars before: TAKEN_FORWARDED | TAKEN_ID. */
+/* The pairs taken out of the vars before: TAKEN_FORWARDED | TAKEN_ID. */
 static int taken_of(const engine *self, const lane_arrival *arrival)
 {
     return ((arrival->flags & HTTP1_FORWARDED) != 0 ? TAKEN_FORWARDED : 0) |
@@ -157,7 +157,7 @@ static PyObject *join(PyObject *pieces)
     return joined;
 }
 
-/* What one write can send; NULL: with an exception, or not plain. */
+/* The body, if one write can send it; NULL: with an exception, or not plain. */
 static PyObject *body_of(engine *self, plain_request *served, PyObject *list,
                          int has_no_body)
 {
@@ -205,7 +205,7 @@ char *serve_put_tail(engine *self, plain_request *served, char *to)
     return to + PyBytes_GET_SIZE(self->tail);
 }
 
-/* Add what ends the head, behind the app's part, and a body that has room. */
+/* Add the end of the head, after the app's part, and a body that has room. */
 static uint32_t end_head(engine *self, plain_request *served, octets *body,
                          int has_no_body)
 {
@@ -240,8 +240,8 @@ int serve_go_on(engine *self, plain_request *served, const char *name,
     return 1;
 }
 
-/* What the socket has not taken, and the octets of the whole body: for
- * Native.leave. */
+/* The octets that the socket has not taken, and the size of the whole body:
+ * for Native.leave. */
 static PyObject *rest_of(octets head, octets body, int sent, size_t body_size)
 {
     const struct iovec parts[] = {{(char *)head.at, head.size},
@@ -338,9 +338,9 @@ static int send_list(engine *self, plain_request *served, PyObject *list,
     return result;
 }
 
-/* Call the app, and send what it returns.  The environ may be the app's last
- * one, and finalizers of what it holds may call write().  So it goes when the
- * twin's goes: behind a list that is sent, and before the first piece of any
+/* Call the app, and send its response.  The environ may be the app's last
+ * one, and finalizers of its values may call write().  So it is freed when the
+ * twin's is: after a list that is sent, and before the first piece of any
  * other iterable. */
 static int call_app(engine *self, plain_request *served, PyObject *env)
 {

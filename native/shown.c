@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Have room for so many octets.  Returns 0: there is no memory. */
+/* Make room for `more` octets.  Returns 0: there is no memory. */
 static int reserve(shown *self, size_t more)
 {
     size_t cap = self->size + more;

@@ -1,7 +1,7 @@
 /* shown.h -- text that grows, as a log may hold it.
  *
- * A function that puts something returns 0, without an exception, when there is
- * no memory, or Python has to do it: what is put by then, the caller takes back
+ * A function that puts text returns 0, without an exception, when there is no
+ * memory, or Python has to do it: the caller removes the text put by then
  * (`size`). */
 #ifndef NATIVE_SHOWN_H
 #define NATIVE_SHOWN_H

@@ -9,11 +9,11 @@
 #include <sys/uio.h>
 
 enum {
-    PIECES_HELD = 32, /* behind so many, other threads may run */
-    PART_COUNT = 3    /* head or size line, a piece, what ends it */
+    PIECES_HELD = 32, /* after this many, other threads may run */
+    PART_COUNT = 3    /* head or size line, a piece, its end */
 };
 
-/* What is sent, and by whom it was made. */
+/* The iterable that is sent, and its request. */
 typedef struct {
     engine *self;
     plain_request *served;
@@ -78,7 +78,7 @@ static int send_parts(plain_request *served, struct iovec *parts)
     size_t whole = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
     ssize_t sent;
 
-    served->is_sending = 1; /* until it is known what is out: no promotion */
+    served->is_sending = 1; /* no promotion until the result is known */
     if (whole > HELD_MAX) {
         Py_BEGIN_ALLOW_THREADS sent = sendmsg(fd, &message, flags);
         Py_END_ALLOW_THREADS
@@ -87,7 +87,7 @@ static int send_parts(plain_request *served, struct iovec *parts)
     } else {
         sent = sendmsg(fd, &message, flags);
     }
-    /* Full, or gone: the event loop meets the same, and knows what to do. */
+    /* Full, or gone: the event loop meets the same error, and handles it. */
     if (sent != (ssize_t)whole)
         served->unsent =
             stream_unsent(parts, PART_COUNT, sent > 0 ? (size_t)sent : 0);
@@ -97,7 +97,7 @@ static int send_parts(plain_request *served, struct iovec *parts)
     return served->unsent != NULL ? 0 : -1;
 }
 
-/* Whether the body's end is told by chunks. */
+/* Whether chunks show the body's end. */
 static int is_chunked(const stream_of *from)
 {
     const plain_request *served = from->served;
@@ -143,7 +143,7 @@ static int send_piece(stream_of *from, PyObject *piece)
     return send_parts(served, parts);
 }
 
-/* Send what ends the response, as Response.finish has it.  Returns as
+/* Send the end of the response, as Response.finish makes it.  Returns as
  * send_parts does; 0, too, when the body is too short. */
 static int send_end(stream_of *from)
 {
@@ -173,7 +173,7 @@ static int send_end(stream_of *from)
 /* --- going on in Python ---------------------------------------------------- */
 
 /* Let Python go on from here: with a piece that was not sent (or NULL), then
- * with the exception that is set, then with what the iterator gives. */
+ * with the exception that is set, then with the rest of the iterator. */
 static int go_on_in_python(stream_of *from, PyObject *piece, int is_closed)
 {
     PyObject *exc = serve_take_exception(), *taken, *rest = NULL;
@@ -208,7 +208,7 @@ static int is_plain_piece(const stream_of *from, PyObject *piece)
 }
 
 /* Send piece after piece.  Returns 1 when there are no more; 0: not plain any
- * more, `rest` is what was not sent of it. */
+ * more, `rest` is the part of it that was not sent. */
 static int send_pieces(stream_of *from, PyObject **rest)
 {
     for (unsigned long count = 1; !from->served->is_full; count++) {
@@ -238,7 +238,7 @@ static int send_pieces(stream_of *from, PyObject **rest)
     return 1;
 }
 
-/* Call what PEP 3333 has it call.  Returns -1 with an exception. */
+/* Call close(), as PEP 3333 asks.  Returns -1 with an exception. */
 static int close_iterable(PyObject *iterable)
 {
     PyObject *closing, *done = NULL;
@@ -299,7 +299,7 @@ int stream(engine *self, plain_request *served, PyObject *iterable,
         !request_is_plain(self, served) || send_end(&from) <= 0)
         result = go_on_in_python(&from, rest, 0);
     else if (close_iterable(iterable) < 0 || !request_is_plain(self, served) ||
-             ends_is_slow(self, served)) /* Python is to tell of it */
+             ends_is_slow(self, served)) /* Python must report it */
         result = go_on_in_python(&from, NULL, 1);
     else
         result = end(&from);

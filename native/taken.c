@@ -1,7 +1,7 @@
 /* taken.c -- the pairs of the vars that C takes out. */
 #include "taken.h"
 
-/* RFC 7239, and what has no specification, but X-Forwarded in its name. */
+/* RFC 7239, and fields named X-Forwarded..., which have no specification. */
 static int is_forwarded(octets name)
 {
     return begins_with(name, OCTETS("HTTP_X_FORWARDED")) ||
@@ -9,7 +9,7 @@ static int is_forwarded(octets name)
            is_equal(name, OCTETS("HTTP_X_REAL_IP"));
 }
 
-/* What a field is of all that is taken; 0: nothing. */
+/* The kind of a taken field; 0: it is not taken. */
 static int kind_of(octets name)
 {
     if (!begins_with(name, OCTETS("HTTP_")))

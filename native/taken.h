@@ -1,20 +1,20 @@
 /* taken.h -- the pairs of the vars that C takes out before it makes the
- * environ: what proxies tell of their client, and the request's name.
+ * environ: fields in which proxies describe their client, and the request's name.
  *
  * The twins are strip_forwarded of aserve/proxies/forwarded.py, and _find of
  * aserve/wsgi/request_id.py.  The rest is the same each time for many clients;
- * what becomes of the taken ones is put behind what it begins. */
+ * the values of the taken pairs are put after the dict that it begins. */
 #ifndef NATIVE_TAKEN_H
 #define NATIVE_TAKEN_H
 
 #include "text.h"
 
 enum {
-    TAKEN_VARS_MAX = 8192, /* octets; what is longer is not plain */
+    TAKEN_VARS_MAX = 8192, /* octets; a request with more is not plain */
     TAKEN_WORDS_MAX = 512  /* the same of a believed peer's words */
 };
 
-/* What is taken. */
+/* The taken pairs. */
 enum {
     TAKEN_FORWARDED = 1, /* Forwarded, X-Forwarded*, X-Real-IP */
     TAKEN_ID = 2         /* X-Request-ID */

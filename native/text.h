@@ -53,7 +53,7 @@ static inline char *text_put(char *to, octets from)
     return to + from.size;
 }
 
-/* What stands before a mark; all of it, if it has none. */
+/* The text before a mark; all of it, if it has none. */
 static inline octets text_before(octets whole, char mark)
 {
     const char *at =
@@ -64,7 +64,7 @@ static inline octets text_before(octets whole, char mark)
 
 char *text_put_number(char *to, size_t number, unsigned base);
 
-/* What stands before the next NUL, or `end`; *at moves behind it.  Inline, as
+/* The text before the next NUL, or `end`; *at moves behind it.  Inline, as
  * reading a block is little else: 1,400 instructions of 25,000 for a request
  * that is named (CPython 3.11, callgrind). */
 static inline octets text_next(const char **at, const char *end)

@@ -76,7 +76,7 @@ def test_a_descriptor_with_tls(given, opened):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("nothing", "there is no such descriptor; whoever starts"),
+        ("nothing", "there is no such descriptor; the program that starts"),
         ("file", "it is not a socket"),
         ("dgram", "it is not a stream socket; a socket unit says ListenStream="),
         ("connection", "it is one connection; a socket unit says Accept=no"),

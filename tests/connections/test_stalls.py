@@ -68,7 +68,7 @@ def test_a_server(start_server, raw_client, monkeypatch, caplog):
     second.request("/waits")
     server.pass_seconds_until(lambda: any("all threads busy" in each.getMessage() for each in caplog.records))
     (line,) = [each.getMessage() for each in caplog.records if "all threads busy" in each.getMessage()]
-    assert ": 1 wait, the first for" in line and ", at GET /hangs" in line
+    assert "(1 queued, oldest " in line and ", at GET /hangs" in line
     assert server.server.statistics().requests_waiting_seconds > 0.0
     gate.open(2)
     assert first.recv_response().status == second.recv_response().status == 200
