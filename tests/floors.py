@@ -160,6 +160,7 @@ FLOORS = {
     "aserve/features/metrics/pages.py": 100,
     "aserve/features/metrics/picture.py": 100,
     "aserve/features/metrics/scrapes.py": 100,
+    "aserve/features/metrics/settings.py": 100,
     "aserve/features/metrics/several.py": 100,
     "aserve/features/metrics/single.py": 100,
     "aserve/features/metrics/stats.py": 100,

@@ -20,14 +20,12 @@ from ..core.errors import BindError
 from ..settings import Bind, EngineSettings, parse_bind
 
 _ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
-_LISTENING_SETTINGS = ("metrics", "stats", "agent_check")  # beside --bind
 _MAPPED = "::ffff:"  # RFC 4291 2.5.5.2: as the kernel writes an IPv4 client of a socket of both families
 
 
 def binds_beside(config: EngineSettings, binds: Iterable[Bind]) -> list[Bind]:
     """Return the addresses that a configuration listens on in addition to these."""
-    settings = [getattr(config, name) for name in _LISTENING_SETTINGS]
-    beside = [parse_bind(text) for text in [*config.bind, *settings] if text is not None]
+    beside = [parse_bind(text) for text in config.places]
     for bind in binds:
         beside.remove(bind)
     return beside

@@ -20,6 +20,7 @@ from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
+from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .queue_wait import QueueWait, QueueWaitSettings
@@ -67,6 +68,7 @@ class Config(
     MaintenanceSettings,
     FileSettings,
     AccessLogSettings,
+    MetricsSettings,
     FaultPageSettings,
     MountSettings,
     UwsgiSettings,

@@ -346,7 +346,7 @@ def _parse_health_path(value: object) -> str | None:
     return value
 
 
-def _parse_metrics(value: object) -> str | None:
+def _parse_listening(value: object) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
@@ -359,34 +359,13 @@ def _parse_metrics(value: object) -> str | None:
     return bind.spec
 
 
-def _parse_statsd(value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or "://" in value:
-        raise ValueError(f"{value!r} is no such address")
-    bind = parse_bind(value)
-    if bind.is_given or (bind.kind == "tcp" and not bind.port):
-        raise ValueError(f"{value!r} is no such address")
-    return bind.spec
-
-
-def _parse_statsd_prefix(value: object) -> str:
-    if not isinstance(value, str) or not STATSD_PREFIX.match(value):
-        raise ValueError(f"{value!r} is not such a name")
-    return value
-
-
 BINDS = Kind(
     "ADDRESS",
     "host:port, [v6]:port, :port, unix:/path, unix:@name, fd:3, systemd:name; before it https://, uwsgi://, scgi:// or proxy+http://",
     _parse_binds,
     ", ".join,
 )
-METRICS_BIND = Kind("ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, show_text)
-STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, show_text)
-# What statsd's own grammar (":", "|", "@", "#") and Graphite's tree leave.
-STATSD_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
-STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
+LISTENING = Kind("ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_listening, show_text)
 PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",

@@ -27,7 +27,7 @@ from .kinds import (
     FILE,
     GIB,
     KIB,
-    METRICS_BIND,
+    LISTENING,
     MIB,
     MODE,
     MODULES,
@@ -39,8 +39,6 @@ from .kinds import (
     PROXY_NAME,
     SERVER_NAME,
     SNI,
-    STATSD,
-    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -78,7 +76,7 @@ def _whole_bind(text: str, base: Base) -> str:
 
 _REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
 _WORKERS, _SPOOLER = Needs(("workers",)), Needs(("spooler",))
-_HTTPS, _UNIX, _METRICS = Needs(("https://",)), Needs(("unix:",)), Needs(("metrics",))
+_HTTPS, _UNIX = Needs(("https://",)), Needs(("unix:",))
 _JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
 _LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give max-lifetime, too")
 _CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
@@ -561,56 +559,11 @@ class EngineSettings(Settings):
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
         needs=Needs(("healthcheck_path", "agent_check", "metrics", "uwsgi://")),
     )
-    agent_check: str | None = row(
-        None, "Health checks", "--agent-check", METRICS_BIND,
-        "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
-        "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
-        fixed=True,
-    )
     proxy_status: str | None = row(
         None, "Health checks", "--proxy-status", PROXY_NAME,
         "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
         "see docs/balancers.md",
         "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
-    )
-    metrics: str | None = row(
-        None, "Metrics", "--metrics", METRICS_BIND,
-        "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
-        "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
-        "microsecond or two.",
-        fixed=True,
-    )
-    metrics_app: str = row(
-        "on", "Metrics", "--metrics-app", choice("on", "off"),
-        "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
-        "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
-        needs=_METRICS,
-        fixed=True,
-    )
-    statsd: str | None = row(
-        None, "Metrics", "--statsd", STATSD,
-        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
-        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
-        fixed=True,
-    )
-    statsd_prefix: str = row(
-        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
-        "what the names of --statsd begin with",
-        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
-        needs=Needs(("statsd",)),
-        fixed=True,
-    )
-    stats: str | None = row(
-        None, "Metrics", "--stats", METRICS_BIND,
-        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
-        "For those who have such tools. It counts requests, as --metrics does.",
-        fixed=True,
-    )
-    status_page: str = row(
-        "local", "Metrics", "--status-page", choice("local", "all", "off"),
-        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
-        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
-        needs=_METRICS,
     )
     user: str | None = row(
         None, "Process", "--user", ACCOUNTS,
@@ -728,12 +681,19 @@ class EngineSettings(Settings):
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
 
+    @property
+    def places(self) -> list[str]:
+        """All addresses to listen at, those of features among them."""
+        beside = [
+            getattr(self, field.name) for field in dataclasses.fields(self) if field.metadata["kind"] is LISTENING
+        ]
+        return [*self.bind, *(place for place in beside if place is not None)]
+
     def has(self, needs: Needs) -> bool:
         """See Settings; what stands before an address is looked for in all addresses."""
-        places = [*self.bind, *filter(None, (self.metrics, self.stats, self.agent_check))]
         schemes = [name for name in needs.any_of if ":" in name]
         names = tuple(name for name in needs.any_of if ":" not in name)
-        return super().has(Needs(names)) or any(scheme in place for scheme in schemes for place in places)
+        return super().has(Needs(names)) or any(scheme in place for scheme in schemes for place in self.places)
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:

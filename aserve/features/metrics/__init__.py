@@ -23,24 +23,24 @@ from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...extension import Extension, Life, LifeContext, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
-from ...settings import EngineSettings
+from .settings import MetricsSettings
 
 if TYPE_CHECKING:
     from .counting import Counters
     from .single import Single
 
 
-def _is_counting(config: EngineSettings) -> bool:
+def _is_counting(config: MetricsSettings) -> bool:
     return bool(config.metrics or config.stats or config.statsd)
 
 
-class AgentCheck(Extension[EngineSettings]):
+class AgentCheck(Extension[MetricsSettings]):
     """--agent-check without counts: answers balancers, unless a supervisor does."""
 
     _single: Single | None = None
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: MetricsSettings) -> bool:
         """See Extension."""
         return bool(config.agent_check) and not _is_counting(config)
 
@@ -90,7 +90,7 @@ class Metrics(AgentCheck):
     counters: Counters  # from `start` on
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: MetricsSettings) -> bool:
         """See Extension."""
         return _is_counting(config)
 

@@ -23,8 +23,8 @@ import tempfile
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from ...settings import EngineSettings
 from .app import VARIABLE, is_installed, name_files
+from .settings import MetricsSettings
 
 logger = logging.getLogger("aserve")
 
@@ -35,7 +35,7 @@ GIVEN = "app_metrics_folder"  # in Role.given
 MAX_TRIES = 20  # to make a folder. Guess: a try fails if another supervisor looks in a certain microsecond.
 
 
-def chosen_folder(config: EngineSettings, environ: Mapping[str, str]) -> str | None:
+def chosen_folder(config: MetricsSettings, environ: Mapping[str, str]) -> str | None:
     """Return the folder that the user has chosen, "" if one is to be made, None if there is to be none."""
     if config.metrics is None or config.metrics_app == "off" or not is_installed():
         return None

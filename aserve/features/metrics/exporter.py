@@ -23,6 +23,7 @@ from .counting import read_words
 from .pages import Pages
 from .picture import Picture, WordsBySlot
 from .scrapes import Scrapes
+from .settings import settings_of
 from .statsd import Statsd
 from .table import (
     ATTACHED,
@@ -61,10 +62,14 @@ class Exporter:
         self.balance = Balance(self._look)
         self.counted = self._picture.counted
         pages = Pages(
-            self.render, self._picture.event, self._picture.stats, lambda: observed.config.status_page, self.balance
+            self.render,
+            self._picture.event,
+            self._picture.stats,
+            lambda: settings_of(observed.config).status_page,
+            self.balance,
         )
         self.scrapes = Scrapes(listeners, pages, ask_app) if listeners else None
-        self._statsd = Statsd.of(observed.config)
+        self._statsd = Statsd.of(settings_of(observed.config))
 
     def words(self) -> WordsBySlot:
         """Return what is counted, by slot."""

@@ -32,8 +32,9 @@ from ...connections.addresses import binds_beside, is_loopback
 from ...connections.listeners import Listener, UnixRights, open_listeners
 from ...core.errors import BindError
 from ...core.log_once import LogOnce
-from ...settings import EngineSettings, parse_bind, with_reach
+from ...settings import parse_bind, with_reach
 from .pages import METRICS, Pages, Reply, Whence, respond
+from .settings import MetricsSettings
 
 logger = logging.getLogger("aserve")
 
@@ -54,7 +55,7 @@ APP_SECONDS = 3.0
 PIECE_BYTES = 65536
 
 
-def open_metrics(config: EngineSettings) -> list[Listener]:
+def open_metrics(config: MetricsSettings) -> list[Listener]:
     """
     Return the listeners of --metrics, --stats and --agent-check, none if there are to be none; warn if others may ask for numbers.
 
@@ -85,14 +86,14 @@ def open_metrics(config: EngineSettings) -> list[Listener]:
     return listeners
 
 
-def _open_pages(config: EngineSettings, place: str) -> list[Listener]:
+def _open_pages(config: MetricsSettings, place: str) -> list[Listener]:
     listeners = _open(config, place)
     page = "" if config.status_page == "off" else ", the status page on /"
     logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
     return listeners
 
 
-def _open_told(config: EngineSettings, place: str, what: str) -> list[Listener]:
+def _open_told(config: MetricsSettings, place: str, what: str) -> list[Listener]:
     """Listen for those who are told something as soon as they connect."""
     listeners = _open(config, place)
     places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
@@ -100,7 +101,7 @@ def _open_told(config: EngineSettings, place: str, what: str) -> list[Listener]:
     return listeners
 
 
-def _open(config: EngineSettings, place: str) -> list[Listener]:
+def _open(config: MetricsSettings, place: str) -> list[Listener]:
     bind = parse_bind(place)
     rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
     return open_listeners([bind], rights, beside=binds_beside(config, [bind]))

@@ -16,10 +16,10 @@ from typing import Any
 
 from ...core.page import Field
 from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
-from ...settings import EngineSettings
 from .app import READ, TEXT
 from .app_files import GIVEN, AppFiles, chosen_folder
 from .exporter import Exporter
+from .settings import MetricsSettings
 
 # Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
 MAX_APP_BYTES = 64 << 20
@@ -28,7 +28,7 @@ MAX_APP_BYTES = 64 << 20
 class Several(Supervision):
     """Those of one supervisor's workers."""
 
-    def __init__(self, context: SupervisorContext, config: EngineSettings) -> None:
+    def __init__(self, context: SupervisorContext, config: MetricsSettings) -> None:
         self._context = context
         # For what the app counts, "": one is to be made, None: there is none to be made, or none any more.
         self._app_folder = chosen_folder(config, context.environ)

@@ -14,6 +14,7 @@ from .app import AppMetrics
 from .exporter import Exporter
 from .lone import Lone
 from .scrapes import open_metrics
+from .settings import settings_of
 
 
 class Single:
@@ -26,11 +27,11 @@ class Single:
         Raises:
             BindError: the address of --metrics could not be bound.
         """
-        self.listeners = open_metrics(server.config)
+        self.listeners = open_metrics(config := settings_of(server.config))
         self._lone, self._loop = Lone(server), loop
         self.memory = self._lone.page
         app = AppMetrics(loop, lambda text, fault: self.exporter.on_app_metrics(text, fault))
-        ask_app = app.ask if server.config.metrics_app == "on" else lambda: False
+        ask_app = app.ask if config.metrics_app == "on" else lambda: False
         self.exporter = Exporter(self._lone, self.listeners, ask_app)
         self.counted = self.exporter.counted
         if self.exporter.scrapes is not None:

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core.log_once import LogOnce
-from ...settings import EngineSettings, parse_bind
+from ...settings import parse_bind
+from .settings import MetricsSettings
 from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, THOUSANDTH, WORDS
 
 logger = logging.getLogger("aserve")
@@ -81,7 +82,7 @@ class Statsd:
             logger.warning("cannot send to statsd at %s: %s; correct that, and restart", address, exc.strerror or exc)
 
     @classmethod
-    def of(cls, config: EngineSettings) -> Statsd | None:
+    def of(cls, config: MetricsSettings) -> Statsd | None:
         """Return the connection to the statsd of the settings; None: --statsd is not set."""
         return cls(config.statsd, config.statsd_prefix) if config.statsd else None
 

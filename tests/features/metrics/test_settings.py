@@ -1,0 +1,45 @@
+"""The settings of metrics: where statsd is, what its names begin with, and who has them."""
+
+from __future__ import annotations
+
+import pytest
+from harness.refusals import error_of
+
+from aserve.features import Config
+from aserve.features.metrics.settings import settings_of
+from aserve.settings import EngineSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(None, None), ("", None), ("127.0.0.1:8125", "127.0.0.1:8125"), ("unix:/run/statsd", "unix:/run/statsd")],
+)
+def test_where_statsd_is(text, value):
+    """A host with its port, or a socket; nothing where there is none."""
+    assert Config(statsd=text).statsd == value
+
+
+@pytest.mark.parametrize("text", [8125, "udp://a:1", "127.0.0.1:0", "fd:3"])
+def test_what_is_no_statsd(text):
+    """Its protocol is known, and its port has to be named."""
+    assert "is no such address" in error_of(Config, statsd=text)
+
+
+def test_the_prefix():
+    """What statsd and Graphite have a use for of their own is refused."""
+    assert Config(statsd_prefix="a.gunicorn").statsd_prefix == "a.gunicorn"
+    for text in ("a:b", "a.", 5):
+        assert "is not such a name" in error_of(Config, statsd_prefix=text)
+
+
+def test_whose_they_are():
+    """A server has the settings of all features; those of the engine alone are a bug."""
+    assert settings_of(config := Config(metrics=":1")) is config
+    with pytest.raises(AssertionError):
+        settings_of(EngineSettings())
+
+
+def test_defaults():
+    """Nothing is counted, and nobody is answered, until it is asked for; then the page is for this machine."""
+    names = ("metrics", "metrics_app", "statsd", "statsd_prefix", "stats", "status_page", "agent_check")
+    assert [getattr(Config(), name) for name in names] == [None, "on", None, "aserve", None, "local", None]
