@@ -21,14 +21,13 @@ from typing import NamedTuple
 from ..core.exchange import TIMED_OUT, Exchange
 from ..core.frames import calls_of, outer_frames, show_calls
 from ..workers.executor import WORKING
+from ..workers.threads import Watcher
 from ..wsgi.gateway import Gateway
 from .connection import Connection
 from .native import running
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
-# Threads that sleep, and are of no interest.
-GIL_WATCH, SLOW_WATCH = "aserve-gil-watch", "aserve-slow-requests"
 MAX_HEADS = 8  # of threads that are at the same place
 ORDER = "the last call first"  # a note beside stacks
 
@@ -40,6 +39,7 @@ class _Found(NamedTuple):
     ident: int
     exchange: Exchange | None
     stack: str
+    is_watcher: bool = False
 
 
 def describe_stacks(names: Container[str] | None = None) -> str:
@@ -54,7 +54,7 @@ def describe_stacks(names: Container[str] | None = None) -> str:
         if names is not None:
             found += [each] if each.name in names else []
         elif each.exchange is not None or not is_ours:
-            found += [each] if each.name not in (GIL_WATCH, SLOW_WATCH) else []
+            found += [each] if not each.is_watcher else []
         else:
             idle.append(each.name)
     return "\n".join([*_merge(found), *([f"waiting for requests: {', '.join(idle)}\n"] if idle else [])])
@@ -66,9 +66,12 @@ def describe_busy() -> str:
 
 
 def _find() -> Iterator[_Found]:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    threads = threading.enumerate()
+    names = {thread.ident: thread.name for thread in threads}
+    watchers = {thread.ident for thread in threads if isinstance(thread, Watcher)}
     for ident, exchange, frames in sorted(look_at_threads(), key=lambda found: names.get(found[0], "")):
-        yield _Found(names.get(ident, f"thread {ident}"), ident, exchange, show_calls(calls_of(frames)))
+        name, stack = names.get(ident, f"thread {ident}"), show_calls(calls_of(frames))
+        yield _Found(name, ident, exchange, stack, ident in watchers)
 
 
 def _merge(found: Iterable[_Found]) -> list[str]:

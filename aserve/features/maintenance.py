@@ -11,6 +11,7 @@ A request reads an attribute, not the file. The page is kept in memory, so that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import stat
@@ -22,6 +23,7 @@ from ..extension import Extension, ServerContext
 from ..settings import EngineSettings, row
 from ..settings.kinds import FILE, MIB
 from ..settings.paths import whole
+from ..workers.threads import Watcher
 from ..wsgi import WSGIApp
 
 logger = logging.getLogger("aserve")
@@ -107,7 +109,7 @@ class Maintenance(Extension[MaintenanceSettings]):
         self._seen = None
         self.look()
         self._is_over = threading.Event()
-        threading.Thread(target=self._look_on, args=(self._is_over,), name="aserve-maintenance", daemon=True).start()
+        Watcher(functools.partial(self._look_on, self._is_over), "aserve-maintenance").start()
 
     def stop(self) -> None:
         """Stop checking; do not join the thread, which may be waiting for a disk."""

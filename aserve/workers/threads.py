@@ -1,6 +1,6 @@
 """The threads of an executor.
 
-Owns:     OwnThread; WorkerThreads: which are at work, compensated or written off; their names and numbers.
+Owns:     OwnThread; Watcher; WorkerThreads: which are at work, compensated or written off; their names and numbers.
 Thread:   any, under one lock.
 Not here: their work, which of them sleep (executor.py); which of the compensated may continue (time_slices.py).
 """
@@ -39,6 +39,13 @@ class OwnThread(threading.Thread):
         """Run the target."""
         self._runs = True
         self._call()
+
+
+class Watcher(threading.Thread):
+    """A thread of ours that sleeps, looks, and sleeps again, and runs no code of the app: a daemon that `aserve stacks` leaves out."""
+
+    def __init__(self, target: Callable[[], object], name: str) -> None:
+        super().__init__(target=target, name=name, daemon=True)
 
 
 class WorkerCounts(NamedTuple):

@@ -13,6 +13,7 @@ from harness import apps
 import aserve.connections.stacks
 from aserve.connections.stacks import _Found, describe_busy, describe_stacks, look_at_threads
 from aserve.core.exchange import Exchange
+from aserve.workers.threads import Watcher
 
 
 @pytest.mark.any_parser
@@ -112,6 +113,16 @@ def found(name, stack, target=None, began_at=0.0):
         exchange = Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2)
         exchange.began_at = began_at
     return _Found(name, 1, exchange, f"  {stack}\n")
+
+
+def test_threads_that_only_look():
+    """Those of the server that sleep, and look now and then, are left out, unless they are asked for by name."""
+    is_over = threading.Event()
+    watcher = Watcher(is_over.wait, "a-watcher")
+    watcher.start()
+    assert "a-watcher" not in describe_stacks() and "a-watcher" in describe_stacks(["a-watcher"])
+    is_over.set()
+    watcher.join()
 
 
 def test_threads_at_the_same_place(monkeypatch):

@@ -11,6 +11,7 @@ from harness import apps
 from harness.refusals import defaults_of
 from harness.waiting import wait_until
 
+from aserve.connections.stacks import describe_stacks
 from aserve.features import Config
 from aserve.features import maintenance as maintenance_module
 from aserve.features.maintenance import PLAIN, TEXT, Maintenance, MaintenanceSettings
@@ -185,3 +186,9 @@ def test_settings():
 def test_defaults():
     """Without it nothing of it is done."""
     assert defaults_of(MaintenanceSettings) == {"maintenance": None}
+
+
+def test_its_thread(maintenance):
+    """It only looks: `aserve stacks` leaves it out."""
+    assert "aserve-maintenance" in {thread.name for thread in threading.enumerate()}
+    assert "aserve-maintenance" not in describe_stacks()

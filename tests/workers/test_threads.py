@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aserve.workers.threads import OwnThread, WorkerThreads
+from aserve.workers.threads import OwnThread, Watcher, WorkerThreads
 
 PATIENCE_SECONDS = 30
 
@@ -199,3 +199,12 @@ def test_what_a_worker_starts():
     thread.start()
     thread.join()
     assert found == [False]
+
+
+def test_a_watcher():
+    """It is a daemon, which keeps no process, and runs what it is given."""
+    seen = []
+    watcher = Watcher(lambda: seen.append(threading.current_thread()), "a-watcher")
+    watcher.start()
+    watcher.join(PATIENCE_SECONDS)
+    assert seen == [watcher] and watcher.daemon and watcher.name == "a-watcher"

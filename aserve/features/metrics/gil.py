@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Callable
 
-from ...connections.stacks import GIL_WATCH
+from ...workers.threads import Watcher
 
 INTERVAL_SECONDS = 0.2
 # How long `stop` waits for the thread's end: it must not hold up the event loop. Guess.
@@ -32,7 +32,7 @@ class GilWatch:
         """`note` is called in the thread, with seconds."""
         self._note = note
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=GIL_WATCH, daemon=True)
+        self._thread = Watcher(self._run, "aserve-gil-watch")
 
     def start(self) -> None:
         """Start the thread, if there is a GIL."""

@@ -18,10 +18,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ...connections.stacks import ORDER, SLOW_WATCH, look_at_threads
+from ...connections.stacks import ORDER, look_at_threads
 from ...core.errors import RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from ...core.frames import Call, calls_of, show_calls, where_of
+from ...workers.threads import Watcher
 from ...wsgi.request_id import request_id_of
 
 logger = logging.getLogger("aserve.slow")
@@ -52,7 +53,7 @@ class SlowRequests:
         self._number = 0
         self._minute_began_at, self._told_count, self._left_out_count = 0.0, 0, 0
         self._is_over = threading.Event()
-        self._looker = threading.Thread(target=self._look_on, name=SLOW_WATCH, daemon=True)
+        self._looker = Watcher(self._look_on, "aserve-slow-requests")
         self._is_inline = is_inline
         if is_inline:
             self._looker.start()
