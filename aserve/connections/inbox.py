@@ -178,9 +178,7 @@ class Inbox:
         # After the response's head an interim response would be part of its body.
         if not self._outbox.is_current(exchange) or self._outbox.is_over:
             return  # the client has left meanwhile
-        is_due = (
-            self.protocol.is_continue_due and exchange.body is self.protocol.live_body
-        )  # and not the next request's
+        is_due = self.protocol.is_continue_due and exchange.body is self.protocol.live_body  # and not a later one's
         if is_due and not exchange.response.head_is_out:
             self.protocol.is_continue_due = False
             self._progress.move()

@@ -137,7 +137,7 @@ class LoopWire(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox.connect(self, self._transport)
         service.connections.add(self)
-        if service.is_draining:  # perhaps begun after this was made, when the other connections were told
+        if service.is_draining:  # begun since this was made: `drain` did not reach it
             self._inbox.close_soon()
         if self._is_new and not connection.identify(transport):
             self.close()

@@ -19,7 +19,7 @@ from .page import Process
 SAMPLE_SECONDS = 60
 SAMPLES = 10  # of one span
 SPANS = 4
-# Less growth is no leak that anybody must look at now, or none at all. Guesses.
+# Less growth is no leak, or none that is urgent. Guesses.
 LEAST_STEP_SHARE = 0.01  # from one span to the next
 LEAST_SHARE = 0.2  # from the first to the last
 LEAST_BYTES = 32 << 20

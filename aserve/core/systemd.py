@@ -149,7 +149,7 @@ class Notifier:
             if not self._is_told:
                 self._is_told = True
                 logger.warning(
-                    "systemd cannot be told %s: %s: %s; it may take this service for one that has not started",
+                    "cannot send %s to systemd: %s: %s; it may take this service for one that has not started",
                     fields[0], self._address.replace("\0", "@"), exc.strerror or exc,
                 )  # fmt: skip
             return False

@@ -1,6 +1,6 @@
 """Workers that are missing, and why.
 
-Owns:     Absences: by slot, since when nobody serves there.
+Owns:     Absences: by slot, since when no worker serves there.
 Thread:   the supervisor's only one; pure.
 Not here: starting others (supervisor.py).
 """
@@ -14,14 +14,14 @@ from ..core.local_time import local_time
 
 
 class Absence(NamedTuple):
-    """Nobody serves in a slot."""
+    """A slot without a ready worker."""
 
     since: float  # Unix time
     why: str
 
 
 class Absences:
-    """The slots in which nobody serves, though somebody should."""
+    """The slots without a ready worker that should have one."""
 
     def __init__(self) -> None:
         self._by_slot: dict[int, Absence] = {}
@@ -30,16 +30,16 @@ class Absences:
         return bool(self._by_slot)
 
     def begin(self, slot: int, why: str) -> None:
-        """Note that nobody serves there, or why still nobody does."""
+        """Record that the slot has no ready worker, and why."""
         earlier = self._by_slot.get(slot)
         self._by_slot[slot] = Absence(earlier.since if earlier else time.time(), why)
 
     def end(self, slot: int) -> bool:
-        """Note that somebody serves there, or need not; return whether that was the last absence."""
+        """Record that the slot has a ready worker, or needs none; return whether that was the last absence."""
         return self._by_slot.pop(slot, None) is not None and not self._by_slot
 
     def describe(self, size: int) -> str:
-        """Return who is missing, since when, and why: "1 of 4 workers is missing since 03:12:05, because ..."."""
+        """Return how many are missing, since when, and why: "1 of 4 workers is missing since 03:12:05, because ..."."""
         since, why = min(self._by_slot.values())
         count = len(self._by_slot)
         is_ = "is" if count == 1 else "are"

@@ -1,8 +1,8 @@
-"""The commands that ask a running server: aserve status, reload, recycle, workers, balancers, stacks; whom each asks, `aserve top` too.
+"""The commands that ask a running server: aserve status, reload, recycle, workers, balancers, stacks; the server's address, for `aserve top` too.
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (control.py), what is answered (questions.py, answers.py), the screen of `aserve top` (command/top_screen.py).
+Not here: the socket's other end (control.py), the answers (questions.py, answers.py), the screen of `aserve top` (command/top_screen.py).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..connections.stacks import ORDER
 from ..core.json_text import read_object
 from ..settings import ConfigError, read_toml, show_bytes
 
-# Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
+# Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
 REFUSED = 1
-ENDED = "the server ended, or became another, before it had answered"
+ENDED = "the server ended, or was upgraded, before it answered"
 NO_ANSWER = "what answers there is not aserve's control socket; give --control as the server was given it"
 TOP = "top"
-SILENT_SECONDS = 5  # of an event loop that has not turned: a person is told
+SILENT_SECONDS = 5  # since an event loop last turned, from which on it is shown
 COLUMNS = (
     "worker",
     "pid",
@@ -57,21 +57,21 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
     `watch` is called with the path of the socket for `aserve top`.
 
     Raises:
-        ConfigError: it is not said whom to ask, or nobody answers there.
+        ConfigError: no server is named, or none answers there.
     """
     args = _parse(argv)
     path = args.control or environ.get("ASERVE_CONTROL") or _from_file(args.config)
     if not path:
-        raise ConfigError(f"aserve {args.command}: whom to ask? Give --control PATH, as the server was given it")
+        raise ConfigError(f"aserve {args.command}: which server? Give --control PATH, as the server was given it")
     if args.command == TOP:
         return watch(path)
     question, show = _COMMANDS[args.command]
     try:
         status = show(args, _ask(path, question(args)))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough: aserve stacks | head
+    except BrokenPipeError:  # the reader has ended: aserve stacks | head
         with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # for what is still to be flushed
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # for the output that is not flushed yet
         return REFUSED
     return status
 
@@ -90,7 +90,7 @@ def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
-    """Yield what the server answers, line by line; where the answer is missing or cut off, at last an error."""
+    """Yield the server's answer, line by line; if the answer is missing or cut off, an error at the end."""
     line = ""
     try:
         for line in lines:
@@ -105,7 +105,7 @@ def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
         yield {"error": ENDED}
 
 
-# Questions, and how their answers are shown
+# Questions, and showing their answers
 
 
 def _show_text(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
@@ -171,12 +171,12 @@ def is_silent(worker: dict[str, Any]) -> bool:
 
 def show_open(worker: dict[str, Any]) -> str:
     """Return how many connections a worker has, and how many of these are WebSockets."""
-    websockets = worker.get("websockets")  # code of before does not say it
+    websockets = worker.get("websockets")  # older code does not have it
     return f"{worker['connections']} ({websockets} ws)" if websockets else str(worker["connections"])
 
 
 def show_memory(worker: dict[str, Any]) -> str:
-    """Return the memory that a worker has alone."""
+    """Return the memory that a worker does not share."""
     memory = worker["uss_bytes"] or worker["rss_bytes"]
     return show_bytes(memory >> 20 << 20) if memory else "-"
 
@@ -207,7 +207,7 @@ def _fail(message: dict[str, Any]) -> int:
 
 
 def show_age(seconds: float) -> str:
-    """Return a time as a person says it: "42 s", "3 min 20 s", "5 h 2 min", "12 d 3 h"."""
+    """Return a duration in readable form: "42 s", "3 min 20 s", "5 h 2 min", "12 d 3 h"."""
     left = int(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
@@ -220,7 +220,7 @@ def show_age(seconds: float) -> str:
 
 
 def _change(text: str) -> dict[str, int]:
-    """Return what `aserve workers` asks for: a count, or a change."""
+    """Parse the argument of `aserve workers`: a count, or a change."""
     if not re.fullmatch(r"[+-]?[0-9]{1,5}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor a change, such as +1")
     return {"change" if text[0] in "+-" else "count": int(text)}
@@ -251,7 +251,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     whom.add_argument("--config", metavar="FILE", help="TOML file of the server's settings, which names the socket")
     parser = _Parser(prog="aserve")
     parsers = parser.add_subparsers(dest="command", parser_class=_Parser)
-    status = parsers.add_parser("status", parents=[whom], help="how a running server and its workers are")
+    status = parsers.add_parser("status", parents=[whom], help="the state of a running server and its workers")
     status.add_argument("--json", action="store_true", help="for programs")
     parsers.add_parser(TOP, parents=[whom], help="the same, and the oldest requests, in the terminal, each second anew")
     parsers.add_parser("reload", parents=[whom], help="replace all workers; return when that is done, or has failed")
@@ -259,11 +259,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     recycle.add_argument("worker", type=int, help="its number, as aserve status shows it")
     workers = parsers.add_parser("workers", parents=[whom], help="have more workers, or fewer")
     workers.add_argument("count", type=_change, metavar="COUNT", help="how many: 4, +1 or -1")
-    balancers = parsers.add_parser(
-        "balancers", parents=[whom], help="what balancers are told: to send requests, or not"
-    )
-    balancers.add_argument("wish", choices=WISHES, help="drain: no new clients; maint: nobody; ready: as before")
-    stacks = parsers.add_parser("stacks", parents=[whom], help="what each thread is at, with its request")
+    balancers = parsers.add_parser("balancers", parents=[whom], help="tell balancers to send requests here, or not")
+    balancers.add_argument("wish", choices=WISHES, help="drain: no new clients; maint: no requests; ready: all again")
+    stacks = parsers.add_parser("stacks", parents=[whom], help="the stack of each thread, with its request")
     stacks.add_argument("worker", type=int, nargs="?", help="of this worker only")
     return parser.parse_args(argv)
 

@@ -3,8 +3,8 @@
 Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one.
 States:   below.
-Not here: forking (programs.py), what a spooler does (features/uwsgi_api/spooler/), how a command and its times are spelled (settings/commands.py, crontab.py),
-          when a reload ends (supervisor.py), when all of it does (shutdown.py).
+Not here: forking (programs.py), a spooler's work (features/uwsgi_api/spooler/), the grammar of a command and its times (settings/commands.py, crontab.py),
+          the end of a reload (supervisor.py), the end of the server (shutdown.py).
 
 ```
             start_due                  it ends
@@ -13,15 +13,15 @@ Not here: forking (programs.py), what a spooler does (features/uwsgi_api/spooler
                            +--------> ENDING --------> WAITING, for nothing; or it is forgotten
 ```
 
-One of --cron is SCHEDULED where others wait: it begins when its minute has come, and its end is the end of that run. A reload lets a
-run go on, and new settings count for the next. The last minute that was looked at goes over the supervisor's exec: so none is run twice.
+A program of --cron is SCHEDULED where others wait: it begins when its minute has come, and its end is the end of that run. A reload lets a
+run go on, and new settings count for the next. The last minute that was checked is passed on over the supervisor's exec: so none is run twice.
 
 A program writes to our standard error by itself: the supervisor reads none of its output. So a program that writes much costs nothing
 here, one line of it is one line of the log, and nothing of it is lost or stops it when the supervisor ends, or becomes new code. Its
 standard output goes there, too, as ours may be the access log.
 
-SIGTERM goes to the program alone, which knows what its own processes are to do; SIGKILL goes to all of its group, and so it does
-to what it leaves behind (KillMode=mixed of systemd). If the supervisor dies, the kernel sends the program SIGTERM: the next supervisor
+SIGTERM goes to the program alone, which can tell its own processes; SIGKILL goes to its whole group, also to processes that it leaves
+behind (KillMode=mixed of systemd). If the supervisor dies, the kernel sends the program SIGTERM: the next supervisor
 starts another, and there must not be two.
 """
 
@@ -48,7 +48,7 @@ from .timers import Timer, Timers
 
 logger = logging.getLogger("aserve")
 
-# A clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does.
+# If the clock goes back by more, it was wrong before, and is followed; if by less, commands wait for it. As cron does.
 SET_BACK_MINUTES = 180
 
 State = dict[str, Any]
@@ -59,19 +59,19 @@ def _ignore() -> None:
 
 
 class _One:
-    """One program, while it is to run."""
+    """One program that the settings name, or that still runs."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.backoff = Backoff()
-        self.pid = 0  # it does not run
+        self.pid = 0  # 0: it does not run
         self.began_at = 0.0
-        self.words: tuple[str, ...] = ()  # what runs: `program` may be that of newer settings
-        self.deadline: Timer | None = None  # by which it must have ended, as it was told
-        self.is_out_of_reach = False  # it is another user's: SIGKILL was refused
+        self.words: tuple[str, ...] = ()  # of the running process: `program` may be of newer settings
+        self.deadline: Timer | None = None  # by which it must have ended, after SIGTERM
+        self.is_out_of_reach = False  # another user's process: SIGKILL was refused
         self.restarts = 0
         self.last_end = ""
-        self.looked_at = time.time() // MINUTE  # --cron: the last minute of which it is known whether it is due
+        self.looked_at = time.time() // MINUTE  # --cron: the last minute that was checked
         self.is_due = not program.when
 
     def __str__(self) -> str:
@@ -80,24 +80,24 @@ class _One:
 
     @property
     def state(self) -> str:
-        """Where it stands, in a word."""
+        """The state, in a word."""
         if not self.pid:
             return "waiting" if self.is_due else "scheduled"
         return "ending" if self.deadline is not None else "running"
 
     def become(self, program: Program) -> None:
-        """It is this program from its next start on."""
+        """Use this program from the next start on."""
         if program.when and program.words != self.program.words:
-            self.is_due = False  # that was the other's minute
+            self.is_due = False  # the minute was the old program's
         self.program = program
 
     def is_place_of(self, other: _One) -> bool:
-        """Whether the command that `other` runs is now this one, which does not run it itself."""
+        """Whether the command that `other` runs is now under this name, and does not run here."""
         is_free = self.deadline is None and not (self.pid and self.words == other.words)
         return bool(self.program.when) and self.program.words == other.words and is_free
 
     def swap_run(self, other: _One) -> None:
-        """Take what `other` runs, and give it what runs here."""
+        """Exchange the running processes with `other`."""
         self.pid, other.pid = other.pid, self.pid
         self.began_at, other.began_at = other.began_at, self.began_at
         self.words, other.words = other.words, self.words
@@ -153,7 +153,7 @@ class Attached:
     # Which there are
 
     def follow(self, config: EngineSettings) -> None:
-        """Run what these settings name from now on; those that run already go on."""
+        """Run the programs of these settings from now on; those that run already go on."""
         self._config = config
         programs = {program.name: program for program in programs_of(config, self._command)}
         gone = [self._by_name.pop(name) for name in list(self._by_name) if name not in programs]
@@ -167,7 +167,7 @@ class Attached:
             self._jobs.follow(spoolers)
 
     def _let_go(self, gone: Sequence[_One]) -> None:
-        """The settings have these names no more: what runs ends, but for a command of --cron that has another name now."""
+        """End programs whose names the settings no longer have, but for a command of --cron that has another name now."""
         for one in [*gone, *(one for one in self._by_name.values() if one.words != one.program.words)]:
             for other in self._by_name.values() if one.pid and one.program.when and one.deadline is None else ():
                 if other.is_place_of(one):
@@ -179,7 +179,7 @@ class Attached:
                 self._tell_to_end(one)
 
     def renew(self, config: EngineSettings) -> None:
-        """Run these, all of them from their beginning: workers have new code."""
+        """Restart all programs, with these settings: the workers have new code."""
         if self._is_ending:
             return
         before = {one for one in self._by_name.values() if one.pid and not one.program.when}
@@ -193,7 +193,7 @@ class Attached:
     # Beginning
 
     def start_due(self) -> None:
-        """Start what is to run, and whose time has come."""
+        """Start the programs whose time has come."""
         if self._is_ending:
             return
         now = time.monotonic()
@@ -204,7 +204,7 @@ class Attached:
                 self._start(one, now)
 
     def _on_due(self, one: _One) -> None:
-        """The minute of a command has come: it begins, unless its last run goes on; what runs under its name may be another's, as before a reload."""
+        """Begin a command whose minute has come, unless its last run goes on; before a reload its name may have run another command."""
         one.is_due = not one.pid or one.words != one.program.words
         if not one.is_due:
             self._count(CRON_RUNS, 'result="skipped"')
@@ -213,7 +213,7 @@ class Attached:
             )
 
     def _would_be_one_too_many(self, one: _One) -> bool:
-        """Whether what other settings have started, under this name or another, must end first: there must not be two."""
+        """Whether a process that older settings started, under this name or another, must end first: there must not be two."""
         words = one.program.words  # several may have the same, as spoolers do
         running = sum(1 for other in self._all() if other.pid and other.words == words)
         wanted = sum(1 for other in self._by_name.values() if other.program.words == words)
@@ -258,28 +258,28 @@ class Attached:
         self._on_cut()
 
     def end(self, on_cut: Callable[[], None] = _ignore) -> None:
-        """Let all of them end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
+        """Let all programs end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
         self._is_ending, self._on_cut = True, on_cut
         for one in self._all():
             if one.is_out_of_reach:
-                on_cut()  # a reload has tried
+                on_cut()  # a reload has tried already
             elif one.pid:
                 self._tell_to_end(one)
 
     def kill(self) -> None:
-        """End all of them at once; none is started any more."""
+        """Kill all programs; none is started any more."""
         self._is_ending = True
         for one in self._all():
             if one.pid:
                 _kill(one)
 
     def on_end(self, pid: int, how: str) -> None:
-        """A process of ours has ended that was no worker: if it was one of these, note it, and start it once more when its time comes."""
+        """Handle the end of a process that was no worker: if it was one of these, record it, and schedule its next start."""
         one = next((one for one in self._all() if one.pid == pid), None)
         if one is None:
             return
         name, seconds, one.last_end = str(one), time.monotonic() - one.began_at, how
-        # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
+        # No other group can have the number so soon: the kernel gives numbers one after another.
         send_signal(os.killpg, one.pid, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
         if self._jobs is not None:
@@ -317,7 +317,7 @@ class Attached:
     # Jobs
 
     def look_at_jobs(self) -> None:
-        """Called once a second: end what is at a job for too long. That is done again."""
+        """End programs that take too long for a job, which is then done again; called once a second."""
         limit = self._config.spooler_seconds
         for name, job, seconds in self._jobs.overdue(limit) if self._jobs is not None and limit else ():
             one = self._by_name.get(name)
@@ -329,15 +329,15 @@ class Attached:
         """Return how many jobs wait, and have ended, for JSON; None: there is no spooler."""
         return self._jobs.describe(self._config.spooler) if self._jobs is not None else None
 
-    # What is told of them
+    # Describing them
 
     def describe_missing(self) -> str:
-        """Return which are to run, and do not, for the end of a line; empty: all run."""
+        """Return which programs should run, and do not, for the end of a line; empty: all run."""
         names = [one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting"]
         return f"; attached, but not running: {', '.join(names)}" if names else ""
 
     def describe(self) -> list[State]:
-        """Return what there is to know of each, for JSON; see `adopt`."""
+        """Return the state of each, for JSON; see `adopt`."""
         now = time.monotonic()
         return [
             {
@@ -359,7 +359,7 @@ class Attached:
         ]
 
     def adopt(self, states: Sequence[State]) -> None:
-        """Go on with those that run since before the supervisor became new code; to be called after `follow`."""
+        """Take over the programs that run since before an upgrade; to be called after `follow`."""
         gone = []
         for state in states:
             words = tuple(state.get("words", ()))
@@ -373,13 +373,13 @@ class Attached:
             if not state["pid"]:
                 continue
             one.pid, one.words, one.began_at = state["pid"], words, time.monotonic() - state["seconds"]
-            if state["state"] == "ending":  # it was told, and a second SIGTERM means "at once" to many
+            if state["state"] == "ending":  # it got SIGTERM, and a second one means "at once" to many programs
                 self._await_end(one, state.get("ends_in", self._config.drain_seconds))
         self._let_go(gone)
 
 
 def _ask_to_end(one: _One) -> None:
-    """Send SIGTERM: to a program alone, which tells its own; to all that a shell runs, as it tells nobody."""
+    """Send SIGTERM: to a program alone, which tells its own processes; to a shell's whole group, as a shell does not."""
     if one.program.when:
         with contextlib.suppress(OSError):  # it has no group yet, or it is another user's
             os.killpg(one.pid, signal.SIGTERM)

@@ -2,13 +2,13 @@
 
 Owns:     Backoff: the delays of one slot, doubled with each failure.
 Thread:   the supervisor's only one; pure.
-Not here: what is tried (supervisor.py).
+Not here: the tries (supervisor.py).
 """
 
 from __future__ import annotations
 
 FIRST_SECONDS = 0.1
-# After what has begun well, and failed later. Not 0: what ends all children at once (the stop of a unit) is to be seen whole. Guess.
+# The delay after a failure that came long after a good start. Not 0: if all children end at once (the stop of a unit), all ends are to be seen. Guess.
 SHORT_SECONDS = 0.01
 MAX_SECONDS = 30.0
 # A worker that has served for this long did not fail at once: its end is the first failure again. Guess.
@@ -23,11 +23,11 @@ class Backoff:
         self.seconds = 0.0  # the last delay; 0: there was no failure, or it is forgotten
 
     def fail(self, now: float) -> float:
-        """Note a failure; return for how many seconds there is to be no try."""
+        """Record a failure; return how many seconds to wait before the next try."""
         return self._wait(now, min(max(self.seconds * 2, FIRST_SECONDS), MAX_SECONDS))
 
     def fail_later(self, now: float) -> float:
-        """The same of what has begun well, and failed later: the first delay is short, if nothing has failed before."""
+        """Record a failure after a good start: the first delay is short, if there was no failure before."""
         return self.fail(now) if self.seconds else self._wait(now, SHORT_SECONDS)
 
     def _wait(self, now: float, seconds: float) -> float:
@@ -35,10 +35,10 @@ class Backoff:
         return seconds
 
     def succeed(self, served_seconds: float) -> None:
-        """Note that what was started has served for so long."""
+        """Record that the process has served for this long."""
         if served_seconds >= CALM_SECONDS:
             self.reset()
 
     def reset(self) -> None:
-        """Forget all failures: whatever was wrong may have been repaired."""
+        """Forget all failures: their cause may have been repaired."""
         self.due_at = self.seconds = 0.0

@@ -1,9 +1,9 @@
-"""What the kernel lets this process have: CPU quota, memory limit, and who was killed for want of memory.
+"""The kernel's limits for this process: CPU quota, memory limit, and the number of out-of-memory kills.
 
 Owns:     finding the files of this process's control groups, version 1 and 2, also inside a container; reading them.
 Thread:   any; a few small files are read, and nothing is kept.
 Spec:     cgroups(7), proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux.
-Not here: what is made of it (resources.py).
+Not here: decisions by them (resources.py).
 
 Where there are no control groups, every answer is None. A limit may stand in any folder from
 the group's own up to the one that is mounted; the least counts.
@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# cgroup v1 has no word for "none": it says the largest multiple of a page.
+# cgroup v1 has no word for "none": the file has the largest multiple of a page.
 UNLIMITED_BYTES = 1 << 60
 
 
 class Folder(NamedTuple):
-    """One group's folder, and those above it up to what is mounted."""
+    """One group's folder, and those above it up to the mount point."""
 
     paths: tuple[str, ...]
     is_v2: bool
@@ -40,18 +40,18 @@ class Cgroups:
         return min((quota for quota in quotas if quota is not None), default=None)
 
     def memory_limit_bytes(self) -> int | None:
-        """Return how much memory it may use; beyond it the kernel kills, or with memory.high holds up, whoever asks for more."""
+        """Return how much memory it may use; beyond it the kernel kills processes, or with memory.high slows them down."""
         folder = self._find("memory")
         names = ("memory.max", "memory.high") if folder.is_v2 else ("memory.limit_in_bytes",)
         texts = [_read(f"{path}/{name}") for path in folder.paths for name in names]
-        limits = [int(text) for text in texts if text.isdigit()]  # v2 says "max" for none
+        limits = [int(text) for text in texts if text.isdigit()]  # v2: "max" for none
         return min((limit for limit in limits if limit < UNLIMITED_BYTES), default=None)
 
     def oom_kill_count(self) -> int | None:
         """
-        Return how many processes of its group were killed for want of memory; without such a group, how many of the machine.
+        Return how many processes of its group were killed for lack of memory; without such a group, how many of the machine.
 
-        Compare it with that of a moment before a process died by SIGKILL.
+        Compare it with the count from just before a process died by SIGKILL.
         """
         folder = self._find("memory")
         name = "memory.events" if folder.is_v2 else "memory.oom_control"
@@ -63,7 +63,7 @@ class Cgroups:
         return int(found[1]) if found else None
 
     def _find(self, controller: str) -> Folder:
-        """Return where a controller's files are: in a hierarchy of its own (version 1), or in the one of all (version 2)."""
+        """Return the folder of a controller's files: in a hierarchy of its own (version 1), or in the shared one (version 2)."""
         groups = dict(_groups_of(_read(f"{self._proc}/self/cgroup")))
         is_v2 = controller not in groups
         group = groups.get("" if is_v2 else controller)
@@ -121,4 +121,4 @@ def _read(path: str) -> str:
         with open(path) as file:
             return file.read().strip()
     except OSError:
-        return ""  # no such controller, or not for our eyes: nothing is known
+        return ""  # no such controller, or no permission: not known

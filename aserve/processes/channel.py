@@ -2,11 +2,11 @@
 
 Owns:     a pair of sockets, one end each; messages that wait for room.
 Thread:   the supervisor's only one; in a worker the event loop's.
-Not here: what the messages mean (supervisor.py, worker.py: `say` is a worker's word, `do` the supervisor's).
+Not here: the meaning of the messages (supervisor.py, worker.py: a worker sends `say`, the supervisor `do`).
 
-A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. Nobody waits
-for the other end, which may be stuck: what finds no room is kept, and sent by `flush` when there is some. When a process
-ends, however that happens, the kernel closes its end, and the other reads that there is nobody any more.
+A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. No process waits
+for the other end, which may be stuck: messages without room are kept, and sent by `flush` when there is room. When a process
+ends, however that happens, the kernel closes its end, and the other end reads the end of the connection.
 
 Texts in a message may be a client's or an app's, of any length: those that do not fit are cut at their ends.
 """
@@ -33,7 +33,7 @@ _SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SP
 # PyPy 3.9 lacks these names; they are Linux's numbers.
 _PASSCRED: int = getattr(socket, "SO_PASSCRED", 16)
 _SCM_CREDENTIALS: int = getattr(socket, "SCM_CREDENTIALS", 2)
-# Programs that the app starts have no use for what is sent to us. (socket.recv_fds() of Python 3.9 drops its flags.)
+# Received descriptors are not for programs that the app starts. (socket.recv_fds() of Python 3.9 drops its flags.)
 _CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
@@ -44,8 +44,8 @@ class Channel:
         sock.setblocking(False)
         self._socket = sock
         self._unsent: collections.deque[tuple[bytes, Sequence[int]]] = collections.deque()
-        self.is_heard = True  # until a message could not be sent, as nobody reads at the other end
-        self.sender_pid = 0  # of the last message, by the kernel's word; 0: not known, see `know_senders`
+        self.is_heard = True  # until a message could not be sent, as the other end is closed
+        self.sender_pid = 0  # of the last message, from the kernel; 0: not known, see `know_senders`
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
@@ -60,7 +60,7 @@ class Channel:
 
     @classmethod
     def inherit(cls, fd: int) -> Channel:
-        """Return the end that this process had as another program; no further one inherits it."""
+        """Return the end that this process had before exec; further programs do not inherit it."""
         os.set_inheritable(fd, False)
         return cls(socket.socket(fileno=fd))
 
@@ -69,16 +69,16 @@ class Channel:
         return self._socket.fileno()
 
     def know_senders(self) -> None:
-        """Have the kernel say who sends each message, from now on."""
+        """Have the kernel attach the sender's pid to each message, from now on."""
         self._socket.setsockopt(socket.SOL_SOCKET, _PASSCRED, 1)
 
     def detach(self) -> int:
-        """Return its descriptor, which is the caller's from now on; this object is of no use any more."""
+        """Return its descriptor, which the caller owns from now on; do not use this object any more."""
         return self._socket.detach()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether something waits for room: call `flush` when it can be written to."""
+        """Whether messages wait for room: call `flush` when the socket is writable."""
         return bool(self._unsent)
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
@@ -87,7 +87,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as there is room. To an end that is gone nothing can be sent: it is dropped."""
+        """Send waiting messages, as far as there is room. If the other end is closed, drop them."""
         while self._unsent:
             octets, fds = self._unsent[0]
             try:
@@ -102,14 +102,14 @@ class Channel:
 
     def receive(self) -> tuple[Message, list[int]] | None:
         """
-        Return a message with its descriptors, which are the caller's; None: the other end is gone.
+        Return a message with its descriptors, which the caller owns; None: the other end is closed.
 
         Raises:
-            BlockingIOError: there is none now.
+            BlockingIOError: no message is there now.
         """
         try:
             octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
-        except ConnectionError:  # it has left something unread; that is told once, and before what it has said itself
+        except ConnectionError:  # the other end left messages unread: reported once, before those that it sent
             octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
         fds = array.array("i")
         for _, kind, data in ancillary:
@@ -120,7 +120,7 @@ class Channel:
         return (json.loads(octets.decode("utf-8", "surrogatepass")), list(fds)) if octets else None
 
     def close(self) -> None:
-        """Close this end, and what waited to be sent."""
+        """Close this end, and the descriptors of unsent messages."""
         while self._unsent:
             for fd in self._unsent.popleft()[1]:
                 os.close(fd)
@@ -128,7 +128,7 @@ class Channel:
 
 
 def _fitting(message: Message) -> bytes:
-    """Return a message as it is sent; its longest texts are cut until it is no more than the other end reads."""
+    """Return the octets of a message; its longest texts are cut until the other end can read it."""
     octets, most = _encode(message), MAX_MESSAGE_BYTES
     while len(octets) > MAX_MESSAGE_BYTES and most:
         most //= 2
@@ -142,7 +142,7 @@ def _encode(message: Message) -> bytes:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """Return the same with at most so many characters of each text."""
+    """Return the same value with each text cut to `most` characters."""
     if isinstance(value, str):
         return shortened(value, most)
     return {key: _cut(each, most) for key, each in value.items()} if isinstance(value, dict) else value

@@ -1,8 +1,8 @@
-"""How this process was started, so that it can be started in the same way again.
+"""The command that started this process, so that it can be run again.
 
 Owns:     Command: the interpreter, its arguments, the environment and the working directory.
 Thread:   the supervisor's only one.
-Not here: what the arguments mean (command/cli.py), when there is another start (upgrade.py).
+Not here: the arguments' meaning (command/cli.py), running it again (upgrade.py).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..core.start_folder import StartFolder
 from ..settings import Setting, without_secrets
 
 COMMAND_LINE = "/proc/self/cmdline"
-# Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).
+# Each passes a descriptor to new code: of a trial's channel, and of the supervisor's Inheritance (upgrade.py).
 TRIAL_VARIABLE = "ASERVE_TRIAL"
 INHERITANCE_VARIABLE = "ASERVE_INHERITANCE"
 
 
 class Command(NamedTuple):
-    """A command, as somebody has typed it."""
+    """A command, as it was typed."""
 
     words: list[str]  # the first: the interpreter's path
     environ: Mapping[str, str]
@@ -33,24 +33,24 @@ class Command(NamedTuple):
 
     @property
     def start(self) -> StartFolder:
-        """Its folder, and whether that is the name that was typed."""
+        """The folder of the start, and whether its name is as typed."""
         return StartFolder(self.folder, self.environ.get("PWD") == self.folder)
 
     def show(self, rows: Iterable[Setting]) -> str:
-        """Return it as it may be read by all, without the secrets of these settings."""
+        """Return the command line without the secrets of these settings, for anyone to read."""
         return shlex.join(without_secrets(self.words, rows))
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:
-        """Return the one that has started this process, with this environment."""
+        """Return the command that started this process, with this environment."""
         return cls([sys.executable, *_words()[1:]], dict(environ), StartFolder.of_this_process(environ).name)
 
     def execute(self, variable: str, fd: int) -> NoReturn:
         """
-        Become this command, from its beginning, in this process; the variable names a descriptor that it inherits.
+        Replace this program by the command, in this process; the variable names a descriptor that it inherits.
 
         Raises:
-            OSError: that cannot be; then nothing has changed.
+            OSError: it cannot be run; then nothing has changed.
         """
         if not self.words[1:]:
             raise FileNotFoundError(errno.ENOENT, f"the command line is not known without {COMMAND_LINE}")
@@ -65,7 +65,7 @@ class Command(NamedTuple):
 
 
 def _words() -> list[str]:
-    """Return the whole command line, [] if nobody knows it; sys.argv lacks the interpreter's flags, and what follows -m."""
+    """Return the whole command line, [] if it is not known; sys.argv lacks the interpreter's flags, and the module after -m."""
     try:
         with open(COMMAND_LINE, "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]

@@ -1,13 +1,13 @@
-"""The control socket: who may ask a server something, and the way of question and answer.
+"""The control socket: permission to ask a server, and the exchange of question and answer.
 
-Owns:     Control, a unix socket beside those of the clients; Caller, one who asks.
+Owns:     Control, a unix socket beside the listeners; Caller, one connection to it.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Spec:     unix(7), SO_PEERCRED.
-Not here: what is answered (questions.py), the commands that ask (ask.py).
+Not here: the answers (questions.py), the commands that ask (ask.py).
 
 A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
-Nobody waits for a caller: what it has not read yet is kept, and it is closed if that becomes too much.
-Only root and the user that the server runs as may ask. The mode of the file says so, and the kernel tells who calls.
+The server never waits for a caller: unread octets are kept, and the connection is closed if they become too many.
+Only root and the user that the server runs as may ask. The mode of the file enforces it, and the kernel names the caller's user.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from ..settings import parse_bind
 
 logger = logging.getLogger("aserve")
 
-MAX_CALLERS = 16  # beyond it, the one that came first is closed. Guess: people and their scripts ask, not clients.
+MAX_CALLERS = 16  # beyond it, the oldest is closed. Guess: operators and their scripts ask, not clients.
 MAX_QUESTION_BYTES = 4096
 MAX_UNSENT_BYTES = 16 << 20  # of answers that a caller does not read. Guess: the stacks of 128 workers are a tenth.
 MODE = 0o600
-NO_ROOM_SECONDS = 1.0  # until the next who calls is accepted
+NO_ROOM_SECONDS = 1.0  # until the next caller is accepted
 
 Message = dict[str, Any]
-# Have it called whenever one of these of selectors' events is there for the descriptor; with none of them: no more.
+# Calls a function whenever one of these events (of selectors) occurs for the descriptor; events 0: stop.
 Watch = Callable[[int, "Callable[[], None]", int], None]
-Later = Callable[[float, "Callable[[], None]"], object]  # have it called in so many seconds
+Later = Callable[[float, "Callable[[], None]"], object]  # call a function after this many seconds
 Answer = Callable[["Caller", Message], None]
 
 
 def watch_with(selector: selectors.BaseSelector) -> Watch:
-    """Return a Watch for a process that waits with this selector, and calls the data of what is ready."""
+    """Return a Watch for a process that waits with this selector, and calls the data of ready keys."""
 
     def watch(fd: int, callback: Callable[[], None], events: int) -> None:
         is_known = fd in selector.get_map()
@@ -62,13 +62,13 @@ def watch_with(selector: selectors.BaseSelector) -> Watch:
 
 
 class Caller:
-    """One who asks; the answer may come later."""
+    """One connection to the control socket; the answer may come later."""
 
     def __init__(self, sock: socket.socket, watch: Watch, answer: Answer) -> None:
         sock.setblocking(False)
         self._socket = sock
         who = credentials_of(sock)
-        self.uid = who.uid if who is not None else None  # None: this system does not tell, and the file's mode decides
+        self.uid = who.uid if who is not None else None  # None: not known here, so the file's mode decides
         self._watch = watch
         self._answer: Answer | None = answer  # until it has asked
         self._question = bytearray()
@@ -79,7 +79,7 @@ class Caller:
         self._watch_for_room(False)
 
     def say(self, message: Message) -> None:
-        """Answer with one object, or one more."""
+        """Answer with an object, the first or a further one."""
         self._unsent += json.dumps(message).encode() + b"\n"
         if len(self._unsent) > MAX_UNSENT_BYTES:
             logger.warning("the control socket: a caller does not read its answer, and was closed")
@@ -92,7 +92,7 @@ class Caller:
         self._flush()
 
     def refuse(self, why: str) -> None:
-        """Answer that it cannot be done."""
+        """Answer with an error, and end."""
         self.say({"error": why})
         self.end()
 
@@ -132,9 +132,9 @@ class Caller:
 
     def _on_silence(self) -> None:
         """
-        It has closed its side; one that has asked (`echo ... | socat`) may still read.
+        Handle the end of the caller's octets; a caller that has asked (`echo ... | socat`) may still read.
 
-        Nobody watches it any more then: if it goes before its answer, that cannot be sent, or others' calls close it.
+        It is not watched any more then: if it leaves before its answer, sending fails, or later callers displace it.
         """
         if self._answer is not None or _has_gone(self._socket):
             self.close()
@@ -172,7 +172,7 @@ class Caller:
 
 
 def _read_question(line: bytes | bytearray) -> Message | None:
-    """Return a question; None: it is none. Its values are numbers, texts or null, so that whoever answers may show any of them."""
+    """Parse a question; None: not valid. Its values are numbers, texts or null, so that answers may show any of them."""
     if len(line) > MAX_QUESTION_BYTES:
         return None
     try:
@@ -198,7 +198,7 @@ class Control:
         Listen at this path, and answer each question by the name that it asks for.
 
         Raises:
-            BindError: there is no room for a socket, or somebody serves there.
+            BindError: no socket can be made, or another server uses the path.
         """
         self._answers = answers
         self._watch = watch
@@ -214,7 +214,7 @@ class Control:
             self._watch(self._listener.socket.fileno(), self._on_call, EVENT_READ)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering, and close the socket."""
         self._is_open = False
         self._watch(self._listener.socket.fileno(), self._on_call, 0)
         self._listener.close()
@@ -222,21 +222,21 @@ class Control:
             caller.close()
 
     def let_go(self) -> None:
-        """Close what this process, which was just forked, has of it. (Its selector is its parent's, too, which goes on.)"""
+        """Close the copies of a process that was just forked. (It shares the selector with its parent, which goes on.)"""
         self._listener.socket.close()
         for caller in self._callers:
             caller.let_go()
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """See forks.Watched: its address drops the callers, too."""
+        """See forks.Watched: the address covers the callers' connections, too."""
         return [], [self._address]
 
     def _on_call(self) -> None:
         try:
             sock, _ = self._listener.socket.accept()
-        except OSError as exc:  # it has gone; or there is no room, and it is accepted later
+        except OSError as exc:  # the caller has left; or there is no room, and it is accepted later
             if exc.errno in SHORTAGES:
-                self._watch(self._listener.socket.fileno(), self._on_call, 0)  # it would be ready all the time
+                self._watch(self._listener.socket.fileno(), self._on_call, 0)  # the socket would be ready all the time
                 self._later(NO_ROOM_SECONDS, self._listen)
             return
         caller = Caller(sock, self._watch, self._on_question)
@@ -260,7 +260,7 @@ def open_control(
     path: str | None, watch: Watch, answers: Mapping[str, Answer], later: Later, is_upgraded: bool
 ) -> Control | None:
     """
-    Return a supervisor's control socket, if it is to have one; after an upgrade it does without one that cannot be bound.
+    Return a supervisor's control socket, if the settings name one; after an upgrade, None if it cannot be bound.
 
     Raises:
         BindError: at the start it could not be bound.

@@ -1,8 +1,8 @@
-"""What a supervisor leaves to the new code that takes its place in the same process.
+"""The state that a supervisor passes on to the new code that takes its place in the same process.
 
 Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
 Thread:   the supervisor's only one.
-Not here: when that happens (upgrade.py), what the new code does with it (supervisor.py).
+Not here: when that happens (upgrade.py), its use by the new code (supervisor.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
 descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, the
@@ -11,7 +11,7 @@ clients of the metrics that have not asked yet.
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
 `listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
 for all else, for the fields of a page and the words of a channel: raise it when the meaning of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
-then lets those of before go, by the one message that they understand (`Strangers`).
+then ends the old workers by the one message that they understand (`Strangers`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Strangers:
     """Workers of another version, whose messages this one cannot read; it can send them one: to finish and end."""
 
     def __init__(self, fds: Iterable[int] = (), farewell: Any = None) -> None:
-        self._channels = [_open_socket(fd) for fd in fds]  # open until this process ends, which they take for its death
+        self._channels = [_open_socket(fd) for fd in fds]  # open until the end: a close looks like our death
         self._farewell = json.dumps(farewell).encode()
         self._is_dismissed = False
 
@@ -48,35 +48,35 @@ class Strangers:
         return len(self._channels)
 
     def dismiss(self) -> None:
-        """Let them finish what runs, and end, once: others serve."""
+        """Let them finish running requests and end; only once: other workers serve now."""
         if not self._is_dismissed:
             self._is_dismissed = True
             for channel in self._channels:
                 with contextlib.suppress(OSError):  # it has ended
-                    channel.shutdown(socket.SHUT_RD)  # it notices, and keeps its connections: nobody would take them
+                    channel.shutdown(socket.SHUT_RD)  # so the worker keeps its connections: no process takes them
                     channel.send(self._farewell)
 
 
 class Inheritance(NamedTuple):
-    """What the new code finds."""
+    """The state of the previous code, as the new code reads it."""
 
-    version: str  # of the code that has left it
+    version: str  # of the previous code
     blocked: Sequence[int]  # signals that were blocked when the command was started
     listeners: Sequence[Listener]
     strangers: Strangers
-    # Where the form is known; otherwise these stay as they are here, but for the last three.
+    # Set if the form is known; otherwise these keep their defaults, but for the last three.
     plan: Plan | None = None
     size: int | None = None
     pages: int | None = None  # the descriptor of Slots
     children: Sequence[State] = ()
     bound: Sequence[Listener] = ()  # by extensions
-    counted: State | None = None  # where any is; see Overview.restore
+    counted: State | None = None  # None: not known; see Overview.restore
     attached: Sequence[State] = ()  # see Attached.adopt
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
 
     @classmethod
     def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
-        """Return what is written there, and close it; the descriptors are inherited no further. `settings`: the class of Plan.config."""
+        """Read the file, and close it; its descriptors are not inherited further. `settings`: the class of Plan.config."""
         with open(fd, encoding="utf-8") as file:
             file.seek(0)
             state = json.load(file)
@@ -99,7 +99,7 @@ class Inheritance(NamedTuple):
         farewell = state["farewell"]
         used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *bound))}
         for fd in set(state["descriptors"]) - used:
-            os.close(fd)  # whatever it is
+            os.close(fd)
         strangers = Strangers(farewell["channels"], farewell["message"])
         return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
 
@@ -115,7 +115,7 @@ def hand_down(
     attached: Sequence[State] = (),
 ) -> Iterator[int]:
     """
-    Write an inheritance; within the block, exec keeps what it names. Yield its descriptor.
+    Write an inheritance; within the block, exec keeps the descriptors that it names. Yield its own descriptor.
 
     Raises:
         OSError: no descriptor or memory is left.
@@ -138,7 +138,7 @@ def hand_down(
         "descriptors": fds,
         "listeners": [_describe_listener(listener) for listener in listeners],
         "counted": counted.state,
-        "metrics": [_describe_listener(listener) for listener in counted.bound],  # what every version calls them
+        "metrics": [_describe_listener(listener) for listener in counted.bound],  # the name in every version
         "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
         "settings": dataclasses.asdict(plan.config),
         "app": plan.spec,
@@ -172,7 +172,7 @@ def _open_listener(state: State) -> Listener:
 
 
 def _open_socket(fd: int) -> socket.socket:
-    """Return a socket that does not block, and did not meanwhile: PyPy would have it block, for all who share it."""
+    """Return a socket that stays non-blocking all the time: PyPy would make it blocking, for all processes that share it."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(0.0)
     try:

@@ -1,13 +1,13 @@
-"""Whether a worker's event loop turns, seen from outside.
+"""Whether a worker's event loop turns, as seen from outside.
 
-Owns:     how long it has not, and what is to be done about it.
+Owns:     how long it has stood still, and the verdict.
 Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
 Not here: the tick itself (slots.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (crew.py).
 
-Nobody asks a worker anything, and nobody kills it for being slow to answer: its loop counts
-seconds in shared memory, and the supervisor looks. Only time that the supervisor has itself seen
-pass counts, so that a machine that was suspended, or a group of processes that was stopped and goes on,
-finds nobody guilty. A worker that somebody has stopped does not hang.
+The supervisor does not ask workers, and kills none for a slow answer: a worker's loop counts
+seconds in shared memory, and the supervisor reads them. Only time that passed while the supervisor ran
+counts, so that after the suspension of a machine, or a stop of all processes, no worker counts
+as hung. A worker that was stopped (SIGSTOP) does not hang.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from ..core.footprint import Activity
 
-# Looks are a second apart. What is longer than this between two of them was nobody's time. Guess.
+# Looks are a second apart. More time than this between two of them does not count. Guess.
 LONGEST_LOOK_SECONDS = 2.0
 # Of the time that a loop stood still, the share of CPU time from which on it computes. Guess.
 BUSY_SHARE = 0.5
 
 
 class Verdict(enum.Enum):
-    """What is to be done."""
+    """The action to take."""
 
     WELL = "nothing"
     WARN = "say so once, with all stacks"
@@ -33,7 +33,7 @@ class Verdict(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """A verdict, and for the log what it is about."""
+    """A verdict, and its text for the log."""
 
     verdict: Verdict
     text: str = ""
@@ -48,7 +48,7 @@ class Pulse:
         self._timeout_seconds = timeout_seconds
         self._tick = -1
         self._looked_at = 0.0
-        self._cpu_seconds: float | None = None  # when it stopped turning
+        self._cpu_seconds: float | None = None  # when the loop stopped turning
         self._still_seconds = 0.0
         self._is_warned = False
 
@@ -56,7 +56,7 @@ class Pulse:
         """
         Return what to do, once a second.
 
-        `tick` is what the loop counts, `now` the supervisor's monotonic time; `activity` is None where it is not known.
+        `tick`: the loop's counter; `now`: the supervisor's monotonic time; `activity`: None if not known.
         """
         passed = min(now - self._looked_at, LONGEST_LOOK_SECONDS)
         self._looked_at = now
@@ -65,7 +65,7 @@ class Pulse:
         if activity is None or not activity.is_stopped:
             self._still_seconds += passed
         if self._timeout_seconds and self._still_seconds >= self._timeout_seconds:
-            self._is_warned = True  # the stacks come with this, too
+            self._is_warned = True  # this logs the stacks, too
             return Finding(Verdict.REPLACE, self._describe(activity))
         if self._warning_seconds and self._still_seconds >= self._warning_seconds and not self._is_warned:
             self._is_warned = True

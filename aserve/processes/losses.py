@@ -1,11 +1,11 @@
-"""What is lost with a worker that dies: the requests that it was at.
+"""The requests that are lost with a worker that dies.
 
-Owns:     Losses: that extensions know of them, their place among what is counted, the ends of those that were told of as slow.
+Owns:     Losses: reporting them to extensions, counting them, ending those that were reported as slow.
 Thread:   the supervisor's only one.
-Not here: what a worker was at (../connections/in_flight.py), their lines in the access log (../features/access_log), who else is told of its end
+Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
           (ends.py).
 
-What a worker was at, its clients have lost. It can say so no more, so this does, in each place where it would have.
+The clients of a dead worker have lost their requests. It cannot report them any more, so this does, wherever the worker would have.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..extension import Life, LifeContext, Lost
 from .child import Child, State
 from .status import Status
 
-OnLife = Callable[[Life, LifeContext], None]  # lets extensions know
+OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 
 
 class Losses:
-    """Those of one supervisor's workers."""
+    """The losses of one supervisor's workers."""
 
     def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, status: Status, on_life: OnLife) -> None:
-        """`add_lost` counts so many requests among those of a slot."""
+        """`add_lost(slot, count)` adds lost requests to a slot's."""
         self._add_lost, self._tally, self._status, self._on_life = add_lost, tally, status, on_life
 
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
-        """A worker has ended; if it has told of its requests itself, before something kept it until it was killed, they are not told again."""
+        """Report the requests of a worker that has ended, unless it has reported them itself, before it hung and was killed."""
         self._status.on_end(child)
         if not child.was_at or child.has_told:
             return

@@ -1,9 +1,9 @@
 """A mold: imports the app once, and forks workers that have it already (--preload).
 
-Owns:     from the fork to the exit status: importing the app, looking what it has opened, warming it up, forking at the
-          supervisor's word; what a worker needs of its own after that.
+Owns:     from the fork to the exit status: importing the app, checking what it has opened, warming it up, forking when the
+          supervisor asks; giving the worker its own state afterwards.
 Thread:   the main thread; there is no other, and no event loop.
-Not here: when there is a mold, and for what (molds.py); what a worker does (worker.py).
+Not here: when there is a mold, and for which code (molds.py); the worker itself (worker.py).
 
 ```
   supervisor        the mold                a process for a moment        worker
@@ -15,8 +15,8 @@ Not here: when there is a mold, and for what (molds.py); what a worker does (wor
      |<--------------------------------------------------------- "begun" -----|  (PR_SET_CHILD_SUBREAPER)
 ```
 
-An app that has threads, or sockets, cannot be shared in this way (opened.py). The mold says so, by name, and ends; the supervisor lets
-each worker import the app.
+An app that has threads, or sockets, cannot be shared in this way (opened.py). The mold reports them, by name, and ends; then
+each worker imports the app.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ NO_PROC = (
 )
 MAX_NAMES_LENGTH = 1000  # fits into a message (channel.py)
 
-Enter = Callable[[Role], object]  # makes of this process, which has imported the app, that worker
+Enter = Callable[[Role], object]  # makes this process, which has imported the app, a worker
 
 
 def run_mold(role: Role, load: Load, enter: Enter) -> int:
-    """Be the mold until the supervisor says otherwise, or has died; return the exit status. In a worker, return that one's."""
+    """Be the mold until the supervisor ends it, or has died; return the exit status: in a worker, the worker's."""
     earlier = prepare_process((*LEFT_AT_START, signal.SIGTERM))  # systemd may send it to all processes
     return tell_failure(role.channel, Mold(role, load, enter, earlier).run)
 
@@ -80,10 +80,10 @@ class Mold:
         self._earlier = earlier  # handlers
 
     def run(self) -> int:
-        """Get ready, then fork at the supervisor's word."""
+        """Import and warm up the app, then fork whenever the supervisor asks."""
         with dying_with(self._role.channel):
             before = list_fds()
-            loop_factory(self._role.plan.config.loop)  # imports it for all of them
+            loop_factory(self._role.plan.config.loop)  # imports it for all workers
             app = self._load()
             opened = _look(before)
             when = "at import"
@@ -101,14 +101,14 @@ class Mold:
             text = "threads of libraries in C, %s: %s; workers have those that their library starts anew after a fork"
             logger.info(text, when, ", ".join(opened.threads_in_c))
         if hasattr(gc, "freeze"):  # not on PyPy
-            gc.freeze()  # what is there is garbage in no worker: its collector need not touch it, nor the kernel copy it
+            gc.freeze()  # the objects stay in every worker: its collector need not touch them, nor the kernel copy them
         self._role.channel.send({"say": "ready"})
         return self._fork_at_word(app)
 
-    # At the supervisor's word
+    # Forking
 
     def _fork_at_word(self, app: WSGIApp) -> int:
-        forks.disown_handlers()  # or each fork would give back what was there before
+        forks.disown_handlers()  # or each fork would restore the earlier handlers
         poll = select.poll()
         poll.register(self._role.channel, select.POLLIN)
         while True:
@@ -144,7 +144,7 @@ class Mold:
         return role
 
     def _begin(self, message: Message, channel: Channel, memory: int) -> Role:
-        """In the worker: say that it is there; have what is its own."""
+        """In the worker: report that it has begun; set up its own state."""
         role, page = self._role, message["page"]
         assert role.slots is not None
         role.channel.close()
@@ -161,13 +161,13 @@ class Mold:
 
 def _look(before: Fds) -> Opened:
     """Return what the app has opened, and keeps."""
-    gc.collect()  # PyPy closes here what nobody refers to
+    gc.collect()  # PyPy closes here files that are not referenced
     return find_opened(before)
 
 
 def _fork_twice() -> bool:
     """
-    Fork, in a process that forks and ends, so that nobody's child is left; return whether this is the new one.
+    Fork twice, with the process between ending, so that the new one becomes the supervisor's child; return whether this is it.
 
     Raises:
         OSError: there are too many processes.

@@ -1,9 +1,9 @@
-"""What an app has opened while it was imported, and what of it processes cannot share.
+"""The threads and files that an app opened while it was imported, and which of them processes cannot share.
 
-Owns:     threads and descriptors of this process, by names that a person knows.
+Owns:     threads and descriptors of this process, by readable names.
 Thread:   the main thread of a mold.
 Spec:     proc(5): /proc/PID/fd, /proc/net.
-Not here: what follows from that (mold.py).
+Not here: the decision (mold.py).
 
 A fork has one thread, and the same open files as its parent (fork(2)). A thread of the app's would be missing in each worker, and
 a lock that it held stay locked. Workers that share a connection read one another's answers; an epoll set belongs to all of them.
@@ -31,18 +31,18 @@ TCP_LISTEN = "0A"  # tcp_states.h
 UNIX_DATAGRAM = "0002"  # net.h: SOCK_DGRAM
 
 A_FILE = "a file"
-# By number, what /proc says of it; without /proc, what fstat(2) says, in the same form.
+# By number, the target of its link in /proc; without /proc, from fstat(2), in the same form.
 Fds = dict[int, str]
 
 
 class Opened(NamedTuple):
-    """By names."""
+    """Threads and files, by name."""
 
-    unfit: list[str]  # what no two processes can share
-    shared: list[str]  # what they can, if the app knows that it does
+    unfit: list[str]  # two processes cannot share these
+    shared: list[str]  # processes can share these, if the app allows for it
     threads_in_c: (
         list[str] | None
-    )  # what no fork has, but libraries begin anew; None: /proc, which knows them, is not there
+    )  # missing after a fork, but libraries start them anew; None: not known, as there is no /proc
 
 
 def list_fds() -> Fds:
@@ -69,7 +69,7 @@ def _link_of(fd: int) -> str:
 
 
 def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
-    """Return what this process has beyond the descriptors of before, and beyond its main thread."""
+    """Return the descriptors that this process has beyond `before`, and its threads beyond the main one."""
     unfit, threads_in_c = _threads()
     shared: list[str] = []
     sockets: dict[str, str] | None = None
@@ -98,12 +98,12 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
 
 
 def _threads() -> tuple[list[str], list[str] | None]:
-    """Return the threads beside this one: those in which Python runs, or may, and the others; None: these are not known."""
+    """Return the threads beside this one: threads of Python, and the others; None: the others are not known."""
     known = {thread.ident: thread for thread in threading.enumerate()}
     names = [f"thread {thread.name}" for ident, thread in known.items() if ident != threading.get_ident()]
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in known}
     names += [f"a thread at {frame.f_code.co_filename}:{frame.f_lineno}" for frame in frames.values()]
-    # After a fork PyPy's main thread has the number that its parent's had.
+    # After a fork PyPy's main thread has the number of its parent's main thread.
     native = {str(os.getpid()), *(str(thread.native_id) for thread in known.values())}
     try:
         tasks = os.listdir(TASK_FOLDER)
@@ -118,7 +118,7 @@ def _comm_of(task: str) -> str:
         with open(f"{TASK_FOLDER}/{task}/comm") as file:
             return file.read().strip()
     except OSError:
-        return "?"  # it has just ended
+        return "?"  # the thread has just ended
 
 
 # Sockets
@@ -153,7 +153,7 @@ def _rows(path: str) -> list[list[str]]:
 
 
 def _address(text: str) -> str:
-    """Return host and port: what /proc/net has are words of 32 bits, in the order of this machine."""
+    """Return host and port: /proc/net has words of 32 bits, in this machine's byte order."""
     host, _, port = text.partition(":")
     words = [int(host[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(host), 8)]
     address = ipaddress.ip_address(b"".join(words))

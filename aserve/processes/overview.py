@@ -1,10 +1,10 @@
-"""All that is to be known of a supervisor and its workers, for extensions that tell of it.
+"""The state of a supervisor and its workers, for extensions that report it.
 
-Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; what extensions do in a supervisor, and when.
+Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor.
 Thread:   the supervisor's only one.
-Not here: what an extension can do here (lifecycle/supervision.py), how workers are (status.py).
+Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
 
-Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs.
+No worker is asked: its page, its table of running requests and /proc have all of it, also when the worker hangs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
 
 
 class Overview:
-    """What is counted and found, by metrics."""
+    """The counters and the present state, for metrics."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class Overview:
         environ: Mapping[str, str] = MappingProxyType({}),
         watch: Watch = lambda fd, callback, events: None,
     ) -> None:
-        """`supervise`: returns what extensions do; `environ`: of the command; `watch`: see SupervisorContext."""
+        """`supervise`: returns the extensions' parts; `environ`: of the command; `watch`: see SupervisorContext."""
         self.tally = Tally()
-        self.started_at = time.time()  # that of code of before, if it goes on from there
+        self.started_at = time.time()  # of the first code, if there were upgrades
         self._children = children
         self._status = status
         self._lost_messages = 0  # of the supervisor's own
         self.statuses = status.statuses
-        self.why_unready = ""  # as people have told it: `aserve balancers`
-        # By who serves: its last tick, and for how many seconds it is the same.
+        self.why_unready = ""  # set by `aserve balancers`
+        # By worker: its last tick, and for how many seconds it is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
         self._extensions = supervise(SupervisorContext(self, environ, watch, self._tell))
-        # By what workers say.
+        # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
         slots.on_given_back = self._on_page_end
 
@@ -68,11 +68,11 @@ class Overview:
             each.on_second()
 
     def close(self, is_end: bool) -> None:
-        """Let extensions let go of all; without `is_end`, others go on with it."""
+        """Close the extensions; without `is_end`, other processes go on with their files."""
         for each in self._extensions:
             each.close(is_end)
 
-    # What there is to see: lifecycle.status.Observed
+    # The present state: lifecycle.status.Observed
 
     @property
     def config(self) -> EngineSettings:
@@ -86,7 +86,7 @@ class Overview:
 
     @property
     def ready_count(self) -> int:
-        """How many serve."""
+        """How many workers serve."""
         return len(self._children.having(State.READY))
 
     @property
@@ -101,7 +101,7 @@ class Overview:
 
     @property
     def fleet(self) -> Fleet:
-        """What the supervisor has beside its workers, and counts itself."""
+        """The supervisor's attached programs, jobs and own counters."""
         return Fleet(self._status.attached, self._status.jobs, self.tally, self._lost_messages)
 
     def processes(self) -> list[Process]:
@@ -121,7 +121,7 @@ class Overview:
         """
         Count for how many seconds the event loop of each worker has not turned.
 
-        Only what this process has seen pass counts: after a stop of the whole machine, nobody hangs.
+        Only time in which this process ran counts: after a stop of the whole machine, no worker hangs.
         """
         before, self._ticks = self._ticks, {}
         for child in self._children.having(State.READY, State.DRAINING):
@@ -130,19 +130,19 @@ class Overview:
             last, seconds = before.get(process.key, (-1, 0))
             self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
 
-    # What extensions do
+    # Calling extensions
 
     def share(self) -> dict[str, Any]:
-        """Return what each child is given."""
+        """Return the values that extensions pass to each child."""
         return {name: value for each in self._extensions for name, value in each.share().items()}
 
     def on_end(self, child: Child) -> None:
-        """A child has ended."""
+        """Tell extensions that a child has ended."""
         for each in self._extensions:
             each.on_end(child.pid, child.page)
 
     def on_lost(self, slot: int, count: int) -> None:
-        """The worker of a slot has died, and was at so many requests."""
+        """Tell extensions that the worker of a slot has died with `count` running requests."""
         for each in self._extensions:
             each.on_lost(slot, count)
 
@@ -158,7 +158,7 @@ class Overview:
     # Over an exec
 
     def hand_down(self) -> HandedDown:
-        """Return what new code goes on with: for `restore`."""
+        """Return the state for the next code of an upgrade: for `restore`."""
         found = [each.hand_down() for each in self._extensions]
         state = {
             "started_at": self.started_at, "tally": self.tally.describe(), "why_unready": self.why_unready,
@@ -169,7 +169,7 @@ class Overview:
         )
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
-        """Go on counting; without its children, what they had counted up to now is all that is known of them."""
+        """Go on counting; without the previous code's children, their counts so far are final."""
         self.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
         self._status.began_before(max(time.time() - self.started_at, 0.0))
         self.tally.restore(state["tally"])

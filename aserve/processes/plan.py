@@ -1,4 +1,4 @@
-"""What workers are started for: the settings, and the app's name.
+"""The plan of a worker: the settings, and the app's name.
 
 Owns:     Plan; which settings a running supervisor cannot change; how many workers there are to be.
 Thread:   any; pure.
@@ -15,16 +15,16 @@ from .resources import choose_workers, read_limits
 
 
 class Plan(NamedTuple):
-    """What one worker, or all of them, are to serve."""
+    """The settings and the app of one worker, or of all."""
 
     config: EngineSettings
     spec: str | None  # of the app; None: the demo
     origin: Any = (
-        None  # what another server's settings say beside ours (features/moving/); not handed down over an exec
+        None  # the parts of another server's settings that ours lack (features/moving/); not kept over an upgrade
     )
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
-        """Return this plan with what cannot change as it was before; and the flags of what was to change."""
+        """Return this plan with the unchangeable settings of `before`; and the flags of those that should have changed."""
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
@@ -32,11 +32,11 @@ class Plan(NamedTuple):
 
     @property
     def workers(self) -> tuple[int, str]:
-        """How many workers there are to be, and why, as long as none has shown how large it is."""
+        """How many workers there are to be, and why, before the size of a worker is known."""
         return self.count_workers()
 
     def count_workers(self, worker_bytes: int = 0) -> tuple[int, str]:
-        """Return how many workers there are to be, and why; `worker_bytes`: what one takes, 0: not known."""
+        """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known."""
         if self.config.workers != "auto":
             return int(self.config.workers or 1), f"--workers {self.config.workers}"
         choice = choose_workers(read_limits(), worker_bytes)

@@ -1,8 +1,8 @@
-"""Programs beside the workers: which the settings name, what one is given, and how it is started.
+"""Programs beside the workers: which the settings name, their environment, and starting them.
 
-Owns:     programs_of; start_program; send_signal; Jobs, what is to be known of programs that do jobs; the environment of programs; check_programs, before anything is started.
+Owns:     programs_of; start_program; send_signal; Jobs, the interface to programs that do jobs; their environment; check_programs, before any process starts.
 Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
-Not here: when one is started, and what follows its end (attached.py), how a command is spelled (settings/commands.py).
+Not here: when a program is started, and its end (attached.py), the grammar of a command (settings/commands.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .signal_pipe import SignalPipe, block_signals
 logger = logging.getLogger("aserve")
 
 SPOOLER = "spooler"
-SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
+SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # the folder, for the process that does its jobs
 NOT_RUN = 127  # exit status, as a shell's: the program could not be run
-# What systemd tells this process, and nobody else.
+# systemd's variables for this process alone.
 NOT_INHERITED = (
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -41,7 +41,7 @@ NOT_INHERITED = (
 
 
 class Jobs(Protocol):
-    """What is known of jobs that programs do, which each of them writes into a page of a file in memory; see features/uwsgi_api/spooler/pages.py."""
+    """The jobs of programs, which each of them records in a page of a file in memory; see features/uwsgi_api/spooler/pages.py."""
 
     fd: int
 
@@ -49,7 +49,7 @@ class Jobs(Protocol):
         """Have a page for each of these programs."""
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return what a program that begins finds its page by."""
+        """Return the variables by which a program finds its page."""
 
     def on_end(self, name: str) -> None:
         """A program has ended."""
@@ -61,7 +61,7 @@ class Jobs(Protocol):
         """Return how many jobs have ended and how many wait, for JSON."""
 
 
-# Begins with the files that code of before has kept in memory; called once, when the settings first name a program that does jobs.
+# Takes the files in memory that the previous code has kept; called once, when the settings first name a program that does jobs.
 OpenJobs = Callable[[Mapping[str, int]], Jobs]
 
 
@@ -80,7 +80,7 @@ def check_programs(config: EngineSettings, environ: Mapping[str, str]) -> None:
     Check that each program is there.
 
     Raises:
-        ConfigError: one is not, or cannot be run by anybody.
+        ConfigError: a program does not exist, or is not executable.
     """
     path = environ_for(config, environ).get("PATH", os.defpath)
     for text in config.attach:
@@ -122,16 +122,16 @@ def _become(
     parent: int,
     kept: int,
 ) -> NoReturn:
-    """In the child: become the program, which has nothing of ours but standard error."""
+    """In the child: become the program, which inherits only standard error."""
     try:
-        signals.close()  # what comes for it must not be read by the supervisor
-        # A program would inherit those that are ignored (two by Python, others by nohup), and those that are blocked.
+        signals.close()  # the supervisor must not read the program's signals
+        # A program would inherit ignored signals (two by Python, others by nohup), and blocked ones.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         lib.parent_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
-            os._exit(NOT_RUN)  # which has died before that
+            os._exit(NOT_RUN)  # the supervisor died before that
         if folder is not None:
             os.chdir(folder)
         os.dup2(_open_nothing(), 0)
@@ -140,7 +140,7 @@ def _become(
         if kept >= 0:
             os.set_inheritable(kept, True)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
+        os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the operator's own command
     except BaseException as exc:
         why = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
         logger.error("attached %s: cannot run %s: %s", program.name, program.words[0], why)
@@ -149,7 +149,7 @@ def _become(
 
 
 def _open_nothing() -> int:
-    """Return a descriptor from which nothing can be read: /dev/null, or where there is no /dev, a pipe that has no other end."""
+    """Return a descriptor from which nothing can be read: /dev/null, or without /dev, a pipe that has no other end."""
     try:
         return os.open(os.devnull, os.O_RDONLY)
     except OSError:
@@ -159,7 +159,7 @@ def _open_nothing() -> int:
 
 
 def _keep_descriptors() -> None:
-    """Let the program inherit none but the standard ones: not those either that whoever started us has left open."""
+    """Let the program inherit only the standard descriptors: none that our own parent has left open, either."""
     for fd in list_open():
         if fd > 2:
             with contextlib.suppress(OSError):  # the one by which they were listed
@@ -167,7 +167,7 @@ def _keep_descriptors() -> None:
 
 
 def environ_for(config: EngineSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a program has: ours, with --env, and without what is said to this process alone."""
+    """Return a program's environment: ours, with --env, and without the variables for this process alone."""
     found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
     for pair in config.env:
         name, _, value = pair.partition("=")
@@ -180,7 +180,7 @@ def send_signal(send: Callable[[int, int], None], pid: int, program: object, num
     try:
         send(pid, number)
     except ProcessLookupError:
-        pass  # nobody is left
+        pass  # the process or group has ended
     except PermissionError:
         who = "its process group" if send is os.killpg else "it"
         logger.error("%s: %s may not be sent %s, as it runs as another user; end it by hand", program, who, number.name)

@@ -1,9 +1,9 @@
 """The questions on a control socket, and the answers that a server has with a supervisor or without.
 
-Owns:     answers_of: an answer to each question; the refusal of those that need a supervisor where there is none; the shape of a status
-          and of stacks as they are told.
+Owns:     answers_of: an answer to each question; the refusal of questions that need a supervisor if there is none; the form of a status
+          and of stacks.
 Thread:   the supervisor's only one; without workers, the event loop's.
-Not here: the socket (control.py), what a supervisor does (answers.py), what a status has (lifecycle/status.py), the wishes for balancers
+Not here: the socket (control.py), a supervisor's answers (answers.py), the content of a status (lifecycle/status.py), the wishes for balancers
           (connections/health.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
@@ -18,7 +18,7 @@ from typing import Callable
 from ..connections.health import WISHES
 from .control import Answer, Caller, Message
 
-# What only a supervisor can do.
+# Questions that need a supervisor.
 SUPERVISED = ("reload", "recycle", "workers")
 NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
 

@@ -1,10 +1,10 @@
 """Looking for saved files, with --reload.
 
-Owns:     Reloader: when to look, and when to say what has changed; reloading: one beside a worker's server.
+Owns:     Reloader: when to look, and when to report a change; reloading: a Reloader beside a worker's server.
 Thread:   a worker's event loop; watchfiles has a thread of its own.
-Not here: which files (sources.py), what the supervisor does about it (reloads.py).
+Not here: which files (sources.py), the reload (reloads.py).
 
-Without watchfiles it looks at all files four times a second. With it, the kernel says in which folders something has happened; then, and twice
+Without watchfiles it looks at all files four times a second. With it, the kernel reports in which folders files have changed; then, and twice
 a second in any case, it looks in the same way.
 """
 
@@ -34,10 +34,10 @@ MAX_SETTLE_SECONDS = 0.5
 
 
 class Reloader:
-    """Says when the code has changed, until `stop`; to be made on an event loop."""
+    """Reports when the code has changed, until `stop`; to be made on an event loop."""
 
     def __init__(self, sources: Sources, say: Callable[[str], None]) -> None:
-        """`say` is called with why there is something to reload."""
+        """`say` is called with the reason for a reload."""
         self._sources = sources
         self._say = say
         self._stopped = asyncio.Event()
@@ -53,7 +53,7 @@ class Reloader:
         self._sources.look_at_all()
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Look for changes until `stop`."""
         if find_spec("watchfiles"):
             try:
                 await self._look_when(self._on_alarm)
@@ -111,7 +111,7 @@ class Reloader:
         self._tell(changed)
 
     def _tell(self, changed: list[str]) -> None:
-        self.look_at_all()  # before the code is imported: if that fails, what is saved meanwhile may mend it
+        self.look_at_all()  # before the import of the code: if that fails, a file saved meanwhile may repair it
         forget_compiled(changed)
         names = [os.path.relpath(path) if real_folder() else path for path in dict.fromkeys(changed)]
         more = f" and {len(names) - 1} more have" if names[1:] else " has"
@@ -122,11 +122,11 @@ class Reloader:
 async def reloading(
     plan: Plan, slot: int, has_fault: bool, say: Callable[[str], None]
 ) -> AsyncIterator[Reloader | None]:
-    """Say meanwhile what has changed, with --reload; of the workers only the first does: all have the same code."""
+    """Report changes within the block, with --reload; only the first worker does: all have the same code."""
     if not plan.config.reload or slot != 1:
         yield None
         return
-    # A working directory that was removed has nothing that could change.
+    # A working directory that was removed has no files that could change.
     folders = [folder for folder in (real_folder(), folder_of(plan.spec) if plan.spec else "") if folder]
     reloader = Reloader(Sources(plan.config.reload_extra, folders), say)
     if has_fault:

@@ -3,7 +3,7 @@
 Owns:     the number of workers that "auto" means.
 Thread:   any; some small files of /proc are read.
 Spec:     proc(5).
-Not here: control groups (cgroups.py), what one process takes (core/footprint.py).
+Not here: control groups (cgroups.py), the memory of one process (core/footprint.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..settings import show_bytes
 from .cgroups import Cgroups
 
 MIB = 1 << 20
-# Of the memory there is, what workers may have when they are fresh. Guess: they grow, and the page cache is theirs, too.
+# The share of the memory that fresh workers may have. Guess: they grow, and need the page cache, too.
 MEMORY_SHARE = 0.75
 
 
 class Limits(NamedTuple):
-    """What there is for all workers together; None: not known, or no limit."""
+    """The resources for all workers together; None: not known, or no limit."""
 
     cpus: int  # that this process may run on
     cpu_quota: float | None = None
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How many workers, and what has decided that."""
+    """A number of workers, and its reason."""
 
     workers: int
     why: str
@@ -49,7 +49,7 @@ def choose_workers(limits: Limits, worker_bytes: int = 0) -> Choice:
     """
     Return how many workers "auto" means: one for each CPU, as far as quota and memory go.
 
-    `worker_bytes` is what the first worker takes; 0: it is not known yet.
+    `worker_bytes`: the memory of the first worker; 0: not known yet.
     """
     choices = [Choice(limits.cpus, f"CPUs: {limits.cpus}")]
     if limits.cpu_quota is not None:

@@ -1,8 +1,8 @@
 """The signals of a process that waits in a selector.
 
-Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and what was there before.
+Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and the earlier handlers.
 Thread:   the main thread.
-Not here: what a signal means (supervisor.py); a process with an event loop (lifecycle/signals.py).
+Not here: the meaning of a signal (supervisor.py); a process with an event loop (lifecycle/signals.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SignalPipe:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         own_wakeup_fd(self._writing)
         self._earlier: dict[signal.Signals, Any] = {number: signal.signal(number, _do_nothing) for number in numbers}
-        forks.own_handlers(self._earlier)  # what is for a process that a hook forks must not be read here
+        forks.own_handlers(self._earlier)  # signals for a process that a hook forks must not be read here
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when a signal has come."""
@@ -35,13 +35,13 @@ class SignalPipe:
     def read(self) -> list[signal.Signals]:
         """Return the signals that have come since the last time."""
         try:
-            # Others come if code of others handles them: real-time signals, which have no names, too.
+            # Further signals come if other code handles them: also real-time signals, which have no names.
             return [signal.Signals(octet) for octet in os.read(self._reading, READ_BYTES) if octet in self._earlier]
         except BlockingIOError:
             return []
 
     def close(self) -> None:
-        """Put back what was there before. In a forked child too: what comes for it must not be read by its parent."""
+        """Restore the earlier handlers. In a forked child too: its parent must not read the child's signals."""
         for number, handler in self._earlier.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
         own_wakeup_fd(-1)
@@ -51,7 +51,7 @@ class SignalPipe:
 
 
 def _do_nothing(number: int, frame: Any) -> None:
-    """Let the signal be written to the pipe; one that is ignored, or kills, is not."""
+    """Do nothing: with a handler the signal is written to the pipe; an ignored or a deadly signal is not."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def block_signals() -> Iterator[set[int | signal.Signals]]:
     """
     Let signals wait: one for a child that is a microsecond old must not be taken for its parent's.
 
-    Yield those that were blocked before.
+    Yield the signals that were blocked before.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -69,5 +69,5 @@ def block_signals() -> Iterator[set[int | signal.Signals]]:
 
 
 def unblock_signals(before: Iterable[int]) -> None:
-    """Let those come that have waited since the program of before was left within `block_signals`, which yielded `before`."""
+    """Let signals through that have waited since the previous program called exec within `block_signals`, which yielded `before`."""
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,13 +1,13 @@
-"""What each worker is doing, in memory that all processes see.
+"""The pages of the workers, in memory that all processes share.
 
-Owns:     Slots: the pages, and which are taken.
+Owns:     Slots: the pages, and which of them are taken.
 Thread:   the supervisor's only one takes pages and gives them back; each word is written by one process, and read by any.
-Not here: the words of a page (../core/page.py), who writes them (children.py, worker.py), what is concluded from them.
+Not here: the words of a page (../core/page.py), writing them (children.py, worker.py), conclusions from them.
 
 A page is a worker's own, also while it and its successor are both in one slot. It can be read when its worker hangs or has
 died. It is in a file in memory, so that it is still there when the supervisor has become another program (upgrade.py).
-A word is written as a whole where the machine does so, which CPython leaves to it; PyPy writes octet by octet, so that
-what is read once a second may, once in a great while, be halfway between two numbers.
+A word is written as a whole if the machine does so, which CPython leaves to it; PyPy writes octet by octet, so that
+a word that is read once a second may, very rarely, be halfway between two numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Slots:
 
     def __init__(self, count: int, fd: int | None = None, expected: int = 0) -> None:
         """
-        Make so many, all of them free; or take those of a file, as many as it has: `reserve` those that are taken.
+        Make `count` pages, all of them free; or use the pages of a file, as many as it has: `reserve` those that are taken.
 
-        Who looks at those that are taken looks at the first `expected` in any case.
+        `top` covers the first `expected` pages in any case.
         """
         self.fd = fd if fd is not None else _new_file(count)
         # Called with the slot and the page of a worker that has ended, before it is cleared.
@@ -53,21 +53,21 @@ class Slots:
 
     def take(self) -> int:
         """
-        Return the number of a page that nobody has; all of it is 0, but LOAD is NOBODY.
+        Return the number of a free page; all of it is 0, but LOAD is NOBODY.
 
         Raises:
-            OSError: all are taken.
+            OSError: all pages are taken.
         """
         if not self._free:
             raise OSError(f"all {len(self._memory) // PAGE_BYTES - 1} pages of shared memory are taken")
         number = min(self._free)
         self._free.discard(number)
-        self.page(number)[Field.LOAD] = NOBODY  # before anybody looks at it
+        self.page(number)[Field.LOAD] = NOBODY  # before any process looks at it
         self._head[0] = max(self.top, number + 1)
         return number
 
     def reserve(self, number: int) -> None:
-        """Note that somebody has this page already."""
+        """Record that a worker has this page already."""
         self._free.discard(number)
 
     def give_back(self, number: int) -> None:
@@ -83,16 +83,16 @@ class Slots:
             self._head[0] -= 1
 
     def new_board(self, number: int) -> LoadBoard:
-        """Return the load board of all pages, as the worker of this one has it; let it `look_at` those below `top` again and again."""
+        """Return the load board of all pages, for the worker of this one; call its `look_at` with `top` - 1 again and again."""
         stride = PAGE_BYTES // WORD_BYTES
         words = self._memory.cast("Q")
         board = LoadBoard(words, number - 1, self._count, stride=stride, first=stride + Field.LOAD)
-        board.look_at(self.top - 1)  # nobody has ever had the others: their words are no loads
+        board.look_at(self.top - 1)  # the others were never taken: their words are no loads
         return board
 
 
 def _new_file(count: int) -> int:
     fd = open_memory_file("aserve-slots")
-    os.truncate(fd, (count + 1) * PAGE_BYTES)  # none of it takes memory until it is written to
+    os.truncate(fd, (count + 1) * PAGE_BYTES)  # a page takes no memory until it is written to
     os.pwrite(fd, (1).to_bytes(WORD_BYTES, sys.byteorder), 0)
     return fd

@@ -1,12 +1,12 @@
-"""The files that the app is made of, and which of them has changed (--reload).
+"""The app's source files, and which of them have changed (--reload).
 
-Owns:     Sources: what they were like the last time; which modules are the project's own.
+Owns:     Sources: their state at the last look; which modules are the project's own.
 Thread:   a worker's event loop; pure, but that it looks at files.
 Not here: when to look (reloading.py), reloading (reloads.py).
 
 The project is what lies below the folder in which the command was started, or below the one that the app's file is in.
-What is installed there, too, as in a .venv, is not the project's own. While code cannot be imported, all Python files of the project
-count: what it lacks may be a file that nothing has imported yet.
+Packages installed there, as in a .venv, are not the project's own. While code cannot be imported, all Python files of the project
+count: the missing part may be a file that no module has imported yet.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .touched import look_at
 
 INSTALLED = ("site-packages", "dist-packages")
 SKIPPED = (*INSTALLED, "__pycache__", "node_modules")
-# Of a folder that somebody names by mistake, such as /. Guess: larger than any project.
+# The most files of a folder that was named by mistake, such as /. Guess: larger than any project.
 MAX_FILES = 20_000
 # A file's time is the kernel's at its last tick: with 100 ticks a second, 10 ms old.
 CLOCK_NS = 10_000_000
 
 
 class Sources:
-    """Files, looked at from time to time."""
+    """Files that are checked from time to time."""
 
     def __init__(self, extra: Sequence[str], folders: Sequence[str]) -> None:
-        """Look at modules below these folders, and at these extra files; as they are now, they count as seen."""
+        """Look at modules below these folders, and at these extra files; their present state counts as seen."""
         self._folders = tuple(dict.fromkeys(map(os.path.realpath, folders)))
         self._extra = [os.path.abspath(pattern) for pattern in extra]
         self._is_own: dict[str, bool] = {}  # by a module's file
@@ -50,13 +50,13 @@ class Sources:
         return {*found, *(self._folders if self._has_all else ()), *filter(os.path.isdir, self._extra)}
 
     def look_at_all(self) -> None:
-        """Look at every Python file of the project from now on. Those that nobody has looked at yet count as seen; no change is forgotten."""
+        """Look at every Python file of the project from now on. Files that were not looked at before count as seen; no change is forgotten."""
         if not self._has_all:
             self._has_all = True
             self.look_around()
 
     def look_around(self) -> list[str]:
-        """Return the extra files that have appeared, or gone, since the last time: this takes a look into each of their folders."""
+        """Return the extra files that have appeared, or gone, since the last time: this reads each of their folders."""
         before = set(self._extra_files)
         self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
         differing = sorted(before ^ set(self._extra_files))
@@ -67,7 +67,7 @@ class Sources:
         """
         Return the files that have changed, or gone, since the last time.
 
-        A module that was imported since has changed if its file has: nobody knows which of both was first.
+        A module that was imported since has changed if its file has: it is unknown whether the import or the change was first.
         """
         changed, before_ns = [], self._looked_at_ns
         self._looked_at_ns = time.time_ns() - CLOCK_NS
@@ -118,9 +118,9 @@ def _is_venv(where: str, name: str) -> bool:
 
 def forget_compiled(paths: Iterable[str]) -> None:
     """
-    Remove what Python has compiled of these files.
+    Remove Python's compiled code of these files.
 
-    It takes that for up to date if time, in whole seconds, and size are those of the source (PEP 552): two saves within a second may be so.
+    Python takes it for current if time, in whole seconds, and size are those of the source (PEP 552): two saves within a second may be so.
     """
     for path in paths:
         with contextlib.suppress(OSError, NotImplementedError):

@@ -1,10 +1,10 @@
-"""How a supervisor and its workers are, for those who ask: `aserve status`, and the status page.
+"""The state of a supervisor and its workers, for `aserve status` and the status page.
 
-Owns:     Status: what is told of each process; crashes of the last minutes, slow requests, what keeps a reload from its end.
+Owns:     Status: the facts about each process; crashes of the last minutes, slow requests, the reasons that keep a reload from its end.
 Thread:   the supervisor's only one.
-Not here: what a status says, be it of one process or many (lifecycle/status.py), who asks (answers.py, overview.py).
+Not here: the content of a status, of one process or many (lifecycle/status.py), the callers (answers.py, overview.py).
 
-Nobody asks a worker anything: its page, its table in flight and /proc say it all, also when it hangs.
+No worker is asked: its page, its table of running requests and /proc have all of it, also when the worker hangs.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .child import MOLD, Child, State
 from .children import Children
 from .rollout import Rollout
 
-# For so long a crash is news. Guess.
+# How long a crash is shown. Guess.
 CRASH_SECONDS = 600
 MAX_CRASHES = 100
 MAX_SLOW = 32  # slow requests, of all workers together
-# Of an attached program.
+# The keys shown of an attached program.
 SHOWN = ("name", "pid", "state", "seconds", "restarts", "last_end", "when", "pause_seconds")
 
 
 class Known(Protocol):
-    """What a supervisor knows of itself."""
+    """The supervisor's own state, as Status sees it."""
 
     @property
     def size(self) -> int:
@@ -54,11 +54,11 @@ class Known(Protocol):
         """Whether no worker is to begin any more."""
 
     def describe(self) -> str:
-        """Return in one line how things are."""
+        """Return the state in one line."""
 
 
 class Status:
-    """What is known at this moment."""
+    """The present state."""
 
     def __init__(
         self,
@@ -80,15 +80,15 @@ class Status:
         self._refusal: tuple[float, str] | None = None  # of the last reload, until the next begins
 
     def describe(self) -> dict[str, Any]:
-        """Return it, with "workers" by slot."""
+        """Return the status, with "workers" by slot."""
         return self.statuses.describe()
 
     def describe_with_warnings(self) -> dict[str, Any]:
-        """Return it, with the warnings that the status page has."""
+        """Return the status, with the warnings of the status page."""
         return self.statuses.describe_with_warnings()
 
     def _look(self) -> tuple[Whole, list[Process]]:
-        """Return how all of it is, and all processes by slot, also those that serve no clients."""
+        """Return the state of the whole, and all processes by slot, also those that serve no clients."""
         states, now = [child.state for child in self._children if child.is_worker], time.monotonic()
         refusal = {"seconds": round(now - self._refusal[0], 1), "why": self._refusal[1]} if self._refusal else None
         crashes = [
@@ -105,7 +105,7 @@ class Status:
         return whole, [self.process_of(child) for child in children]
 
     def process_of(self, child: Child) -> Process:
-        """Return what is known of a child without asking it."""
+        """Return the facts about a child that need no question to it."""
         is_mold = child.slot == MOLD
         return Process(
             slot=0 if is_mold else child.slot, pid=child.pid, generation=child.generation,
@@ -115,7 +115,7 @@ class Status:
         )  # fmt: skip
 
     def on_slow(self, child: Child, message: Message) -> None:
-        """A worker has told of a request that is slow, or of its end."""
+        """Record a worker's report of a slow request, or of its end."""
         found = message["request"]
         self._slow[child.pid, found["number"]] = found
         while len(self._slow) > MAX_SLOW:
@@ -126,11 +126,11 @@ class Status:
         self._crashes.append((time.monotonic(), child.slot, how))
 
     def on_reload_begin(self) -> None:
-        """What kept the one before from being done may be repaired."""
+        """Forget why the last reload was refused: the cause may be repaired."""
         self._refusal = None
 
     def on_reload_refused(self, why: str) -> None:
-        """Nothing was reloaded: the code or the settings that are there now cannot start."""
+        """Record that a reload was refused: the present code or settings cannot start."""
         self._refusal = time.monotonic(), why
 
     def on_end(self, child: Child) -> None:
@@ -140,11 +140,11 @@ class Status:
                 found.update(end=WORKER_DIED, status=0, seconds=found["seconds"] + time.time() - found["at"])
 
     def on_second(self) -> None:
-        """Called once a second: look now and then what those take that serve."""
+        """Measure the workers' memory from time to time; called once a second."""
         self.statuses.on_second(lambda: map(self.process_of, self._children.having(State.READY)))
 
     def began_before(self, seconds: float) -> None:
-        """Note that code of before has run for so long."""
+        """Add the running time of the previous code."""
         self.statuses.began_at -= seconds
 
     @property
@@ -154,17 +154,17 @@ class Status:
 
     @property
     def half_done(self) -> str:
-        """Why a reload may never come to its end, and how far it has come; "": none is half done."""
+        """Why a reload may never end, and its progress; "": no reload is half done."""
         failed = self._rollout.failed
         return "; ".join([*failed, self.describe_progress(), "it is tried again"]) if failed else ""
 
     def describe_progress(self) -> str:
-        """Return how far a reload has come."""
+        """Return the progress of a reload."""
         new = sum(child.plan is self._rollout.plan for child in self._children.having(State.READY))
         return f"{new} of {self.known.size} workers {'has' if new == 1 else 'have'} the new code"
 
     def describe_drains(self) -> str:
-        """Return what is still to end after a reload, for the end of its line; "": nothing."""
+        """Return how many old workers still drain after a reload, for the end of its line; "": none."""
         at = [len(found) for child in self._children.having(State.DRAINING) if (found := self._requests_of(child))]
         if not at:
             return ""
@@ -178,12 +178,12 @@ class Status:
 
     @property
     def attached(self) -> list[dict[str, Any]]:
-        """What there is to know of each attached program."""
+        """The state of each attached program."""
         return self._attached.describe() if self._attached is not None else []
 
     @property
     def jobs(self) -> dict[str, Any] | None:
-        """What there is to know of the jobs of --spooler; None: there is none."""
+        """The state of the jobs of --spooler; None: there is no spooler."""
         return self._attached.describe_jobs() if self._attached is not None else None
 
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:

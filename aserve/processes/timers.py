@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 logger = logging.getLogger("aserve")
 
-# Who wakes up so late was stopped meanwhile. Guess; what only has to share its CPU is late by less.
+# A process that wakes up this late was stopped meanwhile. Guess; one that only shares its CPU is late by less.
 STOPPED_SECONDS = 2.0
 
 
@@ -53,21 +53,21 @@ class Timers:
         self._numbers = itertools.count()  # of two at the same time the earlier comes first
 
     def after(self, seconds: float, call: Callable[..., object], *arguments: Any) -> Timer:
-        """Make this call so much later, in `run_due`."""
+        """Make this call after this many seconds, in `run_due`."""
         timer = Timer(self._clock() + seconds, call, arguments)
         heapq.heappush(self._heap, (timer.at, next(self._numbers), timer))
         return timer
 
     def wake_after(self, seconds: float) -> None:
-        """Have the loop go on so much later, to look what is due elsewhere."""
+        """Wake the loop after this many seconds, to check for other work."""
         self.after(seconds, lambda: None)
 
     def seconds_to_next(self) -> float | None:
-        """Return for how long there is nothing to do; None: for ever."""
+        """Return the seconds until the next call; None: there is none."""
         return max(self._heap[0][0] - self._clock(), 0.0) if self._heap else None
 
     def pop_due(self) -> list[Timer]:
-        """Return the timers whose time has come, in their order; each is the caller's to run."""
+        """Return the timers whose time has come, in their order; the caller runs each."""
         due, now = [], self._clock()
         self._leave_out_stop(now)
         while self._heap and self._heap[0][0] <= now:

@@ -1,6 +1,6 @@
 """Files whose change asks for a reload (--touch-reload).
 
-Owns:     TouchedFiles: what they were like the last time; look_at, for other files, too.
+Owns:     TouchedFiles: their state at the last look; look_at, for other files, too.
 Thread:   the supervisor's only one.
 Not here: reloading (reloads.py).
 """
@@ -15,14 +15,14 @@ Look = Optional[tuple[int, int, int]]
 
 
 class TouchedFiles:
-    """Some files, looked at from time to time; a look costs one stat() each."""
+    """Some files that are checked from time to time, by one stat() each."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._seen: dict[str, Look] = {}
         self.follow(paths)
 
     def follow(self, paths: Sequence[str]) -> None:
-        """Look at these from now on; of one that was among those of before it is known what it was like."""
+        """Look at these files from now on; the last state of a file that was followed before is kept."""
         before = self._seen
         self._seen = {path: before[path] if path in before else look_at(path) for path in map(os.path.abspath, paths)}
 
@@ -37,7 +37,7 @@ class TouchedFiles:
 
 
 def look_at(path: str) -> Look:
-    """Return what changes when a file is touched, written or replaced; None: it is not there."""
+    """Return facts that change when a file is touched, written or replaced; None: there is no such file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""New code shows whether it can serve, before anything depends on it.
+"""A trial: a process in which new code shows that it can serve, before the supervisor becomes that code.
 
-Owns:     what the process is that the supervisor starts for that: a worker, on sockets that nobody else can reach.
+Owns:     the role of that process: a worker, on sockets that no client can reach.
 Thread:   the main thread.
-Not here: the supervisor's side (upgrade.py), what a worker does (worker.py).
+Not here: the supervisor's side (upgrade.py), the worker itself (worker.py).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .worker import Role
 
 def trial_role(plan: Plan, channel: Channel) -> Role:
     """
-    Return what this process is to be.
+    Return the role of this process.
 
     Raises:
         ConfigError: the settings do not ask for workers.
     """
     if plan.config.workers is None:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
-    page = new_page()  # nobody reads it
+    page = new_page()  # no process reads it
     return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid(), is_new=True)
 
 
@@ -41,4 +41,4 @@ def _private_listeners(plan: Plan) -> list[Listener]:
                 for number, bind in enumerate(plan.config.bind)
             ])  # fmt: skip
     except OSError:
-        return []  # no folder can be written to: it imports the app, and accepts nothing
+        return []  # no folder can be written to: the trial imports the app, and accepts no connections

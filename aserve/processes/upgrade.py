@@ -2,7 +2,7 @@
 
 Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
 Thread:   the supervisor's only one.
-Not here: what is left to the new code (inheritance.py), the new code's side of the trial (trial.py), how it goes on
+Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), its start
           (supervisor.py: it adopts the workers, and reloads.py replaces them).
 
 ```
@@ -14,7 +14,7 @@ Not here: what is left to the new code (inheritance.py), the new code's side of 
   which becomes a worker that nobody can reach
 ```
 
-Whatever becomes of the trial, an exception, an exit, a hang, no interpreter at all: nothing has changed, and the log says why.
+If the trial fails, by an exception, an exit, a hang, or without an interpreter: nothing has changed, and the log says why.
 Signals that come while one program becomes the other are not lost: they are blocked, and wait for the new code.
 """
 
@@ -45,12 +45,12 @@ from .worker import say_failed
 
 logger = logging.getLogger("aserve")
 
-# For a trial, where there is no --start-timeout. Guess: imports of minutes exist, and until one ends there is no other trial.
+# The limit of a trial without --start-timeout. Guess: imports of minutes exist, and until one ends there is no other trial.
 TRIAL_SECONDS = 300.0
 
 
 class Upgrade:
-    """New code, from the wish for it to its start."""
+    """An upgrade, from the request for it to the start of the new code."""
 
     def __init__(
         self, command: Command, children: Children, signals: SignalPipe, manager: Manager, attached: Attached
@@ -60,12 +60,12 @@ class Upgrade:
         self._signals = signals
         self._manager = manager
         self._attached = attached
-        self._asked = ""  # why there is to be a trial
-        self._why = ""  # that of the one that is under way
+        self._asked = ""  # the reason for a trial; "": none is asked for
+        self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
         self._strangers = Strangers()
         self._has_shown = False  # that the new code can serve
-        # By what the trial says.
+        # By the word of the trial's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
             "failed": Child.on_failed,
@@ -87,10 +87,10 @@ class Upgrade:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
 
     def advance(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
-        """Do what is due: try the new code, or become it."""
+        """Take the next step, if one is due: try the new code, or become it."""
         if self._trial is not None:
             return
-        if self._asked:  # also if one has shown that it can: what is there now may be other code
+        if self._asked:  # also after a trial that succeeded: the code may have changed since
             self._why, self._asked, self._has_shown = self._asked, "", False
             self._begin_trial(plan)
         elif self._has_shown:
@@ -98,7 +98,7 @@ class Upgrade:
             self._become(plan, size, listeners, overview)
 
     def abandon(self) -> None:
-        """Ask for nothing any more; end the trial."""
+        """Drop the request for an upgrade; end the trial."""
         self._asked, self._has_shown = "", False
         if self._trial is not None and self._trial.state == State.STARTING:
             self._children.kill(self._trial, signal.SIGTERM)
@@ -139,9 +139,9 @@ class Upgrade:
             self._children.drain(child, is_replaced=True)
 
     def on_end(self, child: Child, how: str) -> None:
-        """The trial has ended: it has served, or it is told why not."""
+        """Handle the end of the trial: the new code can serve, or log why not."""
         if child is not self._trial:
-            return  # it was abandoned
+            return  # the trial was abandoned
         self._trial = None
         if child.ready_at:
             logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
@@ -161,10 +161,10 @@ class Upgrade:
     # Exec
 
     def _become(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
-        """Become the new code; return only if that cannot be."""
+        """Become the new code; return only if that fails."""
         with block_signals() as blocked:
             for number in self._signals.read():
-                os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
+                os.kill(os.getpid(), number)  # not handled yet: it stays blocked for the new code, as later signals do
             try:
                 attached = self._attached.describe()
                 with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview, attached) as fd:
@@ -175,24 +175,24 @@ class Upgrade:
     # As the new code
 
     def take_over(self, inherited: Inheritance) -> None:
-        """Go on with the workers and programs of before, and hear the signals that have waited."""
+        """Take over the workers and programs of the previous code, and unblock the signals that waited."""
         self._attached.adopt(inherited.attached)
         for state in inherited.children:
             assert inherited.plan is not None
             self._children.adopt(state, inherited.plan)
         logger.info(
-            "upgraded from %s to %s, with %d workers of before",
+            "upgraded from %s to %s, with %d old workers",
             inherited.version, VERSION, len(self._children) + len(inherited.strangers),
         )  # fmt: skip
-        if inherited.plan is None:  # so nobody can compare them, as a reload does
+        if inherited.plan is None:  # so the settings cannot be compared, as a reload does
             logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
         self._strangers = inherited.strangers
         unblock_signals(inherited.blocked)
 
     def dismiss_strangers(self) -> None:
-        """All workers are new: let those go whose words are not known."""
+        """End the workers whose form is not known: all workers are new now."""
         self._strangers.dismiss()
 
 
 def _ignore(child: Child, message: Message, fds: list[int]) -> None:
-    """Let it be: whatever it wishes, it is about to end."""
+    """Ignore the message: the trial is about to exit."""

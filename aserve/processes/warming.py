@@ -1,6 +1,6 @@
-"""Requests that an app answers before it serves, so that what it makes for its first ones is there.
+"""Requests that an app answers before it serves, so that its caches and connections are ready for the first clients.
 
-Owns:     warm_up, WarmUp: one GET after another, through parser and gateway as any other, without a client; what a 5xx means.
+Owns:     warm_up, WarmUp: one GET after another, through parser and gateway as any other, without a client; handling a 5xx.
 Thread:   the main thread of a mold, or of a worker that has imported the app by itself.
 Not here: when (mold.py, worker.py), what follows of a failure (failed_starts.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
 """
@@ -39,8 +39,8 @@ def warm_up(app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener],
     """
     Have the app answer each request of --warm-up.
 
-    `is_new`: no worker serves this code yet. Then an error of the app's is as one at import. Else its reason lies elsewhere, such as a
-    database that is away, and a worker fewer would not help.
+    `is_new`: no worker serves this code yet. Then an error of the app is like one at import. Otherwise its cause lies elsewhere, such as
+    a database that is down, and a worker fewer would not help.
 
     Raises:
         WarmUpFailed: `is_new`, and the app has answered one of them with 5xx.
@@ -55,20 +55,20 @@ def warm_up(app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener],
 
 
 class _Nobody:
-    """Takes the place of a connection: it reads everything at once."""
+    """In place of a connection: its client reads everything at once."""
 
     remote_addr, remote_port = "127.0.0.1", "0"
 
     def __init__(self, config: EngineSettings, base_environ: dict[str, Any]) -> None:
-        self.service = types.SimpleNamespace(config=config)  # nobody listens: an exchange asks it for settings alone
+        self.service = types.SimpleNamespace(config=config)  # no listener: an exchange asks it for settings alone
         self.base_environ = base_environ
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
-        """Drop what the app has written by write(), or as early hints."""
+        """Drop octets of write() and early hints."""
 
 
 class WarmUp:
-    """An app, and what its requests have in common."""
+    """An app, and the common parts of its requests."""
 
     def __init__(self, app: WSGIApp, config: EngineSettings, listener: Listener) -> None:
         self._gateway = Gateway(app, CommonFields(config.server_name), has_sendfile=True)
@@ -91,7 +91,7 @@ class WarmUp:
         return place if self._nobody.service.config.show_queries else show_place(place)
 
     def answer(self, place: str) -> int:
-        """Have the app answer a GET for PATH or HOST/PATH; log what has come of it, and return the status."""
+        """Have the app answer a GET for PATH or HOST/PATH; log the result, and return the status."""
         host, slash, path = place.partition("/")
         head = (
             f"GET {slash}{path} HTTP/1.1\r\nHost: {host or HOST}\r\nUser-Agent: aserve --warm-up\r\nAccept: */*\r\n\r\n"

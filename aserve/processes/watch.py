@@ -1,12 +1,12 @@
-"""Looking at workers that serve, once a second: who has served its time, whose event loop hangs.
+"""Checking the workers that serve, once a second: which must be recycled, and whose event loop hangs.
 
-Owns:     Watch: what is kept of each worker from one look to the next; what is logged of a loop that hangs, with its stacks; how
-          many processes the kernel has killed for want of memory.
+Owns:     Watch: the state of each worker between two looks; the log lines about a loop that hangs, with its stacks; how
+          many processes the kernel has killed for lack of memory.
 Thread:   the supervisor's only one.
 Not here: the rules (recycling.py, liveness.py), replacing a worker (crew.py).
 
-Nobody is asked anything: each worker's page, and small files of /proc, say it all. So it costs a worker nothing, and one that
-hangs cannot hide it.
+No worker is asked: its page, and small files of /proc, have all of it. So it costs a worker nothing, and a hanging one cannot
+hide it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Watched:
 
 
 class Watch:
-    """What is seen of all workers that serve."""
+    """The observations of all workers that serve."""
 
     def __init__(self, children: Children, cgroups: Cgroups | None = None) -> None:
         self._children = children
@@ -47,11 +47,11 @@ class Watch:
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
-        # At this look, and at the one before. A worker that was killed just before a look is reaped after it.
+        # At this look, and at the previous one. A worker that was killed just before a look is reaped after it.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
     def look(self, config: EngineSettings, now: float) -> list[Due]:
-        """Return who is to be replaced, and why; `now` is the supervisor's monotonic time."""
+        """Return the workers to replace, and why; `now`: the supervisor's monotonic time."""
         if self._recycling is None or config is not self._config:
             self._recycling, self._config = Recycling(config), config
         recycling = self._recycling
@@ -65,11 +65,11 @@ class Watch:
 
     def has_moved(self) -> bool:
         """
-        Whether a worker has made progress since this was asked last: its event loop has turned, and its threads begin what waits.
+        Whether a worker has made progress since the last call: its event loop has turned, and its threads begin waiting requests.
 
-        True also where nobody could: then another starts, or waits to.
+        True also without a ready worker: then one starts, or waits to start.
 
-        A restart by systemd's watchdog would begin that start anew, however long it takes.
+        (A restart by systemd's watchdog would only begin that start anew.)
         """
         before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
         self._ticks = {child: self._children.page(child)[Field.TICK] for child in serving}
@@ -83,12 +83,12 @@ class Watch:
         return child in self._watched and self._watched[child].is_hung
 
     def bytes_of(self, child: Child) -> int:
-        """Return what a worker takes now; 0: this system does not tell."""
+        """Return a worker's memory in octets; 0: this system does not show it."""
         memory = memory_of(child.pid)
         return memory.rss_bytes if memory else 0
 
     def explain(self, how: str) -> str:
-        """Return how a worker has ended, and whether that was for want of memory, as far as the kernel tells."""
+        """Return how a worker has ended, and whether that was for lack of memory, as far as the kernel shows it."""
         before, count = self._oom_kills[0], self._cgroups.oom_kill_count()
         if how != "was killed by SIGKILL" or before is None or count is None or count <= before:
             return how
@@ -100,7 +100,7 @@ class Watch:
     # One worker
 
     def _find_hung(self, child: Child, now: float) -> str:
-        """Look whether its event loop turns; return why it is to be replaced, if it is."""
+        """Check whether its event loop turns; return why it must be replaced, or ""."""
         watched = self._watched[child]
         finding = watched.pulse.look(self._children.page(child)[Field.TICK], activity_of(child.pid), now)
         if finding.verdict is Verdict.WARN:

@@ -48,7 +48,7 @@ def peers_of(config: EngineSettings) -> Peers | None:
     try:
         return Peers(config.trusted_proxies) if config.trusted_proxies else None
     except LookupError as fault:
-        raise BindError(f"cannot tell whom to trust: {fault.args[0]}; see --trusted-proxies") from None
+        raise BindError(f"cannot resolve --trusted-proxies: {fault.args[0]}") from None
 
 
 def needs_identity(bind: Bind, peers: Peers) -> bool:

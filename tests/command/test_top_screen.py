@@ -316,7 +316,7 @@ async def test_ask(server):
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [([], "the server ended, or became another, before it had answered"), ([{"error": "not now"}], "not now")],
+    [([], "the server ended, or was upgraded, before it answered"), ([{"error": "not now"}], "not now")],
 )
 async def test_no_answer(server, answer, why):
     """Each is one reason."""
@@ -328,7 +328,7 @@ async def test_no_answer(server, answer, why):
 @pytest.mark.parametrize(
     ("octets", "why"),
     [
-        (b'{"version": ', "the server ended, or became another, before it had answered"),
+        (b'{"version": ', "the server ended, or was upgraded, before it answered"),
         (b"[" * 100_000 + b"\n", "what answers there is not aserve's control socket"),
         (b"HTTP/1.1 400 Bad Request\r\n", "what answers there is not aserve's control socket"),
     ],

@@ -152,7 +152,7 @@ def test_a_manager_that_is_gone(tmp_path, caplog):
     assert not notifier.ready("serving")
     notifier.alive()
     [record] = caplog.records
-    assert f"told READY=1: {tmp_path}/gone: No such file" in record.getMessage() and notifier.is_heard
+    assert f"cannot send READY=1 to systemd: {tmp_path}/gone: No such file" in record.getMessage() and notifier.is_heard
 
 
 def test_a_manager_that_does_not_listen(manager, caplog):

@@ -107,7 +107,7 @@ def test_under_load(start, tmp_path, bind):
     assert running.first_words == {b"one", b"two"}
     assert listeners & sockets_of(process)
     version = re.escape(aserve.__version__)
-    assert re.search(f"upgraded from {version} to {version}, with 2 workers of before", process.log)
+    assert re.search(f"upgraded from {version} to {version}, with 2 old workers", process.log)
     assert process.stop() == 0
     assert not (tmp_path / "s").exists()
 
@@ -124,7 +124,7 @@ def test_its_own_code(start):
     process.wait_for_workers(2)
     process.change("settings/table.py", 'VERSION = "', 'VERSION = "99.')
     upgrade(process)
-    process.wait_for_log(r"upgraded from \d\S+ to 99\.\S+, with 2 workers of before")
+    process.wait_for_log(r"upgraded from \d\S+ to 99\.\S+, with 2 old workers")
     process.wait_for_workers(2)
     assert process.stop() == 0
 

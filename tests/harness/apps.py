@@ -419,7 +419,7 @@ class Gate:
         assert self._entered.acquire(timeout=30), "the app was not called"
 
     def open(self, count: int = 1) -> None:
-        """Let so many requests through."""
+        """Let `count` requests through."""
         for _ in range(count):
             self._permits.release()
 

@@ -24,7 +24,7 @@ async def get(address, path="/", keep_alive=False):
 
 
 def is_open(address):
-    """Return whether somebody listens at this address."""
+    """Return whether a program listens at this address."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else family) as client:
         return client.connect_ex(address) == 0

@@ -1,4 +1,4 @@
-"""One who asks a control socket, beside a server that the test turns."""
+"""A caller of a control socket, beside a server whose loop the test turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class TestCaller:
-    """A connection to a control socket that waits for nobody."""
+    """A connection to a control socket that never blocks."""
 
     __test__ = False
 

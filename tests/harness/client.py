@@ -98,7 +98,7 @@ class RawClient:
         return self._cut(end)
 
     def recv_exactly(self, count: int) -> bytes:
-        """Receive so many octets."""
+        """Receive `count` octets."""
         if len(self._buffer) < count:
             parts, have = [self._buffer], len(self._buffer)
             self._buffer = b""

@@ -1,6 +1,6 @@
 """Hosts on one machine: network namespaces on a bridge, each with a server, and a balancer in one of them; Linux, as root.
 
-A host has the ports of docs/balancers.md, since nobody else is there: only addresses differ from the page. With CLUSTER_SAVE=1
+A host has the ports of docs/balancers.md, since no other program uses them: only addresses differ from the page. With CLUSTER_SAVE=1
 (`make cluster ARGS=--save`) what was seen is kept in benchmarks/results.
 """
 
@@ -134,7 +134,7 @@ class Node:
         wait_until(self.answers, PATIENCE_SECONDS, lambda: self.process.log)
 
     def answers(self) -> bool:
-        """Whether it answers us, who stand beside the balancer."""
+        """Whether it answers us, from beside the balancer."""
         return _ask((self.place.address, 8000)) != b""
 
     def pause(self, seconds: float) -> None:
@@ -186,7 +186,7 @@ class Cluster:
         self, balancer: str, server: str = "aserve", changes: Mapping[str, str] | None = None, serving: int = 3,
         flags: tuple[str, ...] = FLAGS,
     ) -> None:  # fmt: skip
-        """Serve the old version, on so many of the hosts; the balancer knows all. Skip the test if one of both is not installed."""
+        """Serve the old version, on the first hosts; the balancer knows all hosts. Skip the test if a program is not installed."""
         if shutil.which(BALANCERS[balancer].program, path=SEARCH_PATH) is None:
             pytest.skip(f"{BALANCERS[balancer].program} is not installed")
         if server == "gunicorn":
@@ -214,7 +214,7 @@ class Cluster:
         return self.balancer.log_path.read_text(errors="replace")
 
     def part(self, node: Node) -> None:
-        """Let the balancer and a host not find each other; everybody else finds both."""
+        """Cut the link between the balancer and a host; all other links stay."""
         self.front.lose(node.place)
         node.place.lose(self.front)
 
@@ -231,7 +231,7 @@ class Cluster:
             return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
 
     def answering(self, count: int = 12) -> set[bytes]:
-        """Return who has answered so many requests: versions and hosts; a request that fails is of nobody."""
+        """Return the versions and hosts that answered the requests; a request that fails has none."""
         return {_ask(self.address) for _ in range(count)} - {b""}
 
     def failures(self, load: Steady) -> list[tuple[Ask, set[str]]]:
@@ -269,11 +269,11 @@ class Cluster:
             "marks": load.marks,
         }
         _ROWS.append(row)
-        print(row)  # for who looks on: -s
+        print(row)  # for a reader: -s
         return row
 
     def check_reached(self) -> None:
-        """Check that each host answers, if only that nobody listens: others may rule what a bridge carries."""
+        """Check that each host is reachable, even if only by a refusal: the machine may filter the traffic of bridges."""
         for place in (self.front, *(node.place for node in self.nodes)):
             with contextlib.suppress(ConnectionRefusedError):
                 socket.create_connection((place.address, PORT), 10).close()
@@ -283,7 +283,7 @@ class Cluster:
         for node in self.nodes:
             node.end()
         if self._process is not None:
-            self._process.terminate()  # nginx has children, who would stay behind
+            self._process.terminate()  # nginx has children, which would stay behind
             self._process.wait(PATIENCE_SECONDS)
 
 
@@ -293,7 +293,7 @@ def versions(version: str, names: Iterable[str] = NAMES) -> set[bytes]:
 
 
 def _ask(address: tuple[str, int]) -> bytes:
-    """Return who answers there: a version and a host; b"": nobody, or not rightly."""
+    """Return the version and host that answer there; b"": no answer, or a wrong one."""
     with contextlib.suppress(OSError, RawClient.Truncated), contextlib.closing(RawClient(address)) as client:
         reply = client.fetch("/", "Connection: close")
         return reply.body.partition(b" | ")[0] if reply.status == 200 else b""

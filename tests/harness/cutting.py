@@ -26,7 +26,7 @@ class Cut(BaseException):
 
 
 def cut_at(line_count: int, function: Callable[[caches.Cache], object], cache: caches.Cache) -> bool:
-    """Call this, and raise before so many lines of caches.py have run; return whether it came to its end."""
+    """Call this, and raise before `line_count` lines of caches.py have run; return whether it came to its end."""
     left = line_count
 
     def trace(frame: Any, event: str, argument: Any) -> Any:

@@ -56,7 +56,7 @@ class ExecutorHarness:
         return gate, started
 
     async def wait_for_idle(self, count):
-        """Wait until so many workers have nothing to do."""
+        """Wait until `count` workers are idle."""
         deadline = self.loop.time() + PATIENCE_SECONDS
         while self.executor.workers.idle != count:
             assert self.loop.time() < deadline, "the workers do not go to sleep"
@@ -69,7 +69,7 @@ class ExecutorHarness:
 
     async def start_workers(self, count):
         """
-        Start so many workers; they sleep in the order of their numbers.
+        Start `count` workers; they sleep in the order of their numbers.
 
         From then on the executor does not look whether the queue stands still. So it wakes no other worker beside one that
         was woken and gets no CPU, and which worker runs a job is certain.
@@ -128,7 +128,7 @@ class FakeHandleSet:
         self.executor = executor
         self.batches = collections.deque()  # of jobs, each a batch that one `wait` brings
         self.woken = threading.Semaphore(0)
-        self.waits = []  # milliseconds, and who waited
+        self.waits = []  # milliseconds, and the waiting worker
         self.in_take = threading.Event()
         self.go_on = threading.Event()  # `take` waits for it
         self.go_on.set()

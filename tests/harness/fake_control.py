@@ -38,7 +38,7 @@ class FakeControl:
         self._server = await asyncio.start_unix_server(self._on_call, self.path)
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         assert self._server is not None
         self._server.close()
         with contextlib.suppress(FileNotFoundError):  # Python 3.13 removes it itself
@@ -57,7 +57,7 @@ class FakeControl:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
-        if not line:  # who has asked has gone
+        if not line:  # the caller has left
             return
         question = json.loads(line)
         self.questions.append(question)

@@ -2,7 +2,7 @@
 
 A FakeTransport writes to one end of a real socket pair, so that what a worker writes past
 it, and what sendfile() does, arrive at the same `peer`, in order. A Harness is a listener's
-service whose loop and worker go on only when told to.
+service whose loop and worker go on only when the test lets them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _FAULT = re.compile(
 
 
 def describe(context: dict[str, Any]) -> str:
-    """Return what a loop's exception handler was told, with the traceback."""
+    """Return the calls of a loop's exception handler, with the traceback."""
     exception = context.get("exception")
     lines = [str(context.get("message") or "an event loop's exception handler was called")]
     lines += [

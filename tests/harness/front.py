@@ -169,7 +169,7 @@ def program(*names: str) -> str:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a port on which no program listens at the moment."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -266,7 +266,7 @@ class Fronts:
     """Starts web servers, and stops them in the end."""
 
     def __init__(self) -> None:
-        # Not pytest's folder: nobody but its owner may enter that, and a socket's path is short.
+        # Not pytest's folder: only its owner may enter that, and a socket's path is short.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-"))
         self.folder.chmod(0o755)
         self.socket = str(self.folder / "app.sock")

@@ -16,11 +16,11 @@ CHUNK = b"x" * (1 << 16)
 
 
 class Hanging:
-    """An app with a way to hang for each path; tells who is inside, and lets go when told."""
+    """An app with a way to hang for each path; shows the threads inside, and releases them when asked."""
 
     def __init__(self):
         self.inside = threading.Semaphore(0)  # released by each request that has begun to hang
-        self.gate = threading.Lock()  # whoever hangs waits for this: a call that no exception ends
+        self.gate = threading.Lock()  # a hanging thread waits for this: a call that no exception ends
         self.gate.acquire()
         self.seen = []
         self.workers = []

@@ -89,7 +89,7 @@ class Lane:
         return self.poll_all(1)[0]
 
     def poll_all(self, count: int) -> list[Arrival]:
-        """Poll until so many have arrived."""
+        """Poll until `count` requests have arrived."""
         found: list[Arrival] = []
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(found) < count and time.monotonic() < deadline:
@@ -110,7 +110,7 @@ class Lane:
         return lib.lane_reply(self.set, fd, octets, len(octets), body, len(body), keep)
 
     def release_idle(self, cap: int = 99) -> list[tuple[int, int, int]]:
-        """Return who has left: descriptor, listener, whether it was used."""
+        """Return the connections that have left: descriptor, listener, whether it was used."""
         out = ffi.new("lane_released[]", cap)
         count = lib.lane_release_idle(self.set, out, cap)
         return [(each.fd, each.listener, each.is_used) for each in out[0:count]]

@@ -1,4 +1,4 @@
-"""Clients that ask all the time, while something happens to the server: who is answered, by whom, and what became of the rest."""
+"""Clients that send requests all the time, while the server is changed: which are answered, by which server, and how the rest end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .client import RawClient, Reply
 
 KINDS = ("kept", "fresh")
-REFUSED_SECONDS = 0.01  # until the next try, where nobody listens
+REFUSED_SECONDS = 0.01  # until the next try, after a refusal
 # Of a client between two requests: what happens to the server meanwhile needs the CPU, too, and takes long if clients have all of it.
 PAUSE_SECONDS = 0.005
 

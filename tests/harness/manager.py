@@ -38,7 +38,7 @@ class Manager:
             self.messages.append(data.decode().split("\n"))
 
     def wait_for(self, field: str, count: int = 1) -> list[str]:
-        """Wait until so many messages have this field; return the last of them."""
+        """Wait until `count` messages have this field; return the last of them."""
 
         def look() -> list[str] | None:
             found = [message for message in self.hear() if field in message]

@@ -31,7 +31,7 @@ FILES = {caches.__file__, locks.__file__}
 
 
 def come_between(line_count: int, outer: Use, nested: Callable[[], object], cache: caches.Cache) -> bool:
-    """Call `outer`, and `nested` before so many of its lines have run; return whether it has come."""
+    """Call `outer`, and `nested` before `line_count` of its lines have run; return whether it was called."""
     left = line_count
 
     def trace(frame: Any, event: str, argument: Any) -> Any:

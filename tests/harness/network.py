@@ -38,11 +38,11 @@ class Place:
         self._outer = outer
 
     def set_link(self, state: str) -> None:
-        """Take the link "down", or "up": nothing comes, nothing goes, and nobody is told."""
+        """Take the link "down", or "up": packets are lost in both directions, without an error."""
         ip("link", "set", self._outer, state)
 
     def lose(self, other: Place) -> None:
-        """Send what is for the other host to nobody, without a word."""
+        """Drop packets for the other host, without an error."""
         ip("-n", self.space, "neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
 
     def find(self, other: Place) -> None:
@@ -75,7 +75,7 @@ class Network:
         return place
 
     def add_wired(self, name: str) -> tuple[Place, Wire]:
-        """Make a namespace that a bad wire leads to; it is good until it is told otherwise."""
+        """Make a namespace behind a bad wire; the wire is good until a test changes it."""
         place = self._new_place(name)
         inner = f"{place._outer}i"
         wire = Wire(place._outer, inner)

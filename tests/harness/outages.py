@@ -100,7 +100,7 @@ class Site(Workers):
                 return ""
 
     def read_event(self) -> dict[str, Any]:
-        """Return what the status page is told at this moment."""
+        """Return the data of the status page at this moment."""
         with contextlib.closing(UnixConnection(str(self.metrics), timeout=20)) as connection:
             connection.request("GET", "/events", headers={"Host": "a"})
             response = connection.getresponse()

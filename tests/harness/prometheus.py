@@ -62,7 +62,7 @@ class Prometheus:
         return [(sample["metric"], float(sample["value"][1])) for sample in answer["data"]["result"]]
 
     def wait_for_scrapes(self, count: int = 2) -> None:
-        """Wait until each job has scraped so many times more."""
+        """Wait until each job has scraped `count` times more."""
         before = dict(self._scrapes())
         wait_until(lambda: all(n >= before.get(job, 0) + count for job, n in self._scrapes()), 60)
 

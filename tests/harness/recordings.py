@@ -1,4 +1,4 @@
-"""What --metrics told while something went wrong: kept in tests/recordings, and replayed to Prometheus's rules.
+"""The metrics during a fault: kept in tests/recordings, and replayed to Prometheus's rules.
 
 A recording has a number for each series at each step, a few seconds apart; None: the server did not answer. In its file, in which each
 series is a line, equal numbers in a row are one pair of a number and a count.

@@ -34,7 +34,7 @@ def body_of(octets):
 
 
 def is_reset(transport):
-    """Whether the transport was aborted, its socket told to reset."""
+    """Whether the transport was aborted, its socket set to reset."""
     linger = transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
     return "abort" in transport.calls and struct.unpack("ii", linger) == (1, 0)
 

@@ -70,13 +70,13 @@ class RunningServer:
         self._do(lambda: setattr(self.server, "on_second", lambda: None))  # which its timer calls
 
     def pass_seconds(self, count: int) -> None:
-        """Let so many seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
+        """Let these seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
         self.hold_clock()
         for _ in range(count):
             self._do(lambda: aserve.Server.on_second(self.server))
 
     def lose_handovers(self, count: int) -> None:
-        """Lose the next so many connections on their way out of the lane."""
+        """Lose the next `count` connections on their way out of the lane."""
         lane = self.server._listening.lane
         assert lane is not None
         handovers, left = lane.handovers, [count]
@@ -107,7 +107,7 @@ class RunningServer:
         return self.call(self.server.statistics)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return so many of the oldest requests that it is at."""
+        """Return the `count` oldest running requests."""
         return self.call(lambda: self.server.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
@@ -133,11 +133,11 @@ class RunningServer:
         wait_until(lambda: not self.server.connection_count)
 
     def wait_until_known(self, count: int) -> None:
-        """Wait until so many connections have been accepted and are open."""
+        """Wait until `count` connections have been accepted and are open."""
         wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_waiting(self, count: int) -> None:
-        """Wait until so many connections wait for a request; their time begins when no worker is at its last instructions for them."""
+        """Wait until `count` connections wait for a request; their time begins when no worker runs its last instructions for them."""
         wait_until(lambda: self.statistics().connections_idle == count and not self._is_lane_busy())
 
     def _is_lane_busy(self) -> bool:
@@ -152,7 +152,7 @@ class RunningServer:
         wait_until(lambda: self.statistics().connections_receiving)
 
     def has_received(self, count: int) -> bool:
-        """Whether so many octets of the body of an incomplete request have come."""
+        """Whether `count` octets of the body of an incomplete request have come."""
         statistics = self.statistics()
         return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
 
@@ -173,7 +173,7 @@ class RunningServer:
         self.stop()
 
     def begin_drain(self) -> None:
-        """Start draining, and see it begun: all connections have been told. `stop` waits for the end."""
+        """Start draining, and return when every connection's `drain` was called. `stop` waits for the end."""
         self._do(self._stopping.set)
         wait_until(lambda: self.server.is_draining or not self._thread.is_alive())
         if not self.server.config.drain_delay_seconds:

@@ -16,7 +16,7 @@ EVENTS = b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Answering:
-    """Scrapes whose loop turns when it is told to, and whose time is what a test says."""
+    """Scrapes whose loop turns when a test calls it, and whose time the test sets."""
 
     def __init__(self, monkeypatch, path):
         self.now = 0.0

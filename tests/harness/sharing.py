@@ -123,7 +123,7 @@ def fork(serve_until_sigterm: Any) -> int:
 
 
 def main(count: int, settings: dict[str, Any]) -> None:
-    """Bind, fork, do as we are told."""
+    """Bind, fork, do the test's orders."""
     config = Config(**settings)
     listeners = open_listeners([parse_bind(bind) for bind in config.bind])
     words = memoryview(mmap.mmap(-1, 8 * STRIDE * count)).cast("Q")

@@ -1,4 +1,4 @@
-"""A worker that answers a client which reads slowly, or not at all; loop and client go on when told to."""
+"""A worker that answers a client which reads slowly, or not at all; the test moves loop and client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests at a steady rate, whatever becomes of those before: who was answered, by whom, how late, and what became of the rest.
+"""Requests at a steady rate, whatever the fate of earlier ones: which were answered, by which host, how late, and how the rest ended.
 
 `load.py` has clients that ask when they have their answer, so they ask a host that stands still only once. These come like those of the
 world: the time of an answer counts from when its request was due.
@@ -38,7 +38,7 @@ class Ask(NamedTuple):
     due: float  # seconds since the first
     seconds: float  # until its answer, or until it failed
     what: str  # "answered", "status 502" and the like, "closed", "reset", "refused", "timed out", "wrong"
-    host: bytes = b""  # who says to have answered: a version and a name
+    host: bytes = b""  # as the answer names it: a version and a name
 
     @property
     def name(self) -> str:
@@ -291,7 +291,7 @@ def summary(asks: list[Ask], begun: collections.Counter[str]) -> dict[str, Any]:
     """
     Return what is kept of a run: counts, times, and what happened in each second; begun: how often apps have begun each.
 
-    failed: a balancer has answered in place of a host; lost: nobody has answered; late: answered after more than a second; doubled: an app
+    failed: a balancer has answered in place of a host; lost: no answer; late: answered after more than a second; doubled: an app
     has begun a request more than once that may not be repeated.
     """
     quick = [ask for ask in asks if ask.kind in QUICK]

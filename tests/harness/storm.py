@@ -88,12 +88,12 @@ class Storm:
         self.signal(signal.SIGHUP, "SIGHUP: done")
 
     def ask_more(self, count: int = 50) -> None:
-        """Wait until so many more requests are answered."""
+        """Wait until `count` more requests are answered."""
         wanted = self.load.count + count
         wait_until(lambda: self.load.count >= wanted, START_SECONDS, lambda: f"{self.seen()}\n{self.process.log}")
 
     def wait_for_workers(self, count: int) -> list[int]:
-        """Wait until there are so many, and all are ready; return their pids."""
+        """Wait until there are `count` workers, and all are ready; return their pids."""
 
         def look() -> list[int]:
             pids, log = self.process.workers, self.process.log
@@ -120,7 +120,7 @@ class Storm:
         assert not self.load.failures, (self.seen(), self.load.failures[:5], self.process.log)
 
     def check_none_cut_off(self) -> None:
-        """After an end: each response that had begun was whole; who got none had come when nobody served any more."""
+        """After an end: each response that had begun was whole; a client without one had come when no worker served any more."""
         self.end_load()
         cut = [failure for failure in self.load.failures if failure.has_begun and failure.what != "status 502"]
         assert not cut, (self.seen(), cut[:5], self.process.log)

@@ -178,7 +178,7 @@ def streams(draw: Any, protocol: str, parser: str) -> Stream:
     one = http_request() if protocol == "http" else front_request(protocol)
     kind = draw(st.sampled_from(TAILS))
     if kind == "refused" and parser == "httptools":
-        kind = "corpus"  # what else llhttp lets pass is told in docs/parser-differences.md
+        kind = "corpus"  # docs/parser-differences.md lists what else llhttp lets pass
     most = 6 if protocol == "http" else int(kind == "none")
     requests = draw(st.lists(one, min_size=int(kind == "none"), max_size=most))
     for number, request in enumerate(requests):
@@ -256,7 +256,7 @@ class Talk:
                 getattr(self, step)()
 
     def finish(self, sizes: list[int] = (), is_eof: bool = False) -> None:
-        """Send the rest in pieces, and let everybody do what there is to do."""
+        """Send the rest in pieces, and let loop and workers do all their work."""
         self.unstick()
         for size in [*sizes, *[len(self._rest)] * 1000]:
             self.settle()
@@ -389,7 +389,7 @@ class Heard(RawClient):
 
 
 class Faults(logging.Handler):
-    """What the server logs as its own fault, or as nobody's; nobody else hears of its log meanwhile."""
+    """Collects lines that the server logs as its own fault, or as no one's; no other handler gets its log meanwhile."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -40,7 +40,7 @@ class Switching:
         finally:
             sock.close()
             self.ended.release()
-        return apps.hello(environ, start_response)  # which nobody gets
+        return apps.hello(environ, start_response)  # no client gets it
 
 
 class Held:

@@ -72,7 +72,7 @@ class Workers(ServerProcess):
         return children_of(self.pid)
 
     def wait_for_workers(self, count: int) -> list[int]:
-        """Wait until it has so many children, which are ready; return their pids."""
+        """Wait until it has `count` children, which are ready; return their pids."""
 
         def look() -> list[int]:
             log = self.log  # first, as to look at all processes takes longer

@@ -25,7 +25,7 @@ HUNG = {**WORKER, "slot": 2, "silent_seconds": 12.0, "websockets": 2}
 SERVER = {
     "version": "1", "python": "cpython 3", "pid": 10, "seconds": 5.0, "text": "serving on x", "workers_wanted": 2, "workers_ready": 2,
 }  # fmt: skip
-ENDED = "the server ended, or became another, before it had answered"
+ENDED = "the server ended, or was upgraded, before it answered"
 
 
 class FakeServer:
@@ -228,7 +228,7 @@ def test_who_is_asked(server, tmp_path, capsys):
     (tmp_path / "pyproject.toml").write_text(f'[tool.aserve]\ncontrol = "{server.path}"\n')
     assert run_command(["reload"], {}, None) == 0
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 2\n")
-    with pytest.raises(ConfigError, match="aserve reload: whom to ask"):
+    with pytest.raises(ConfigError, match="aserve reload: which server"):
         run_command(["reload"], {}, None)
 
 
@@ -237,14 +237,14 @@ def test_top(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert is_command(["top"]) and not is_command(["top:app"])
     assert run_command(["top"], {"ASERVE_CONTROL": "/run/x"}, lambda path: {"/run/x": 7}[path]) == 7
-    with pytest.raises(ConfigError, match="aserve top: whom to ask"):
+    with pytest.raises(ConfigError, match="aserve top: which server"):
         run_command(["top"], {}, pytest.fail)
 
 
 def test_mistakes(tmp_path, monkeypatch):
     """Each is one line: nobody to ask, nobody who answers, arguments that are none."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="aserve status: whom to ask"):
+    with pytest.raises(ConfigError, match="aserve status: which server"):
         run_command(["status"], {}, None)
     with pytest.raises(ConfigError, match=r"no server answers at '/no/such' \(No such file or directory\)"):
         run_command(["status", "--control", "/no/such"], {}, None)

@@ -351,7 +351,7 @@ def test_it_goes_on(supervised, caplog):
     one = supervised(3, inherited=left)
     assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     one.system.workers_ends.update({7000 + number: theirs for number, (_, theirs) in enumerate(pairs, 1)})
-    assert f"upgraded from 0.0.1 to {VERSION}, with 2 workers of before" in caplog.text
+    assert f"upgraded from 0.0.1 to {VERSION}, with 2 old workers" in caplog.text
     (new,) = one.turn()
     first, second, _ = one.children
     assert (first.pid, second.pid, new.slot, new.generation) == (7001, 7002, 1, 6)

@@ -276,7 +276,7 @@ def test_a_connection_s_own_identity(bind, proxies, needed):
 
 def test_an_account_that_does_not_exist():
     """Whose fault it is, and where to look."""
-    with pytest.raises(BindError, match="no user 'no-such-account'; see --trusted-proxies"):
+    with pytest.raises(BindError, match="--trusted-proxies: there is no user 'no-such-account'"):
         peers_of(Config(trusted_proxies="unix:uid=no-such-account"))
 
 
