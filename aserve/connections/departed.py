@@ -51,7 +51,7 @@ class Departed:
 
     def on_second(self) -> None:
         """Drop requests whose clients have left; called once a second."""
-        overdue = self._executor.overdue
+        overdue = self._executor.queue_wait.overdue
         if not overdue:
             return
         count = sum(self._drop(*found) for found in self._find(overdue))

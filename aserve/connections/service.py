@@ -58,7 +58,6 @@ class Service:
         new_protocol: Callable[[], WireProtocol],
         gateway: Gateway,
         base_environ: Environ,
-        ends: RequestLog | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
     ) -> None:
@@ -67,7 +66,6 @@ class Service:
         self.new_protocol = new_protocol
         self.gateway = gateway
         self.base_environ = base_environ
-        self.ends = ends  # ServiceContext.ends, or a wrapper of it
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
         self.identify = identify  # finds out whether a connection's peer is trusted; None: not asked for each
@@ -76,7 +74,7 @@ class Service:
         self.common_fields, self.connections, self.budgets = context.common_fields, context.connections, context.budgets
         self.websockets, self.peers, self.in_flight = context.websockets, context.peers, context.in_flight
         self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
-        self.deadlines = context.deadlines
+        self.deadlines, self.ends = context.deadlines, context.ends
         self.take_back: Callable[[Any, int], bool] | None = (
             None  # moves an idle connection into the lane; see Lane._adopt
         )
@@ -123,7 +121,7 @@ class Service:
             return "draining"
         if self.why_unready:
             return self.why_unready
-        waited, limit = self.executor.wait_seconds, self.config.healthcheck_max_wait_seconds
+        waited, limit = self.executor.queue_wait.seconds(), self.config.healthcheck_max_wait_seconds
         if not limit or waited <= limit:
             return ""
         return f"requests wait for {waited:.1f} s, more than --healthcheck-max-wait ({limit:g} s)"

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Protocol
 
 from ..core.episode import Episode
-from ..workers.queue_wait import LONG_STALL_SECONDS
+from ..workers.queue_wait import LONG_STALL_SECONDS, QueueWait
 from .stacks import ORDER, describe_busy
 
 logger = logging.getLogger("aserve")
@@ -25,22 +24,6 @@ MAX_STACKS = 8000  # characters of a line of the log; stacks that most threads s
 _monotonic = time.monotonic
 
 
-class Queue(Protocol):
-    """An executor, as StallWatch sees it."""
-
-    @property
-    def waiting_count(self) -> int:
-        """Jobs that no worker has begun."""
-
-    @property
-    def wait_seconds(self) -> float:
-        """For how long the first job has waited."""
-
-    @property
-    def stalled_seconds(self) -> int:
-        """For how many seconds the same job has been the first."""
-
-
 class StallWatch:
     """Watches the queue of one server."""
 
@@ -48,8 +31,8 @@ class StallWatch:
         self._episode = Episode()
         self._began_at = self._seen_at = 0.0
 
-    def on_second(self, queue: Queue) -> None:
-        """Log once that a stall has begun, and that it is over; called once a second."""
+    def on_second(self, queue: QueueWait, waiting_count: int) -> None:
+        """Log once that a stall has begun, and that it is over; called once a second. `waiting_count`: how many are queued."""
         stalled = queue.stalled_seconds
         if stalled >= LONG_STALL_SECONDS or (stalled and self._seen_at):
             self._seen_at = _monotonic()
@@ -58,7 +41,7 @@ class StallWatch:
                 logger.warning(
                     "all threads busy: no queued request started for %d s (%d queued, oldest %.0f s); the threads are at "
                     "(%s):\n%s",
-                    stalled, queue.waiting_count, queue.wait_seconds, ORDER, describe_busy()[:MAX_STACKS].rstrip(),
+                    stalled, waiting_count, queue.seconds(), ORDER, describe_busy()[:MAX_STACKS].rstrip(),
                 )  # fmt: skip
         elif self._episode.is_over_at_second():
             logger.warning("queued requests start again, after %.0f s", self._seen_at - self._began_at)

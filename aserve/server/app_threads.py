@@ -56,7 +56,7 @@ class AppThreads:
 
     def on_second(self) -> None:
         """Called once a second: look at what waits, and at what takes too long."""
-        self.executor.on_second()
+        self.executor.queue_wait.on_second()
         if self._departed is not None:
             self._departed.on_second()
         if self.deadlines is not None:
@@ -66,7 +66,7 @@ class AppThreads:
         """Called once a second, behind the ends of requests: note how many are busy; see Busy.look. Log a stall."""
         workers = self.executor.workers
         self.busy.look(time.monotonic(), max(workers.at_work - workers.idle, 0), workers.compensated, counted_seconds)
-        self._stalls.on_second(self.executor)
+        self._stalls.on_second(self.executor.queue_wait, self.executor.waiting_count)
 
     async def stop(self, loop: asyncio.AbstractEventLoop, deadline: float) -> bool:
         """Let them end, at the deadline (loop time) or a little later; return whether all have. Log which have not."""

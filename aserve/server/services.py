@@ -60,7 +60,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     extensions = shared.extensions
     before = [*_steps_of_the_engine(context, shared, trust), *extensions.before(context)]
     return Service(
-        shares,
+        shares._replace(ends=TrustingLog(log, trust)) if trust and log else shares,
         name=listener.url,
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
@@ -73,7 +73,6 @@ def new_service(listener: Listener, shared: Shared) -> Service:
             multiprocess=shared.multiprocess,
             file_wrapper=FileWrapper,
         ),
-        ends=TrustingLog(log, trust) if trust and log else log,
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
     )

@@ -112,13 +112,13 @@ class Executor:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
-        self._threads = WorkerThreads(self._work, max_threads, extra_threads)
+        self.threads = WorkerThreads(self._work, max_threads, extra_threads)
         self._slices = TimeSlices(loop, max_threads)  # of the compensated workers
         self.jobs: collections.deque[Job] = collections.deque()  # jobs that no worker has begun
         # Queue a job without waking a worker: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. Not a
         # method of ours: each request of the lane would pay for its call.
         self.submit_here: Callable[[Job], None] = self.jobs.append
-        self._wait = QueueWait(self.jobs)
+        self.queue_wait = QueueWait(self.jobs, loop.time)
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._is_wake_due = False
@@ -158,7 +158,7 @@ class Executor:
         """The state that the native leader shares with this (connections/native.py)."""
         return {
             "executor": self, "jobs": self.jobs, "leadership": self._leadership, "waiting_leader": self._waiting_leader,
-            "compensated": self._threads.compensated,
+            "compensated": self.threads.compensated,
         }  # fmt: skip
 
     def attach(self, handles: HandleSet, native: Any = None) -> None:
@@ -167,27 +167,12 @@ class Executor:
         self._native = native.engine if native is not None else None
         self._leadership.append(handles)
         self._loop.add_reader(handles.stall_fd, self._on_stall)
-        self._threads.start()
+        self.threads.start()
 
     @property
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
         return len(self.jobs) + (self._native.waiting if self._native is not None else 0)
-
-    @property
-    def wait_seconds(self) -> float:
-        """For how long the first job has waited, or less by a second at most; see QueueWait."""
-        return self._wait.seconds(self._loop.time())
-
-    @property
-    def stalled_seconds(self) -> int:
-        """For how many seconds the same job has been the first; see QueueWait."""
-        return self._wait.stalled_seconds
-
-    @property
-    def overdue(self) -> list[Job]:
-        """Jobs that had waited for a second at the last `on_second`, the oldest of them; see QueueWait."""
-        return self._wait.overdue
 
     def withdraw(self, job: Job) -> bool:
         """Take a job back; False: a worker has begun it, or another one just now."""
@@ -197,22 +182,18 @@ class Executor:
             return False
         return True
 
-    def on_second(self) -> None:
-        """Measure how long jobs wait; called once a second."""
-        self._wait.on_second(self._loop.time())
-
     @property
     def workers(self) -> WorkerCounts:
         """How many workers there are, and how many of them sleep or wait for requests."""
         # A leader that has found requests is busy, also while it waits for the GIL, which the caller's thread may hold.
         handles = self._handles
         is_leader_idle = self.is_leader_waiting and (handles is None or handles.is_waiting)
-        return self._threads.counts(len(self._idle) + is_leader_idle)
+        return self.threads.counts(len(self._idle) + is_leader_idle)
 
     @property
     def is_idle(self) -> bool:
         """Whether no job waits or runs, and no result is on its way back."""
-        threads = self._threads
+        threads = self.threads
         is_asleep = not threads.compensated and self._idle_count == sum(thread.is_alive() for thread in threads.at_work)
         return is_asleep and self.is_quiet
 
@@ -237,7 +218,7 @@ class Executor:
             return
         # Count now: a worker woken below may take the first, and block, before the last test here.
         has_several, computes = len(self.jobs) > 1, self._cpu.is_busy
-        if self._idle_count == len(self._threads.at_work):
+        if self._idle_count == len(self.threads.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
         elif not (computes := self._computes()):
@@ -356,14 +337,6 @@ class Executor:
         while self._wake_sleeper():
             pass
 
-    def join(self, seconds: float) -> list[str]:
-        """Wait for the workers to end, at most this long in all; return the names of those that have not."""
-        return self._threads.join(seconds)
-
-    def name_of(self, thread_id: int) -> str:
-        """Return the name of the worker with this identifier."""
-        return self._threads.name_of(thread_id)
-
     def write_off(self, thread_id: int) -> None:
         """
         Replace a worker that hangs in its job. If the job ever returns, it must raise WrittenOff.
@@ -371,9 +344,9 @@ class Executor:
         Raises:
             RuntimeError: there is no other worker, and none can be started, now or later.
         """
-        self._threads.write_off(thread_id)
+        self.threads.write_off(thread_id)
         self._slices.end_slice(thread_id)
-        if not (self._threads.start() or self._threads.at_work):
+        if not (self.threads.start() or self.threads.at_work):
             raise RuntimeError("no other worker is left")
 
     def set_aside(self, thread_id: int) -> None:
@@ -382,18 +355,8 @@ class Executor:
 
         When its job is over it takes a slot that is free, or ends.
         """
-        if self._threads.set_aside(thread_id):
+        if self.threads.set_aside(thread_id):
             self._hand_slot_over(thread_id)
-
-    @property
-    def stuck(self) -> list[str]:
-        """Names of the workers that were written off and have not ended."""
-        return self._threads.stuck
-
-    @property
-    def written_off_count(self) -> int:
-        """Workers that were written off, since the start."""
-        return self._threads.written_off_count
 
     # --- called from a worker ---
 
@@ -426,7 +389,7 @@ class Executor:
         its slot, and returns at once.
         """
         thread_id = threading.get_ident()
-        if thread_id in self._threads.compensated or self._compensate(thread_id):
+        if thread_id in self.threads.compensated or self._compensate(thread_id):
             self._slices.wait_for_slice(thread_id, bool(self.jobs))
 
     def end_slice(self) -> None:
@@ -435,15 +398,15 @@ class Executor:
 
     def _compensate(self, thread_id: int) -> bool:
         """Give the calling worker's slot to another; False: no other can be started, or the caller is not a worker."""
-        return self._threads.compensate(thread_id) and self._hand_slot_over(thread_id)
+        return self.threads.compensate(thread_id) and self._hand_slot_over(thread_id)
 
     def _regain_slot(self) -> bool:
         """Take a slot back after a job, if the calling worker was compensated; False: none is free, the worker must end."""
         thread_id = threading.get_ident()
-        if thread_id not in self._threads.compensated:
+        if thread_id not in self.threads.compensated:
             return True
         self._slices.end_slice(thread_id)
-        return self._threads.regain_slot(thread_id)
+        return self.threads.regain_slot(thread_id)
 
     def _work(self) -> None:
         while True:
@@ -456,7 +419,7 @@ class Executor:
         self._last_awake = number = threading.get_native_id()
         lock = threading.Lock()
         lock.acquire()
-        jobs, compensated, slices, new_context = self.jobs, self._threads.compensated, self._slices, contextvars.Context
+        jobs, compensated, slices, new_context = self.jobs, self.threads.compensated, self._slices, contextvars.Context
         while True:
             try:
                 function, argument = jobs.popleft()
@@ -527,7 +490,7 @@ class Executor:
 
     def on_batch(self, has_requests: bool = True) -> None:
         """Wake another worker to lead, if the app blocks; called by the leader after a batch."""
-        if len(self._idle) == len(self._threads.at_work) - 1:
+        if len(self._idle) == len(self.threads.at_work) - 1:
             self._app_blocks = not HAS_GIL  # no worker is inside the app: forget it
         if self._app_blocks and has_requests:
             self._wake_one()
@@ -558,14 +521,14 @@ class Executor:
 
     def _hand_slot_over(self, thread_id: int) -> bool:
         """Let another worker take the slot that this one has freed; False: no other could be started, and it keeps the slot."""
-        threads = self._threads
+        threads = self.threads
         if (self.jobs or self._leadership or not threads.at_work) and not self._wake_one():
             return not threads.keep_slot(thread_id)
         return True  # a worker started just now may have freed its own slot already
 
     def _wake_one(self) -> bool:
         """Wake or start one worker; False when all are awake."""
-        if self._wake_sleeper() or self._threads.start():
+        if self._wake_sleeper() or self.threads.start():
             return True
         handles = self._handles
         if self.is_leader_waiting and handles is not None:

@@ -12,12 +12,14 @@ import collections
 import contextlib
 import contextvars
 import functools
+import time
 from asyncio import tasks
 from collections.abc import Iterator
-from typing import Any, Callable, ClassVar
+from typing import Any, Callable
 
 from ..core.forks import end_child
-from .threads import WorkerCounts
+from .queue_wait import QueueWait
+from .threads import WorkerCounts, WorkerThreads
 
 _swap_current_task: Any = getattr(tasks, "_swap_current_task", None)  # since Python 3.12
 
@@ -53,15 +55,15 @@ class InlineExecutor:
     is_inline = True
     pause_seconds = 0.0  # `on_pause` is never called
     is_quiet = False  # no thread writes past the loop
-    waiting_count = stalled_seconds = 0  # no code can ask while jobs wait
-    wait_seconds = 0.0
-    overdue: ClassVar[list[Any]] = []  # nothing waits
+    waiting_count = 0  # no code can ask while jobs wait
     is_idle = True
     is_leader_waiting = False
     workers = WorkerCounts()  # none: the event loop runs the app
 
     def __init__(self) -> None:
         self.jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
+        self.queue_wait = QueueWait(self.jobs, time.monotonic)  # see waiting_count
+        self.threads = WorkerThreads(self.run, 0, 0)  # none
         self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False
         self._context: contextvars.Context | None = None  # of the running job
@@ -104,9 +106,6 @@ class InlineExecutor:
         """Run function(first, second) now."""
         function(first, second)
 
-    def on_second(self) -> None:
-        """Do nothing: nothing waits."""
-
     def stop(self) -> None:
         """Do nothing: there are no threads."""
 
@@ -114,9 +113,3 @@ class InlineExecutor:
         """Run nothing more, in a child that the app has forked; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))
-
-    def join(self, seconds: float) -> list[str]:
-        """Return no names: there are no threads."""
-        return []
-
-    stuck: tuple[str, ...] = ()  # no thread is written off

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from typing import Any
+from typing import Any, Callable
 
 # A stall of this length is logged. Guess: a stall that is over before an operator reads the line needs no warning.
 LONG_STALL_SECONDS = 10
@@ -25,26 +25,23 @@ MAX_OVERDUE = 4096
 class QueueWait:
     """How long jobs wait in a first-in first-out queue."""
 
-    def __init__(self, jobs: collections.deque[Any]) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: collections.deque[Any], clock: Callable[[], float]) -> None:
+        """`clock`: the time in seconds; it never goes back."""
+        self._jobs, self._clock = jobs, clock
         self._marks: collections.deque[tuple[float, Any]] = collections.deque()  # time and job, in the queue's order
         self._first: Any = None  # the first job a second ago
         self._last: Any = None  # the last job a second ago
         self.overdue: list[Any] = []  # the oldest of the jobs that had waited for a second at the last `on_second`
         self.stalled_seconds = 0  # how long the same job has been the first; 0: none waits, or they move
 
-    def seconds(self, now: float) -> float:
-        """
-        Return for how many seconds the first job has waited, or less: by at most the time between two `on_second`.
+    def seconds(self) -> float:
+        """Return for how many seconds the first job has waited, or less: by at most the time between two looks."""
+        return self._look(self._jobs.copy())
 
-        `now` is the time in seconds, by a clock that never goes back.
-        """
-        return self._look(now, self._jobs.copy())
-
-    def on_second(self, now: float) -> None:
+    def on_second(self) -> None:
         """Mark the last job with the time, and check whether the first job is still the same; called once a second."""
         jobs = self._jobs.copy()
-        self._look(now, jobs)
+        self._look(jobs)
         first = jobs[0] if jobs else None
         self.stalled_seconds = self.stalled_seconds + 1 if first is not None and first is self._first else 0
         self._first = first
@@ -57,8 +54,8 @@ class QueueWait:
             return []
         return list(itertools.islice(jobs, min(jobs.index(self._last) + 1, MAX_OVERDUE)))
 
-    def _look(self, now: float, jobs: collections.deque[Any]) -> float:
-        marks = self._marks
+    def _look(self, jobs: collections.deque[Any]) -> float:
+        marks, now = self._marks, self._clock()
         while marks and marks[0][1] not in jobs:
             marks.popleft()  # a worker has begun it
         if jobs and not (marks and marks[-1][1] is jobs[-1]):

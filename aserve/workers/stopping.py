@@ -32,11 +32,11 @@ async def stop_workers(
     executor.stop()
     now = loop.time()
     busy_deadline, idle_deadline, pause = max(deadline, now + BUSY_SECONDS), now + IDLE_SECONDS, 0.001
-    while left := executor.join(0.0):
+    while left := executor.threads.join(0.0):
         now = loop.time()
         if now >= busy_deadline and (len(left) <= busy_count or now >= idle_deadline):
             break
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
     await asyncio.sleep(0)  # one more iteration, for the functions that the last workers posted
-    return [*left, *executor.stuck]  # without waiting for stuck workers
+    return [*left, *executor.threads.stuck]  # without waiting for stuck workers

@@ -156,7 +156,7 @@ class Deadlines:
             "RequestTimeout was raised in it"
             if self._interrupt
             else "this interpreter cannot raise an exception in it",
-            self._executor.name_of(run.thread_id),
+            self._executor.threads.name_of(run.thread_id),
             show_calls(calls).rstrip(),
         )
 
@@ -164,7 +164,7 @@ class Deadlines:
         """Answer for a worker that does not return, and put another in its place."""
         if not run.take_ownership():
             return  # in aserve's own code, or leaving the app: soon done
-        name = self._executor.name_of(run.thread_id)
+        name = self._executor.threads.name_of(run.thread_id)
         try:
             self._stuck[run.thread_id] = run
             self.runs.pop(run.thread_id, None)
@@ -177,7 +177,7 @@ class Deadlines:
             "%s: %s has not left the app %.1f s after --request-timeout; it is written off, and another takes its "
             "place (stuck now: %d, --max-stuck: %d; since the start: %d)",
             run.exchange.summary, name, now - run.since - self._seconds, len(self._stuck), self._max_stuck,
-            self._executor.written_off_count,
+            self._executor.threads.written_off_count,
         )  # fmt: skip
         run.exchange.connection.take_over(run.exchange, app_too_late())
         if len(self._stuck) >= self._max_stuck:

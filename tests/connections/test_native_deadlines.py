@@ -266,7 +266,7 @@ def test_promoted_and_interrupted_at_any_moment(start_server, wait_until, caplog
     print(
         "COUNTS",
         counts,
-        server.server._threads.executor.written_off_count,
+        server.server._threads.executor.threads.written_off_count,
         engine_of(server).plain_count,
         engine_of(server).promoted_count,
     )
@@ -285,4 +285,4 @@ def test_promoted_and_interrupted_at_any_moment(start_server, wait_until, caplog
                 assert octets
     wait_until(lambda: not deadlines.runs)  # a worker may be at the end of a response that its client has
     executor = server.server._threads.executor
-    assert all(thread.is_alive() for thread in executor._threads.at_work)
+    assert all(thread.is_alive() for thread in executor.threads.at_work)

@@ -21,7 +21,7 @@ def watch(monkeypatch, caplog):
 
     def watch(stalled):
         clock.now += 1.0
-        watched.on_second(SimpleNamespace(stalled_seconds=stalled, waiting_count=3, wait_seconds=12.4))
+        watched.on_second(SimpleNamespace(stalled_seconds=stalled, seconds=lambda: 12.4), 3)
         return [record.getMessage() for record in caplog.records]
 
     return watch

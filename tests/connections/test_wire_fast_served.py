@@ -227,12 +227,12 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
     server.begin_drain()
     wait_until(lambda: not server._thread.is_alive())
     assert client.is_closed()
-    (name,) = executor.join(0)  # who only sleeps is not inside the app
+    (name,) = executor.threads.join(0)  # who only sleeps is not inside the app
     (line,) = [line for line in caplog.messages if "left behind" in line]
     head = f"left behind, still inside the app: {name}; they are at (the last call first):\n{name}, at GET {path}"
     assert line.startswith(head) and "\n  File " in line
     gate.set()
-    wait_until(lambda: executor.join(0.1) == [])
+    wait_until(lambda: executor.threads.join(0.1) == [])
     if path == "/iterable":
         assert iterable.closed.is_set()
     assert ("raised ValueError" in caplog.text) == (path == "/raises")
@@ -445,7 +445,7 @@ async def test_a_second_start_with_a_worker_left_behind():
         async with server:
             clients = [await ask(server, b"/") for _ in range(20)]  # one of them has the number of the first
             gate.set()
-            while executor.join(0.0):
+            while executor.threads.join(0.0):
                 await asyncio.sleep(0.001)
             for reader, writer in clients:
                 writer.write(GET.replace(b"Host", b"Connection: close\r\nHost") % b"/")

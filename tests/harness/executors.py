@@ -74,7 +74,7 @@ class ExecutorHarness:
         From then on the executor does not look whether the queue stands still. So it wakes no other worker beside one that
         was woken and gets no CPU, and which worker runs a job is certain.
         """
-        threads = self.executor._threads
+        threads = self.executor.threads
         max_threads, threads.max_threads = threads.max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
         names = [await wait(started) for _, started in held]
@@ -110,7 +110,7 @@ async def run(test, max_threads=8, extra_threads=0):
             gate.set()
         harness.executor.stop()
         await asyncio.sleep(0)
-    assert harness.executor.join(PATIENCE_SECONDS) == []
+    assert harness.executor.threads.join(PATIENCE_SECONDS) == []
     return faults
 
 
@@ -208,7 +208,7 @@ async def run_with_leader(test, max_threads=8, extra_threads=0):
                 gate.set()
             harness.executor.stop()
             await asyncio.sleep(0)
-            assert harness.executor.join(PATIENCE_SECONDS) == []
+            assert harness.executor.threads.join(PATIENCE_SECONDS) == []
             handles.close()
 
     return await run(test_with_handles, max_threads, extra_threads)

@@ -41,7 +41,7 @@ async def test_most_apps(count):
 @pytest.mark.parametrize(("count", "extra"), [(1, 0), (2, 64)])
 async def test_one_thread_is_one_thread(count, extra):
     """An app that was promised that no other thread calls it is never called by an extra one."""
-    workers = started(threads=count).executor._threads
+    workers = started(threads=count).executor.threads
     assert workers._max_total - workers.max_threads == extra
 
 
@@ -65,4 +65,4 @@ async def test_a_thread_that_does_not_come_back(caplog):
     assert "left behind, still inside the app: aserve-worker-1" in caplog.text
     is_over.set()
     assert isinstance(threads.executor, Executor)
-    wait_until(lambda: not threads.executor.join(0.0))
+    wait_until(lambda: not threads.executor.threads.join(0.0))

@@ -224,7 +224,7 @@ async def test_one_thread_is_one_thread(threads, extra):
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=threads) as server:
-            workers = server._threads.executor._threads
+            workers = server._threads.executor.threads
             assert workers._max_total - workers.max_threads == extra
 
     await main()

@@ -77,7 +77,7 @@ async def test_a_job_taken_back():
         gate.set()
         await wait(harness.submit())
         assert ran == [1] and not harness.executor.withdraw(jobs[1])
-        assert harness.executor.overdue == []
+        assert harness.executor.queue_wait.overdue == []
 
     await run(test, max_threads=1)
 
@@ -191,7 +191,7 @@ def test_one_callback_each_way():
     try:
         loop.run_until_complete(main())
         executor.stop()
-        assert executor.join(PATIENCE_SECONDS) == []
+        assert executor.threads.join(PATIENCE_SECONDS) == []
     finally:
         loop.close()
 
@@ -283,8 +283,8 @@ async def test_a_queue_that_stands_still():
         executor, seen = harness.executor, []
 
         def look():
-            executor.on_second()
-            seen.append(executor.stalled_seconds)
+            executor.queue_wait.on_second()
+            seen.append(executor.queue_wait.stalled_seconds)
 
         gates = [harness.submit_held(), harness.submit_held(), harness.submit_held()]
         await wait(gates[0][1])
@@ -310,13 +310,13 @@ async def test_how_long_the_first_job_has_waited():
     async def test(harness):
         gate, started = harness.submit_held()
         await wait(started)
-        assert harness.executor.wait_seconds == 0.0
+        assert harness.executor.queue_wait.seconds() == 0.0
         done = harness.submit()
-        harness.executor.on_second()
-        await until(lambda: harness.executor.wait_seconds > 0.01)
+        harness.executor.queue_wait.on_second()
+        await until(lambda: harness.executor.queue_wait.seconds() > 0.01)
         gate.set()
         await wait(done)
-        assert harness.executor.wait_seconds == 0.0
+        assert harness.executor.queue_wait.seconds() == 0.0
 
     assert await run(test, max_threads=1) == []
 

@@ -137,7 +137,7 @@ async def test_a_worker_without_a_cpu(monkeypatch):
         await wait(started)
         await handles.stall()
         await until(lambda: len(asked) > 2)
-        [worker] = harness.executor._threads.at_work
+        [worker] = harness.executor.threads.at_work
         assert set(asked) == {worker.native_id} and not harness.executor._app_blocks
         is_ready = False
         assert await wait(done) != await started  # the next one, or the one behind it, if that has a CPU first
@@ -486,7 +486,7 @@ async def test_stop_ends_the_leader(is_waiting):
         handles.go_on.set()
         if not is_waiting:
             await wait(done)
-        assert harness.executor.join(PATIENCE_SECONDS) == []
+        assert harness.executor.threads.join(PATIENCE_SECONDS) == []
         assert not harness.executor.is_leader_waiting and harness.executor._leadership == []
 
     assert await run_with_leader(test) == []
@@ -588,9 +588,9 @@ async def test_a_leader_in_c(caplog):
         executor.attach(handles, types.SimpleNamespace(engine=engine))
         await wait(taken)
         await until(lambda: executor.workers.compensated == 0)
-        await until(lambda: sum(thread.is_alive() for thread in executor._threads.at_work) == 1)
+        await until(lambda: sum(thread.is_alive() for thread in executor.threads.at_work) == 1)
         gate.set()
-        await until(lambda: not any(thread.is_alive() for thread in executor._threads.at_work))
+        await until(lambda: not any(thread.is_alive() for thread in executor.threads.at_work))
         executor.stop()
         handles.close()
 

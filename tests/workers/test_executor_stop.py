@@ -20,7 +20,7 @@ async def test_stop_ends_sleeping_workers():
     async def test(harness):
         await harness.start_workers(3)
         harness.executor.stop()
-        assert harness.executor.join(PATIENCE_SECONDS) == []
+        assert harness.executor.threads.join(PATIENCE_SECONDS) == []
 
     await run(test)
 
@@ -77,10 +77,10 @@ async def test_join_names_those_who_hang():
         assert await wait(started) == "aserve-worker-2"
         harness.executor.stop()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while harness.executor.join(0.001) != ["aserve-worker-2"]:  # the other one is ending
+        while harness.executor.threads.join(0.001) != ["aserve-worker-2"]:  # the other one is ending
             assert time.monotonic() < deadline
         gate.set()
-        assert harness.executor.join(PATIENCE_SECONDS) == []
+        assert harness.executor.threads.join(PATIENCE_SECONDS) == []
 
     await run(test)
 
@@ -98,17 +98,17 @@ async def test_a_worker_that_is_written_off():
 
         executor.submit(job, None)
         worker = await wait(started)
-        assert executor.name_of(worker.ident) == "aserve-worker-1"
+        assert executor.threads.name_of(worker.ident) == "aserve-worker-1"
         executor.write_off(worker.ident)
-        assert executor.stuck == ["aserve-worker-1"]
-        assert executor.name_of(worker.ident) == "a worker"
+        assert executor.threads.stuck == ["aserve-worker-1"]
+        assert executor.threads.name_of(worker.ident) == "a worker"
         assert await wait(harness.submit(1)) == (1, "aserve-worker-2")
         await harness.wait_for_idle(1)
         assert executor.is_idle
-        assert executor.join(0.0) == ["aserve-worker-2"]
+        assert executor.threads.join(0.0) == ["aserve-worker-2"]
         gate.set()
         worker.join(PATIENCE_SECONDS)
-        assert executor.stuck == []
+        assert executor.threads.stuck == []
         executor.write_off(0)  # nobody: no harm
         assert await wait(harness.submit(2)) == (2, "aserve-worker-2")
 
@@ -131,10 +131,10 @@ def test_a_worker_left_behind_finds_the_loop_closed(caplog):
         await asyncio.sleep(0)
         assert started.wait(PATIENCE_SECONDS)
         executor.stop()
-        assert executor.join(0) == ["aserve-worker-1"]
+        assert executor.threads.join(0) == ["aserve-worker-1"]
         return executor
 
     executor = asyncio.run(main())  # by hand: the worker must find the loop closed
     gate.set()
-    assert executor.join(PATIENCE_SECONDS) == []
+    assert executor.threads.join(PATIENCE_SECONDS) == []
     assert caplog.records == []

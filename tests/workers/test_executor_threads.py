@@ -210,7 +210,7 @@ async def test_no_more_may_yield():
         await wait(second.has_yielded)
         waiting = harness.submit(1)
         assert harness.executor.workers.compensated == 1
-        [at_work] = harness.executor._threads.at_work
+        [at_work] = harness.executor.threads.at_work
         await second.go_on()
         await first.go_on()
         assert (await wait(waiting))[0] == 1
@@ -292,7 +292,7 @@ async def test_a_compensated_worker_is_written_off():
         worker = await wait(slow.has_yielded)
         assert await wait(harness.submit(1)) == (1, "aserve-worker-2")
         executor.write_off(worker)
-        assert executor.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
+        assert executor.threads.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
         assert executor._slices._running == {}
         await until(lambda: executor.is_idle)
         assert executor.workers.at_work == 1

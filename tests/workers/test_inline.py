@@ -89,9 +89,9 @@ def test_a_step_within_its_job():
 def test_an_inline_executor_has_nothing_to_stop():
     """Stop, join and the tick are there for who does not know which executor it is."""
     executor = InlineExecutor()
-    executor.on_second()
+    executor.queue_wait.on_second()
     executor.stop()
-    assert executor.join(1.0) == [] and executor.stalled_seconds == executor.waiting_count == executor.wait_seconds == 0
+    assert executor.threads.join(1.0) == [] and executor.queue_wait.stalled_seconds == executor.waiting_count == 0
 
 
 def test_in_a_child_nothing_more_runs(monkeypatch):

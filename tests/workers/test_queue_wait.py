@@ -8,9 +8,25 @@ from aserve.workers import queue_wait
 from aserve.workers.queue_wait import QueueWait
 
 
+class Timed(QueueWait):
+    """One whose clock is set by each call."""
+
+    def __init__(self, jobs):
+        self.now = 0.0
+        super().__init__(jobs, lambda: self.now)
+
+    def seconds(self, now):
+        self.now = now
+        return super().seconds()
+
+    def on_second(self, now):
+        self.now = now
+        super().on_second()
+
+
 def new(*jobs):
     queue = collections.deque((print, job) for job in jobs)
-    return queue, QueueWait(queue)
+    return queue, Timed(queue)
 
 
 def test_an_empty_queue():
@@ -80,7 +96,7 @@ def test_looks_at_what_is_known():
 def test_overdue():
     """Those that came a look ago or earlier; none, if they have been begun."""
     jobs = collections.deque("ab")
-    wait = QueueWait(jobs)
+    wait = Timed(jobs)
     wait.on_second(1)
     assert wait.overdue == []
     jobs.append("c")
@@ -97,7 +113,7 @@ def test_overdue():
 def test_most_overdue(monkeypatch):
     """The first of them are enough."""
     monkeypatch.setattr(queue_wait, "MAX_OVERDUE", 2)
-    wait = QueueWait(collections.deque("abc"))
+    wait = Timed(collections.deque("abc"))
     for now in range(2):
         wait.on_second(now)
     assert wait.overdue == ["a", "b"]

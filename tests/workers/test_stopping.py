@@ -54,9 +54,9 @@ async def test_the_idle_have_longer(monkeypatch):
         executor, left = harness.executor, iter([["one"]] * 3 + [[]])
         loop = asyncio.get_running_loop()
         with monkeypatch.context() as patch:
-            patch.setattr(executor, "join", lambda seconds: next(left))
+            patch.setattr(executor.threads, "join", lambda seconds: next(left))
             assert await stop_workers(executor, loop, 0.0) == []
-            patch.setattr(executor, "join", lambda seconds: ["one"])
+            patch.setattr(executor.threads, "join", lambda seconds: ["one"])
             patch.setattr(stopping, "IDLE_SECONDS", 0.2)
             assert await stop_workers(executor, loop, 0.0) == ["one"]
 

@@ -158,6 +158,6 @@ def test_requests_that_end_near_their_deadline(ignored_anywhere, start_server, r
         assert client.fetch(f"/after-{number}-0").body == f"/after-{number}-0".encode()
     assert not any("worker failed" in message or "answer failed" in message for message in messages(caplog))
     executor = server.server._threads.executor
-    assert all(thread.is_alive() for thread in executor._threads.at_work)
+    assert all(thread.is_alive() for thread in executor.threads.at_work)
     assert counts[504] + counts["cut"] > 5
     assert counts[200] > 5
