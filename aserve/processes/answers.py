@@ -1,4 +1,4 @@
-"""What a supervisor answers on its control socket.
+"""A supervisor's answers on its control socket.
 
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
@@ -21,12 +21,12 @@ from .questions import answers_of, tell_stacks
 from .status import Status
 from .timers import Timers
 
-# How long a worker's event loop may take to tell its stacks. Guess: one that turns does so in a millisecond.
+# How long a worker's event loop may take to send its stacks. Guess: a loop that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
 
 
 class Supervised(Protocol):
-    """What a supervisor is asked for."""
+    """The supervisor, as Answers sees it."""
 
     @property
     def size(self) -> int:
@@ -44,10 +44,10 @@ class Supervised(Protocol):
         """Replace all workers."""
 
     def resize(self, size: int, why: str) -> None:
-        """Have so many workers from now on."""
+        """Set the number of workers."""
 
     def set_unready(self, why: str) -> None:
-        """Let balancers be told why they should send their requests elsewhere; "": they need not."""
+        """Tell balancers why they should send their requests elsewhere; "": they need not."""
 
 
 class Answers:
@@ -186,7 +186,7 @@ class Answers:
             self._timers.after(STACKS_SECONDS, self._give_up_stacks, asked)
 
     def on_stacks(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker has told its stacks."""
+        """Pass on the stacks of a worker."""
         caller, _ = self._stacks.pop(message["number"], (None, child))
         if caller is not None:
             tell_stacks(caller, child.slot, child.pid, message["text"])
@@ -200,7 +200,7 @@ class Answers:
                 self._end_stacks(caller)
 
     def _have_logged(self, caller: Caller, child: Child, why: str) -> None:
-        """Have the kernel interrupt it, and write its stacks where nobody need wait for it."""
+        """Have a signal make the worker write its stacks to its standard error, so that no process waits for it."""
         if child.is_reaped:
             text = "it has ended meanwhile\n"
         else:

@@ -1,9 +1,9 @@
 """One child of the supervisor's: a worker, a trial or a mold, from the fork until it is reaped.
 
-Owns:     Child, what the supervisor knows of it, and its states.
+Owns:     Child, the supervisor's facts about it, and its states.
 Thread:   the supervisor's only one.
 States:   TRANSITIONS below; a pair that is not in it is a bug in aserve, and raises.
-Not here: what is said to it and done with it (children.py), when and why (supervisor.py), what it does itself (worker.py).
+Not here: messages and actions (children.py), when and why (supervisor.py), the child's own side (worker.py).
 
 ```
       +-----------------------------------------+
@@ -30,15 +30,15 @@ from .channel import Channel, Message
 from .plan import Plan
 from .timers import Timer
 
-# Sent to a worker, it has all stacks written to standard error. Where nobody handles it, it does nothing; and Python's own
-# signals of a person's are all taken.
+# A worker that gets it writes all stacks to standard error. Without a handler it does nothing; and the signals meant for
+# operators are all taken.
 STACKS_SIGNAL = signal.SIGURG
 
 
 class Event(enum.Enum):
-    """What can happen to a child."""
+    """An event in a child's life."""
 
-    READY = enum.auto()  # it says so
+    READY = enum.auto()  # its message
     DRAIN = enum.auto()
     KILL = enum.auto()
     END = enum.auto()
@@ -46,9 +46,9 @@ class Event(enum.Enum):
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.STARTING, Event.READY): State.READY,
-    (State.DRAINING, Event.READY): State.DRAINING,  # it was said before it knew
+    (State.DRAINING, Event.READY): State.DRAINING,  # sent before the order arrived
     (State.KILLED, Event.READY): State.KILLED,
-    (State.STARTING, Event.DRAIN): State.DRAINING,  # it may serve already, and its word be on the way
+    (State.STARTING, Event.DRAIN): State.DRAINING,  # it may serve already, and its message be on the way
     (State.READY, Event.DRAIN): State.DRAINING,
     (State.STARTING, Event.KILL): State.KILLED,
     (State.READY, Event.KILL): State.KILLED,
@@ -78,8 +78,8 @@ class Child:
         self.plan = plan
         self.channel = channel  # the supervisor's end
         self.page = page
-        self.in_flight = in_flight  # the descriptor of a memory file: the table of the requests that it is at
-        # The requests that it was at, if it has not ended well; see read_in_flight.
+        self.in_flight = in_flight  # the descriptor of a memory file: the table of its running requests
+        # Its running requests when it ended badly; see read_in_flight.
         self.was_at: list[tuple[float, str]] = []
         self.mold: Child | None = None  # that is to fork it
         self.state = State.STARTING
@@ -94,30 +94,30 @@ class Child:
         self.failure = ""  # why it ends, if it has said so, or was killed for it
         self.app_traceback = ""
         self.deadline: Timer | None = None  # to be ready, or to have ended
-        self.given_count = 0  # connections that it was given since its page was written
-        self.given_tick = 0  # what its page's tick was when that began
+        self.given_count = 0  # connections given to it since its page was written
+        self.given_tick = 0  # its page's tick at that time
 
     def __str__(self) -> str:
         return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)
 
     @property
     def is_worker(self) -> bool:
-        """Whether it serves clients, or is to."""
+        """Whether it is a worker, not a trial or a mold."""
         return TRIAL < self.slot < MOLD
 
     @classmethod
     def inherit(cls, state: dict[str, Any], plan: Plan) -> Child:
-        """Return the one that was described; `plan`: what it was started for."""
+        """Return the child that `describe` described; `plan`: its plan."""
         channel = Channel.inherit(state["channel"])
         child = cls(state["pid"], state["slot"], state["generation"], plan, channel, state["page"], state["in_flight"])
         child.state = State[state["state"]]
         child.killed_in = State[state["killed_in"]] if state["killed_in"] else None
         for name in _HANDED_DOWN:
-            setattr(child, name, state.get(name, getattr(child, name)))  # code of before may not know it
+            setattr(child, name, state.get(name, getattr(child, name)))  # older code may lack it
         return child
 
     def describe(self) -> dict[str, Any]:
-        """Return what the supervisor knows of it, for JSON; descriptors and pages by number."""
+        """Return the supervisor's facts about it, for JSON; descriptors and pages by number."""
         return {
             "pid": self.pid,
             "slot": self.slot,
@@ -132,16 +132,16 @@ class Child:
         }
 
     def describe_losses(self) -> str:
-        """Return what it was at when it ended; see describe_requests."""
+        """Return its running requests when it ended; see describe_requests."""
         return describe_requests(self.was_at, self.plan.config.show_queries)
 
     def close(self) -> None:
-        """Let go of what this process has of it."""
+        """Close this process's descriptors of it."""
         self.channel.close()
         os.close(self.in_flight)
 
     def on_failed(self, message: Message, fds: list[int]) -> None:
-        """It says why it is about to end."""
+        """Record why it is about to end."""
         self.failure, self.app_traceback = message["why"], message["traceback"]
         self.has_told |= message.get("has_told", False)
 
@@ -156,17 +156,17 @@ class Child:
 
     @property
     def served_seconds(self) -> float:
-        """For how long it has served; 0: not yet."""
+        """How long it has served; 0: not yet."""
         return time.monotonic() - self.ready_at if self.ready_at else 0.0
 
 
 def name_of(slot: int) -> str:
-    """Return what a child is called in the log."""
+    """Return a child's name for the log."""
     return {TRIAL: "the trial", MOLD: "the mold"}.get(slot, f"worker {slot}")
 
 
 def describe_end(status: int) -> str:
-    """Return what became of a process, by what waitpid() says: "was killed by SIGKILL", "exited with status 3"."""
+    """Return how a process ended, from waitpid(): "was killed by SIGKILL", "exited with status 3"."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"exited with status {code}"
@@ -175,7 +175,7 @@ def describe_end(status: int) -> str:
 
 
 def describe_requests(found: list[tuple[float, str]], shows_queries: bool) -> str:
-    """Return what a process was at when it ended, by `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
+    """Return a process's running requests when it ended, from `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
     shown = [(seconds, text if shows_queries else without_query(text)) for seconds, text in found[:MAX_TOLD_REQUESTS]]
     told = ", ".join(f"{text} ({seconds:.1f} s)" for seconds, text in shown)
     more = f", and {len(found) - MAX_TOLD_REQUESTS} more" if len(found) > MAX_TOLD_REQUESTS else ""

@@ -1,14 +1,14 @@
-"""The supervisor's children: who is there, and what the supervisor may do with each.
+"""The supervisor's children: the list of them, and the actions of the supervisor on each.
 
-Owns:     forking, or having a mold fork, and reaping; channels, pages and tables in flight of all workers; telling one to drain, or
-          killing it, and the time that it has for that.
+Owns:     forking, or having a mold fork, and reaping; channels, pages and tables of running requests of all workers; draining or
+          killing one, and the time limits for that.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
 Not here: a child's states (child.py), when and why any of this is done (supervisor.py).
 
 A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
 
-A worker that a mold is to fork has no pid at first. Its first word is that it has begun, and the kernel says with it which process that
-is. If the mold cannot fork, or dies before, nobody has the other end of its channel any more, and it has ended without a beginning.
+A worker that a mold will fork has no pid at first. Its first message is that it has begun, to which the kernel adds its pid.
+If the mold cannot fork, or dies before, no process has the other end of the channel any more: then the child has ended without a beginning.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from .timers import Timers
 
 logger = logging.getLogger("aserve")
 
-# How long after its time limit a worker that drains may take to end, for what the app does at exit; and one that was
-# told to end while it starts. Guess.
+# How long after its time limit a draining worker may take to end, for the app's exit functions; and a worker that is
+# ended while it starts. Guess.
 ENDING_SECONDS = 5.0
-# How long one that is ended for its start may take to write its stack. Guess.
+# How long a worker that is killed for a slow start may take to write its stack. Guess.
 STACK_SECONDS = 2.0
-SILENT_NS = 2_000_000_000  # a worker that has not ticked for so long is given nothing: it ticks each second
-# How long a mold, which has nothing else to do, may take to fork. Guess: one of gigabytes takes a tenth of a second.
+SILENT_NS = 2_000_000_000  # a worker that has not ticked for this long gets no connections: it ticks each second
+# How long a mold, which has nothing else to do, may take to fork. Guess: a mold of gigabytes takes a tenth of a second.
 FORK_SECONDS = 10.0
 NO_PAGE = 0
 
-Hear = Callable[[Child, Message, "list[int]"], None]  # a worker's words, with descriptors
+Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
 
 
 class Children:
-    """All that have not been reaped."""
+    """All children that have not been reaped."""
 
     def __init__(self, slots: Slots, selector: selectors.BaseSelector, timers: Timers, hear: Hear) -> None:
         self._slots = slots
@@ -59,13 +59,13 @@ class Children:
         self._timers = timers
         self._hear = hear
         self._by_pid: dict[int, Child] = {}
-        self._unborn: list[Child] = []  # that molds are to fork
+        self._unborn: list[Child] = []  # not forked by their molds yet
         self._stillborn: list[Child] = []  # of these, those that never will be
         self._nowhere = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # takes the place of a page
         self._by_slot: collections.defaultdict[int, list[Child]] = collections.defaultdict(list)
         self._generations: collections.Counter[int] = collections.Counter()  # by slot
 
-    # Who is there
+    # Finding children
 
     def __iter__(self) -> Iterator[Child]:
         return iter([*self._by_pid.values(), *self._unborn])
@@ -87,7 +87,7 @@ class Children:
         return [child for child in self if child.state in states and child.is_worker]
 
     def describe_slow_start(self) -> str:
-        """Return who has been starting for the longest time, for the end of a line in the log; empty: nobody."""
+        """Return the worker that has been starting for the longest time, for the end of a log line; empty: none."""
         starting = [child for child in self if child.state == State.STARTING and child.slot != TRIAL]
         if not starting:
             return ""
@@ -95,12 +95,12 @@ class Children:
         return f": {slowest} has been starting for {time.monotonic() - slowest.began_at:.1f} s; kill it if it hangs"
 
     def page(self, child: Child) -> memoryview:
-        """Return a child's page, as words by slots.Field; that of a mold is nobody's."""
+        """Return a child's page, as words by slots.Field; a mold's is a dummy."""
         return self._slots.page(child.page) if child.page != NO_PAGE else self._nowhere
 
     def memory_of(self, child: Child) -> tuple[memoryview, Slots, LoadBoard | None, Any]:
         """
-        Return what a worker writes for others to see: its page, all pages, its place on the load board, its table in flight.
+        Return a worker's shared memory: its page, all pages, its place on the load board, its table of running requests.
 
         To be called in the worker, once.
         """
@@ -168,7 +168,7 @@ class Children:
         return Child(0, slot, self._generations[slot], plan, ours, page, in_flight), theirs
 
     def adopt(self, state: dict[str, Any], plan: Plan) -> None:
-        """Go on with a child as `Child.describe` has left it; `plan`: what it was started for."""
+        """Take over a child as `Child.describe` described it; `plan`: its plan."""
         child = Child.inherit(state, plan)
         self._slots.reserve(child.page)
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
@@ -177,14 +177,14 @@ class Children:
         if on_deadline is not None and state["deadline_at"] is not None:
             self._set_deadline(child, state["deadline_at"] - time.monotonic(), on_deadline)
         if child.state == State.DRAINING:
-            self.tell(child, drain_order(is_replaced=True))  # once more: what waited for room was not handed down
+            self.tell(child, drain_order(is_replaced=True))  # once more: unsent messages were not handed down
 
     def describe(self) -> tuple[int, list[dict[str, Any]]]:
-        """Return the descriptor of the pages, and all children for `adopt`, but molds: they are made of code of before."""
+        """Return the descriptor of the pages, and all children for `adopt`, but molds: they have old code."""
         return self._slots.fd, [child.describe() for child in self if child.slot != MOLD]
 
     def _let_go(self, child: Child) -> None:
-        """In a forked child: close the supervisor's ends of channels, or nobody would read that it has died; and others' tables."""
+        """In a forked child: close the supervisor's ends of channels, or workers would not notice its death; and other tables."""
         child.channel.close()
         for one in self:
             one.close()
@@ -200,16 +200,16 @@ class Children:
         page[Field.STATE] = child.state
         self._selector.register(child.channel, selectors.EVENT_READ, functools.partial(self._on_channel, child))
 
-    # Words
+    # Messages
 
     def tell(self, child: Child, message: Message, fds: Sequence[int] = ()) -> None:
-        """Say something to a worker; the descriptors are closed here once they are sent."""
+        """Send a message to a worker; the descriptors are closed here once they are sent."""
         child.channel.send(message, fds)
         self._watch(child)
 
     def pass_on(self, giver: Child, message: Message, fds: list[int], is_leaving: Callable[[int], bool]) -> None:
         """
-        Let the worker with the fewest connections go on with one of another's; one whose slot is leaving comes last.
+        Give a connection of one worker to the one with the fewest; a worker whose slot is leaving comes last.
 
         One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Without another, they are closed.
         """
@@ -224,7 +224,7 @@ class Children:
         self.tell(heir, {**message, "do": "adopt"}, fds)
 
     def forget_given(self) -> None:
-        """Note that workers have counted by now what `pass_on` has given them."""
+        """Reset the counts of `pass_on`: the workers' pages include those connections by now."""
         for child in self:
             tick = self.page(child)[Field.TICK]
             if tick != child.given_tick:
@@ -242,14 +242,14 @@ class Children:
         self._watch(child)
 
     def _watch(self, child: Child) -> None:
-        """Wait for a worker's words; and, while something is unsent, for room."""
+        """Wait for a worker's messages; and, while messages are unsent, for room."""
         key = self._selector.get_map().get(child.channel.fileno())
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.has_unsent else 0)
         if key is not None and key.events != events:
             self._selector.modify(child.channel, events, key.data)
 
     def _read_words(self, child: Child) -> None:
-        """Hear a worker's words, as far as they have come."""
+        """Handle the messages of a worker that have come."""
         while True:
             try:
                 received = child.channel.receive()
@@ -264,7 +264,7 @@ class Children:
                 self._hear(child, *received)
 
     def _on_begun(self, child: Child) -> None:
-        """A worker that a mold was to fork is there."""
+        """Record the pid of a worker that a mold has forked."""
         self._unborn.remove(child)
         child.pid, child.mold = child.channel.sender_pid, None
         self._by_pid[child.pid] = child
@@ -291,7 +291,7 @@ class Children:
     # Changing its state
 
     def admit(self, child: Child) -> bool:
-        """Note that a worker is ready; return False when it was to end, or has ended already."""
+        """Record that a worker is ready; return False if it is ending, or has ended already."""
         if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
             return False
         _cancel(child)
@@ -299,7 +299,7 @@ class Children:
 
     def drain(self, child: Child, is_replaced: bool) -> None:
         """
-        Tell a worker to finish what runs, and end; whether others go on to serve.
+        Tell a worker to finish its requests, and end; `is_replaced`: other workers go on.
 
         One that still imports the app ends at once (worker.py).
         """
@@ -310,9 +310,9 @@ class Children:
         self.tell(child, drain_order(is_replaced))
 
     def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
-        """End a worker without a drain; a weaker signal than SIGKILL leaves it so much time."""
+        """End a worker without a drain; a weaker signal than SIGKILL leaves it `seconds`."""
         self._transition(child, Event.KILL)
-        if not child.is_reaped and child.pid:  # one that has none is killed when it begins
+        if not child.is_reaped and child.pid:  # a child without a pid is killed when it begins
             os.kill(child.pid, number)
         _cancel(child)
         if number != signal.SIGKILL:
@@ -360,9 +360,9 @@ class Children:
 
     def reap(self, on_other: Callable[[int, str], None]) -> Iterator[tuple[Child, State, str]]:
         """
-        Yield the children that have ended, forgotten here, with where each stood, and how it ended.
+        Yield the children that have ended, after removing them, with the last state of each, and how it ended.
 
-        Others are told by `on_other`: programs (attached.py), and those whose parents have ended (as PID 1 of a container, and with a mold).
+        `on_other` is called for others: programs (attached.py), and orphans (as PID 1 of a container, and with a mold).
         """
         with contextlib.suppress(ChildProcessError):  # there is none at all
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -381,16 +381,16 @@ class Children:
             yield unborn, self._remove(unborn), "was not forked"
 
     def _find_by_pid(self, pid: int) -> Child | None:
-        """Return the child that had this pid, if any; one that has just begun may not have been heard yet."""
+        """Return the child that had this pid, if any; the message of one that has just begun may not have been read yet."""
         if pid not in self._by_pid:
             for child in list(self._unborn):
                 self._read_words(child)
         return self._by_pid.get(pid)
 
     def _remove(self, child: Child) -> State:
-        """Forget a child that was reaped; return where it stood."""
+        """Remove a child that was reaped; return its last state."""
         child.is_reaped = True
-        self._read_words(child)  # its last ones, while it is still counted: they may lead to a scrape
+        self._read_words(child)  # the last ones, while it still counts: they may lead to a scrape
         self._by_pid.pop(child.pid, None)
         _cancel(child)
         self._unwatch(child)
@@ -403,7 +403,7 @@ class Children:
 
 
 def drain_order(is_replaced: bool) -> Message:
-    """Return what a worker is told when it is to drain; whether others go on to serve."""
+    """Return the order to drain; `is_replaced`: other workers go on."""
     return {"do": "drain", "stopping": not is_replaced}
 
 

@@ -1,4 +1,4 @@
-"""How all of it ends.
+"""The end of the whole server.
 
 Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
 Thread:   the supervisor's only one.
@@ -6,9 +6,9 @@ Not here: what becomes of one worker (ends.py), telling it to drain and killing 
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
-wait in the kernel's queue, where nobody else can answer them. Then the successor may finish its start, within the time of
+wait in the kernel's queue, where no other process can answer them. Then the successor may finish its start, within the time of
 a drain, and serves them. If none is starting, as it waits for its mold or for the end of a pause, one begins: at once, and once.
-Not where the socket was given: the next process serves those who wait there.
+Not if the socket was given: the next process serves the clients that wait there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StartFailed(AserveError):
 
 
 class Shutdown:
-    """The end, from the first sign of it."""
+    """The end, from the first signal on."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Shutdown:
         self._attached.kill()
 
     def give_up(self, failure: StartFailed) -> None:
-        """Note that there is nothing to serve."""
+        """Record that there is nothing to serve."""
         self.start_failure = failure
         self._end_molds()
         self._attached.end()
@@ -129,7 +129,7 @@ class Shutdown:
             self._fail_who_wait()
 
     def note_unfinished(self) -> None:
-        """Something was cut off: the exit status says so."""
+        """Set the exit status of a server that has cut off requests or workers."""
         self.status = self.status or 1
 
     def _is_awaited(self) -> bool:

@@ -1,13 +1,13 @@
 """A worker: the child's side of processes.
 
-Owns:     from the fork to the exit status: importing the app, one Server on an event loop, what is said to the supervisor and
-          done at its word, the worker's page.
+Owns:     from the fork to the exit status: importing the app, one Server on an event loop, messages to the supervisor and
+          its orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
 Not here: when workers begin and end (supervisor.py), what is served (server/server.py), how the app is found (command/cli.py hands that in).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
-supervisor tells it to drain: then another serves already. What a terminal sends to all processes of its group (Ctrl-C)
-means nothing to it. If the supervisor dies, its end of the channel closes: the worker drains and ends, and so do the others.
+supervisor tells it to drain: then another serves already. It ignores signals that a terminal sends to all processes of its
+group (Ctrl-C). If the supervisor dies, its end of the channel closes: the worker drains and ends, and so do the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .slots import Slots
 
 logger = logging.getLogger("aserve")
 
-# Sent to the whole group of processes by a terminal, or to all by a person: the supervisor knows what is meant.
+# Sent to the whole group of processes by a terminal, or to all by an operator: the supervisor handles them.
 LEFT_TO_SUPERVISOR = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU,
 )  # fmt: skip
@@ -58,7 +58,7 @@ LEFT_AT_START = (*LEFT_TO_SUPERVISOR, signal.SIGUSR1)  # as long as there is no 
 TICK_SECONDS = 1.0
 # How often one that drains looks for connections that idle by now, and can go on in another. Guess.
 HAND_OVER_SECONDS = 0.05
-# How long its last words may wait for the supervisor, which reads all the time. Guess.
+# How long its last messages may wait for the supervisor, which reads all the time. Guess.
 LAST_WORDS_SECONDS = 2.0
 # They fit into a message (channel.py).
 MAX_WHY_LENGTH = 500
@@ -67,7 +67,7 @@ MAX_STACKS_LENGTH = 50_000  # JSON makes two octets of a newline
 
 
 class Role(NamedTuple):
-    """What a forked child is to be."""
+    """The role of a forked child."""
 
     slot: int
     generation: int
@@ -77,12 +77,12 @@ class Role(NamedTuple):
     page: memoryview  # words by slots.Field
     slots: Slots | None = None  # all pages
     load_board: LoadBoard | None = None  # among them
-    in_flight: Any = None  # memory for the table of the requests that it is at
+    in_flight: Any = None  # memory for the table of its running requests
     supervisor_pid: int = 0
     given: Mapping[str, Any] = MappingProxyType({})  # by extensions; see Supervision.share
     fault: Fault | None = None  # why the app cannot start: to be shown in its place
     is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
-    page_number: int = 0  # no other worker has it at the same time; 0: it is none
+    page_number: int = 0  # no other worker has it at the same time; 0: no worker
 
     @property
     def is_mold(self) -> bool:
@@ -91,7 +91,7 @@ class Role(NamedTuple):
 
     @property
     def is_trial(self) -> bool:
-        """Whether it shows a supervisor whether new code can serve."""
+        """Whether it is a trial of new code."""
         return self.slot == TRIAL
 
     @property
@@ -101,7 +101,7 @@ class Role(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in the log."""
+        """The name in the log."""
         return name_of(self.slot)
 
 
@@ -109,20 +109,20 @@ Load = Callable[[], WSGIApp]  # imports the app
 
 
 def run_worker(role: Role, load: Load) -> int:
-    """Serve until the supervisor says otherwise, or has died; return the exit status."""
+    """Serve until the supervisor ends this worker, or has died; return the exit status."""
     prepare_process(LEFT_AT_START)
     return serve_as(role, load, is_cold=True)
 
 
 def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """Leave these signals to the supervisor, and let others write stacks; return the handlers of before."""
-    faulthandler.enable()  # where it was when a signal has killed it
-    faulthandler.register(STACKS_SIGNAL)  # and where it hangs
+    """Leave these signals to the supervisor, and let others write stacks; return the earlier handlers."""
+    faulthandler.enable()  # a deadly signal writes the stacks
+    faulthandler.register(STACKS_SIGNAL)  # and so does this one, for a hang
     return _leave_to_supervisor(numbers)
 
 
 def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
-    """Be this worker, in a process that is prepared; return the exit status. `is_cold`: no mold has warmed up the app."""
+    """Serve as this worker, in a prepared process; return the exit status. `is_cold`: no mold has warmed up the app."""
 
     def serve() -> int:
         app: WSGIApp = not_loaded
@@ -132,7 +132,7 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
                 app = load()
                 call_post_fork()
                 if is_cold and config.warm_up:
-                    from .warming import warm_up  # few want it
+                    from .warming import warm_up  # rarely needed
 
                     warm_up(app, config, role.listeners, role.is_new)
         return run_on_new_loop(config.loop, lambda loop: Worker(role, app, loop).run())
@@ -141,7 +141,7 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
 
 
 def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
-    """Run this; return its exit status, or tell the supervisor why there is none."""
+    """Run this; return its exit status, or report to the supervisor why it failed."""
     try:
         return run()
     except LoadError as fault:
@@ -159,7 +159,7 @@ def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
 
 
 def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
-    """Tell the supervisor why this process cannot serve; return its exit status."""
+    """Report to the supervisor why this process cannot serve; return its exit status."""
     message = {"say": "failed", "why": why[:MAX_WHY_LENGTH], "traceback": app_traceback[-MAX_TRACEBACK_LENGTH:]}
     channel.send(message)
     return FAILED
@@ -167,10 +167,10 @@ def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
 
 def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
     """
-    Let signals that are meant for the supervisor do nothing here; return the handlers of before.
+    Let signals that are meant for the supervisor do nothing here; return the earlier handlers.
 
-    By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get back
-    what was there before (core/forks.py).
+    By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get the
+    earlier handlers back (core/forks.py).
     """
     earlier = {number: signal.signal(number, do_nothing) for number in numbers}
     forks.own_handlers(earlier)
@@ -178,19 +178,19 @@ def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signa
 
 
 def do_nothing(number: int, frame: Any) -> None:
-    """Leave it to the supervisor."""
+    """Do nothing: the supervisor handles the signal."""
 
 
 @contextlib.contextmanager
 def dying_with(channel: Channel) -> Iterator[None]:
     """
-    End this process at once if the supervisor dies meanwhile, or says anything: an import that hangs reads no channel.
+    End this process at once if the supervisor dies meanwhile, or sends a message: an import that hangs reads no channel.
 
-    fcntl(2), "Managing signals": the kernel sends the signal when anything happens at the other end. All that the
-    supervisor says to a worker that starts is that it is to end.
+    fcntl(2), "Managing signals": the kernel sends the signal on any event at the other end. The only message of the
+    supervisor to a starting worker is the order to end.
     """
     flags = fcntl.fcntl(channel, fcntl.F_GETFL)
-    with contextlib.suppress(OSError):  # a kernel that cannot; then nobody ends what hangs
+    with contextlib.suppress(OSError):  # a kernel without it; then a hang is not ended
         fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(channel, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
@@ -203,7 +203,7 @@ def dying_with(channel: Channel) -> Iterator[None]:
 
 
 class Worker:
-    """One Server, led by the supervisor's word."""
+    """One Server, under the orders of the supervisor."""
 
     def __init__(self, role: Role, app: WSGIApp, loop: asyncio.AbstractEventLoop) -> None:
         self._channel = role.channel
@@ -223,10 +223,10 @@ class Worker:
         )
         if role.fault is not None:
             self._server.show_fault(role.fault)
-        self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
-        self._told_slow: dict[int, str | None] = {}  # by number: how it has ended, as the supervisor was told
+        self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
+        self._told_slow: dict[int, str | None] = {}  # by number: its end, as reported to the supervisor
         self._adopting: set[asyncio.Task[None]] = set()
-        # By what the supervisor says to `do`.
+        # By the `do` of the supervisor's message.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
             "drain": lambda message, _: self._end(is_replaced=not message["stopping"]),
             "hand over": lambda message, _: self._hand_over(message["count"]),
@@ -247,12 +247,12 @@ class Worker:
             self._listen()
             if self._told_to_end.done():
                 return 0
-            # Before anybody can have seen what it serves, and save the next.
+            # Before a developer can have seen its pages, and saved the next change.
             async with reloading(
                 *self._reloads, lambda why: self._say({"say": "changed", "why": why})
             ) as self._reloader:
                 await self._server.start()
-                await asyncio.sleep(0)  # one turn of the loop: it accepts
+                await asyncio.sleep(0)  # one iteration: it accepts
                 failing = self._loop.create_task(self._wait_failing())
                 self._tick()
                 self._say({"say": "ready"})
@@ -264,7 +264,7 @@ class Worker:
                 if self._channel.is_heard:
                     self._keep_handing_over()
             is_clean = await self._server.drain(is_replaced)
-            if not is_clean:  # whatever keeps it from ending now, until it is killed
+            if not is_clean:  # even if it cannot end now, and is killed
                 why = "it has cut requests off at the end of its drain"
                 self._say({"say": "failed", "why": why, "traceback": "", "has_told": True})
             self._tell_slow_requests()
@@ -285,7 +285,7 @@ class Worker:
             signals.handle(signal.SIGUSR1, self._server.reopen_logs)
 
     def _listen(self) -> None:
-        """Listen to the supervisor from now on, and to what it has said since the import."""
+        """Read the supervisor's messages from now on, also those sent since the import."""
         self._loop.add_reader(self._channel.fileno(), self._on_readable)
         self._on_readable()
 
@@ -298,7 +298,7 @@ class Worker:
     # New code
 
     def _show_fault(self, fault: Fault) -> None:
-        """New code does not start: browsers see that until it does."""
+        """Show browsers that new code does not start, until it does."""
         self._server.show_fault(fault)
         if self._reloader is not None:
             self._reloader.look_at_all()
@@ -311,7 +311,7 @@ class Worker:
             self._loop.add_writer(self._channel.fileno(), self._on_writable)
 
     async def _say_the_rest(self) -> None:
-        """Wait until what was said is sent; connections may be among it."""
+        """Wait until all messages are sent; they may carry connections."""
         deadline = self._loop.time() + LAST_WORDS_SECONDS
         while self._channel.has_unsent and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -338,7 +338,7 @@ class Worker:
                 self._server.obey(message["do"])
 
     def _on_orphaned(self) -> None:
-        """There is no supervisor any more: nobody would replace this worker, and nobody end it."""
+        """Drain: without a supervisor no process would replace this worker, or end it."""
         self._loop.remove_reader(self._channel.fileno())
         self._loop.remove_writer(self._channel.fileno())
         logger.error("the supervisor has died: draining; start the command again")
@@ -356,7 +356,7 @@ class Worker:
         text = describe_stacks().encode("ascii", "backslashreplace")[:MAX_STACKS_LENGTH].decode()
         self._say({"say": "stacks", "number": number, "text": text})
 
-    # Connections that idle
+    # Idle connections
 
     def _hand_over(self, count: int | None) -> None:
         """Give connections to the supervisor, which knows who has the fewest; None: all of them."""
@@ -379,7 +379,7 @@ class Worker:
     # The page
 
     def _tick(self) -> None:
-        """Write once a second what this worker is doing."""
+        """Write this worker's numbers to its page, once a second."""
         self._loop.call_later(TICK_SECONDS, self._tick)
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
@@ -387,7 +387,7 @@ class Worker:
         self._tell_slow_requests()
 
     def _tell_slow_requests(self) -> None:
-        """Let the supervisor know of slow requests, and of their ends: they are among what it answers of all workers."""
+        """Report slow requests, and their ends, to the supervisor, for its status of all workers."""
         found = self._server.slow_requests()
         for slow in found:
             if self._told_slow.get(slow["number"], "untold") != slow["end"]:
