@@ -263,6 +263,7 @@ def test_the_supervisor_may_fork():
     for name, found in all_imports():
         if name.startswith("processes.") and name not in (
             "processes.worker",
+            "processes.giving",
             "processes.opened",
             "processes.reloading",
         ):

@@ -211,17 +211,24 @@ class Children:
         """
         Give a connection of one worker to the one with the fewest; a worker whose slot is leaving comes last.
 
-        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Without another, they are closed.
+        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. One whose threads are stuck comes
+        after others. Without another, a giver that serves on gets it back; that of a giver that drains is closed.
         """
         since = time.monotonic_ns() - SILENT_NS
         heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._has_ticked(heir, since)]
+        if not heirs and giver.state is State.READY:
+            heirs = [giver]
         if not heirs:
             for fd in fds:
                 os.close(fd)
             return
-        heir = min(heirs, key=lambda h: (is_leaving(h.slot), self.page(h)[Field.CONNECTIONS] + h.given_count))
+        heir = min(heirs, key=lambda heir: (is_leaving(heir.slot), *self._fullness(heir)))
         heir.given_count += 1
         self.tell(heir, {**message, "do": "adopt"}, fds)
+
+    def _fullness(self, heir: Child) -> tuple[bool, int]:
+        page = self.page(heir)
+        return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count
 
     def forget_given(self) -> None:
         """Reset the counts of `pass_on`: the workers' pages include those connections by now."""

@@ -58,6 +58,7 @@ from .crew import Crew, workers
 from .ends import Ends
 from .failed_starts import FailedStarts
 from .inheritance import Inheritance
+from .levelling import level_out
 from .losses import Losses, OnLife
 from .molds import Molds
 from .overview import Overview, Supervise
@@ -287,6 +288,7 @@ class Supervisor:
         self._ends.reap()
         self._reloads.look_at_touched()
         self._children.forget_given()
+        level_out(self._children, self._rollout.has_asked)
         self._status.on_second()
         self._overview.on_second()
         self._attached.look_at_jobs()

@@ -43,6 +43,7 @@ from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
 from .children import ENDING_SECONDS
+from .giving import Giving
 from .plan import Plan
 from .reloading import Reloader, reloading
 from .signal_pipe import block_signals
@@ -229,13 +230,14 @@ class Worker:
         # By the `do` of the supervisor's message.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
             "drain": lambda message, _: self._end(is_replaced=not message["stopping"]),
-            "hand over": lambda message, _: self._hand_over(message["count"]),
+            "hand over": lambda message, _: self._giving.begin(message["count"]),
             "adopt": self._on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
             "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
+        self._giving = Giving(loop, self._hand_over)
         self._reloads = (role.plan, role.slot, role.fault is not None)
         self._reloader: Reloader | None = None
 
@@ -348,6 +350,7 @@ class Worker:
     # Orders
 
     def _end(self, is_replaced: bool) -> None:
+        self._giving.stop()
         if not self._told_to_end.done():
             begin_ending(self._drain_seconds if not is_replaced else self._server.config.drain_seconds)
             self._told_to_end.set_result(is_replaced)
@@ -358,10 +361,12 @@ class Worker:
 
     # Idle connections
 
-    def _hand_over(self, count: int | None) -> None:
-        """Give connections to the supervisor, which knows who has the fewest; None: all of them."""
-        for detached in self._server.detach_idle(count):
+    def _hand_over(self, count: int | None) -> int:
+        """Give connections that idle to the supervisor, which knows who has the fewest, and return how many; None: all of them."""
+        found = self._server.detach_idle(count)
+        for detached in found:
             self._say({"say": "idle", "listener": detached.listener_index, "peer": detached.peer}, [detached.fd])
+        return len(found)
 
     def _keep_handing_over(self) -> None:
         self._loop.call_later(HAND_OVER_SECONDS, self._keep_handing_over)

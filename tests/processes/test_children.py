@@ -278,6 +278,7 @@ def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system):
     giver, silent, well = new(1), new(2), new(3)
     for child in (giver, silent, well):
         new.children.admit(child)
+    new.children.drain(giver, is_replaced=True)
     pages = {child: new.children.page(child) for child in (silent, well)}
     now = time.monotonic_ns()
     pages[silent][Field.TICKED_AT], pages[well][Field.TICKED_AT] = now - SILENT_NS - 1, now + 10**12
@@ -295,6 +296,32 @@ def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system):
             os.close(fds[0])
         assert os.read(reading, 1) == b""
         os.close(reading)
+
+
+def test_a_giver_that_serves_on(new, system):
+    """It gets its connection back where no other worker can have it."""
+    giver = new(1)
+    new.children.admit(giver)
+    reading, writing = os.pipe()
+    new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+    message, fds = system.workers_ends[giver.pid].receive()
+    assert message["do"] == "adopt"
+    for fd in (reading, *fds):
+        os.close(fd)
+
+
+def test_a_connection_goes_to_a_worker_whose_threads_are_free(new, system):
+    """One with requests that wait for stuck threads comes after others, however empty."""
+    giver, stuck, well = new(1), new(2), new(3)
+    for child in (giver, stuck, well):
+        new.children.admit(child)
+    new.children.page(stuck)[Field.STALLED_SECONDS] = 1
+    new.children.page(well)[Field.CONNECTIONS] = 100
+    reading, writing = os.pipe()
+    new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+    _, fds = system.workers_ends[well.pid].receive()
+    for fd in (reading, *fds):
+        os.close(fd)
 
 
 def test_what_a_worker_has_not_counted_yet(new):

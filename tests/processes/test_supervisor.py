@@ -102,9 +102,10 @@ def test_an_idle_connection_during_a_reload(supervised):
 
 
 def test_an_idle_connection_that_nobody_takes(supervised):
-    """It is closed."""
+    """It is closed: its worker drains, and there is no other."""
     one = supervised(1)
     (child,) = one.start()
+    one.signal(TERM)
     reading, writing = os.pipe()
     one.say(child, fd=writing, say="idle", listener=0, peer=None)
     assert os.read(reading, 1) == b""

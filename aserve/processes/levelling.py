@@ -1,0 +1,77 @@
+"""Levelling: kept connections at rest go from the fullest workers to the emptiest.
+
+Owns:     how many connections each worker is to give away, once a second, and the order to do so.
+Thread:   the supervisor's only one. `gifts` is pure: it looks at no clock, and at no process.
+Not here: which connections a worker gives, and when (worker.py, connections/detaching.py), which worker gets each of them
+          (`Children.pass_on`), which worker accepts new ones (cparsers/load_board.c).
+
+A new worker, one that takes the place of another that has crashed, or one more, has no connections, and clients that keep theirs open never
+bring it any. Workers whose numbers of connections differ by no more than the load board allows are left alone, so that no connection moves back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..connections.load_board import Load
+from ..core.page import Field, State
+from .children import SILENT_NS, Children
+
+# Connections that one worker gives away in a second. Guess: each costs two messages between processes.
+MAX_GIFTS = 256
+
+
+class Standing(NamedTuple):
+    """What a worker has."""
+
+    connections: int  # that may be given away or added to: WebSockets are left out
+    requests: int  # that run or wait
+    room: int  # connections that it may take
+    is_stalled: bool = False  # requests wait, and no thread has begun one for a second
+
+
+def gifts(standings: Sequence[Standing]) -> list[int]:
+    """Return how many connections each of these workers is to give away; most of the time 0."""
+    none = [0] * len(standings)
+    takers = [each for each in standings if not each.is_stalled]
+    if len(standings) < 2 or not takers:
+        return none
+    emptiest = min(takers, key=lambda each: (each.connections, each.requests))
+    mean = sum(each.connections for each in standings) // len(standings)
+    missing = sum(min(max(mean - each.connections, 0), each.room) for each in takers)
+    found = none
+    for number, each in sorted(enumerate(standings), key=lambda item: -item[1].connections):
+        if each.is_stalled:
+            found[number] = min(each.connections, sum(taker.room for taker in takers), MAX_GIFTS)
+        elif _is_fuller(each, emptiest):
+            found[number] = min(each.connections - mean, missing, MAX_GIFTS)
+            missing -= found[number]
+    return found
+
+
+def _is_fuller(one: Standing, other: Standing) -> bool:
+    """Whether one has more connections, by more than levels out by itself, and the other does not compute instead."""
+    is_ahead = one.connections > other.connections + 1 + other.connections // 8
+    return is_ahead and other.requests <= one.requests + 1
+
+
+def level_out(children: Children, is_leaving: Callable[[int], bool]) -> None:
+    """Let workers give connections away, where others have fewer; to be called once a second. Those whose loops hang or whose slots leave are left out."""
+    since = time.monotonic_ns() - SILENT_NS
+    workers = [child for child in children.having(State.READY) if not is_leaving(child.slot)]
+    standings = [(child, _standing_of(children.page(child), since)) for child in workers]
+    turning = [(child, standing) for child, standing in standings if standing is not None]
+    for (child, _), count in zip(turning, gifts([standing for _, standing in turning])):
+        if count:
+            children.tell(child, {"do": "hand over", "count": count})
+
+
+def _standing_of(page: memoryview, since: int) -> Standing | None:
+    load = Load.of(page[Field.LOAD])
+    if load is None or page[Field.TICKED_AT] < since:
+        return None
+    connections = max(load.connections - page[Field.WEBSOCKETS], 0)
+    room = max(page[Field.CONNECTIONS_LIMIT] - load.connections, 0)
+    return Standing(connections, load.requests, room, bool(page[Field.STALLED_SECONDS]))

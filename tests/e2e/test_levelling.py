@@ -1,0 +1,52 @@
+"""Kept connections at rest go to workers that have fewer, and their clients notice nothing."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.load import Load, load
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+CLIENTS = 8
+
+
+def counts_of(clients: Load, pids: list[int]) -> list[int]:
+    """Return how many requests each of these workers has answered."""
+    bodies = clients.bodies.copy()
+    return [bodies[b"one %d" % pid] for pid in pids]
+
+
+@pytest.mark.parametrize("how", ["one more", pytest.param("a crash", marks=pytest.mark.long_on_pypy)])
+def test_kept_connections_come_to_a_new_worker(start_workers, wait_until, how):
+    """It gets its part of the requests of clients that never connect anew, and none of them fails."""
+    process = start_workers("--workers", "1" if how == "one more" else "2")
+    first, *others = process.wait_for_workers(1 if how == "one more" else 2)
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)  # it accepts nobody
+    with load(functools.partial(RawClient, process.address), kinds=("kept",) * CLIENTS) as clients:
+        wait_until(lambda: clients.connection_count == CLIENTS and clients.count > CLIENTS)
+        assert clients.first_words == {b"one"} and counts_of(clients, [first]) == [clients.count]
+        if how == "one more":
+            process.signal(signal.SIGTTIN)
+        else:
+            os.kill(others[0], signal.SIGKILL)
+            process.wait_for_log(r"(?s)has crashed.*is ready")
+        pids = process.wait_for_workers(2)
+
+        def is_even() -> bool:
+            before, count = counts_of(clients, pids), clients.count + 10 * CLIENTS
+            wait_until(lambda: clients.count > count)
+            new = [after - one for after, one in zip(counts_of(clients, pids), before)]
+            return max(new) <= 0.6 * sum(new)
+
+        wait_until(is_even)
+        assert clients.connection_count == CLIENTS

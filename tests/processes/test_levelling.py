@@ -1,0 +1,139 @@
+"""How many connections each worker gives away: by numbers, and by pages."""
+
+from __future__ import annotations
+
+import random
+import selectors
+import time
+
+import pytest
+
+from aserve.core.page import Field
+from aserve.features import Config
+from aserve.processes.children import SILENT_NS, Children
+from aserve.processes.levelling import MAX_GIFTS, Standing, gifts, level_out
+from aserve.processes.plan import Plan
+from aserve.processes.slots import Slots
+from aserve.processes.timers import Timers
+
+
+def standing(connections, requests=0, room=1000, is_stalled=False):
+    return Standing(connections, requests, room, is_stalled)
+
+
+@pytest.mark.parametrize(
+    ("connections", "given"),
+    [
+        ([], []),
+        ([9], [0]),
+        ([2, 0], [1, 0]),
+        ([1, 0], [0, 0]),
+        ([0, 16], [0, 8]),
+        ([9, 7], [1, 0]),
+        ([10, 8], [0, 0]),  # what levels out by itself
+        ([100, 89], [0, 0]),
+        ([100, 80], [10, 0]),
+        ([10, 10, 10, 0], [3, 3, 1, 0]),
+        ([2, 2, 0], [1, 0, 0]),
+        ([1000, 0], [MAX_GIFTS, 0]),
+    ],
+)
+def test_numbers_of_connections(connections, given):
+    """Those that have more than the mean give to those that have fewer."""
+    assert gifts([standing(count) for count in connections]) == given
+
+
+def test_one_that_computes():
+    """A worker with more requests than the one that would give gets none."""
+    assert gifts([standing(10, requests=1), standing(0, requests=2)]) == [5, 0]
+    assert gifts([standing(10, requests=1), standing(0, requests=3)]) == [0, 0]
+
+
+def test_one_without_room():
+    """Nobody gives more than the others may take."""
+    assert gifts([standing(10), standing(0, room=2)]) == [2, 0]
+    assert gifts([standing(10), standing(0, room=0)]) == [0, 0]
+
+
+def test_one_whose_threads_are_stuck():
+    """It gives all that idle, and gets none."""
+    stuck = standing(4, requests=4, is_stalled=True)
+    assert gifts([stuck, standing(40)]) == [4, 0]
+    assert gifts([stuck, standing(40, room=3)]) == [3, 0]
+    assert gifts([stuck, stuck]) == [0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_comes_to_rest(seed):
+    """Whatever there is at the beginning: once what was ordered is given, nothing more is."""
+    chance = random.Random(seed)
+    for _ in range(200):
+        counts = [chance.randrange(60) for _ in range(chance.randrange(2, 9))]
+        total = sum(counts)
+        for _ in range(len(counts)):
+            given = gifts([standing(count) for count in counts])
+            counts = [count - less for count, less in zip(counts, given)]
+            for _ in range(sum(given)):  # Children.pass_on
+                counts[counts.index(min(counts))] += 1
+        assert sum(counts) == total and not any(gifts([standing(count) for count in counts]))
+
+
+@pytest.fixture
+def ready(system):
+    """Make workers that serve, with their numbers of connections: ready(*connections) -> children."""
+    with selectors.DefaultSelector() as selector:
+        children = Children(Slots(8), selector, Timers(), lambda *words: None)
+
+        def make(*connections):
+            for slot, count in enumerate(connections, 1):
+                child, _ = children.fork(slot, Plan(Config(workers=1), None))
+                children.admit(child)
+                page = children.page(child)
+                page[Field.LOAD], page[Field.CONNECTIONS_LIMIT] = count, 1000
+                page[Field.TICKED_AT] = time.monotonic_ns() + 10**12
+            return children
+
+        make.orders = lambda: [_order_of(system.workers_ends[child.pid]) for child in children]
+        yield make
+        for child in children:
+            child.close()
+
+
+def _order_of(end):
+    try:
+        message, _ = end.receive()
+    except BlockingIOError:
+        return None
+    assert message["do"] == "hand over"
+    return message["count"]
+
+
+def test_an_order(ready):
+    """The fullest worker is told to give some away; where all have as many, nothing is said."""
+    level_out(ready(8, 0), lambda slot: False)
+    assert ready.orders() == [4, None]
+
+
+def test_nothing_to_do(ready):
+    """Nothing is said."""
+    level_out(ready(8, 8), lambda slot: False)
+    assert ready.orders() == [None, None]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("why", ["hangs", "has not begun", "leaves", "accepts no more", "has WebSockets"])
+def test_one_that_is_left_out(ready, why, number):
+    """It neither gives nor gets; WebSockets are not connections that could be given."""
+    children = ready(8, 0)
+    page = children.page(list(children)[number])
+    if why == "hangs":
+        page[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
+    elif why == "has not begun":
+        page[Field.TICKED_AT] = 0
+    elif why == "accepts no more":
+        page[Field.LOAD] = (1 << 64) - 1
+    elif why == "has WebSockets":
+        for child in children:
+            children.page(child)[Field.WEBSOCKETS] = 8
+    level_out(children, lambda slot: why == "leaves" and slot == number + 1)
+    assert ready.orders() == [None, None]
