@@ -104,12 +104,13 @@ class Life(enum.Enum):
     IMPORTED = enum.auto()  # it has imported the app
     FORKED = enum.auto()  # it becomes a worker; the mold that it was forked from has imported the app
     ENDS = enum.auto()  # a worker has served, and ends
+    REAPED = enum.auto()  # a worker has ended, in whichever way: LifeContext.lost; told in its supervisor, behind DIED
     DIED = enum.auto()  # a worker has died in the middle of requests: LifeContext.lost; told in its supervisor
     EXITS = enum.auto()  # a supervisor ends: it has no worker any more
 
 
 class Lost(NamedTuple):
-    """Requests that a worker process was at when it died."""
+    """A worker process that has ended, and the requests that it was at."""
 
     slot: int
     pid: int
@@ -124,7 +125,7 @@ class LifeContext(NamedTuple):
     is_spooler: bool = False  # it does jobs
     # Memory files of the process before an upgrade in place, by their names.
     kept: Mapping[str, int] = MappingProxyType({})
-    lost: Lost | None = None  # with DIED
+    lost: Lost | None = None  # with DIED and REAPED
     environ: MutableMapping[str, str] | None = None  # of this process, with IMPORTS and FORKED
 
 

@@ -82,8 +82,6 @@ class Ends:
                 self._molds.on_end(child, before, explained)
             else:
                 self._losses.on_end(child, before, is_oom=explained != how)
-                if child.plan.origin is not None:
-                    child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_state[before](child, explained)
             self._reloads.finish()
 

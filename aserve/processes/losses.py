@@ -1,6 +1,6 @@
 """The requests that are lost with a worker that dies.
 
-Owns:     Losses: reporting them to extensions, counting them, ending those that were reported as slow.
+Owns:     Losses: reporting them and the end of each worker to extensions, counting them, ending those that were reported as slow.
 Thread:   the supervisor's only one.
 Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
           (ends.py).
@@ -10,12 +10,15 @@ The clients of a dead worker have lost their requests. It cannot report them any
 
 from __future__ import annotations
 
+import logging
 from typing import Callable
 
 from ..core.tally import LOST, Tally
 from ..extension import Life, LifeContext, Lost
 from .child import Child, State
 from .status import Status
+
+logger = logging.getLogger("aserve")
 
 OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 
@@ -30,9 +33,20 @@ class Losses:
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
         """Report the requests of a worker that has ended, unless it has reported them itself, before it hung and was killed."""
         self._status.on_end(child)
-        if not child.was_at or child.has_told:
-            return
-        self._on_life(Life.DIED, LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at)))
+        context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
+        if child.was_at and not child.has_told:
+            self._report(Life.DIED, context)
+            self._count(child, before, is_oom)
+        self._report(Life.REAPED, context)
+
+    def _report(self, event: Life, context: LifeContext) -> None:
+        """Report an event to extensions; a bug in one must not keep the worker from being replaced."""
+        try:
+            self._on_life(event, context)
+        except Exception:
+            logger.exception("internal error; please report this as a bug in aserve")
+
+    def _count(self, child: Child, before: State, is_oom: bool) -> None:
         self._add_lost(child.slot, len(child.was_at))
         reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
         self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))

@@ -14,6 +14,7 @@ from aserve.connections.in_flight import TABLE_BYTES, InFlight
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file
 from aserve.core.tally import LOST
+from aserve.features.moving.gunicorn_hooks import GunicornHooks
 
 TERM = signal.SIGTERM
 
@@ -105,7 +106,7 @@ def test_the_hook_of_another_servers_settings(supervised):
     called = []
     one = supervised(1)
     (child,) = one.start()
-    hooks = types.SimpleNamespace(child_exit=lambda *who: called.append(who))
-    child.plan = child.plan._replace(origin=types.SimpleNamespace(hooks=hooks))
+    hooks = GunicornHooks(types.SimpleNamespace(child_exit=lambda *who: called.append(who)))
+    child.plan = child.plan._replace(origin=types.SimpleNamespace(extensions=[hooks]))
     one.end(child, number=9)
     assert called == [(child.pid, 1)]

@@ -9,6 +9,7 @@ import pytest
 
 from aserve.core.page import State
 from aserve.core.tally import LOST, Tally
+from aserve.extension import Life, Lost
 from aserve.features import Config, on_life
 from aserve.features.metrics.table import place_of_requests
 from aserve.features.metrics.totals import Totals
@@ -63,3 +64,21 @@ def test_nothing_is_lost(losses, was_at, has_told):
     """It was at nothing, or has seen to its requests at the end of its drain."""
     losses(was_at, State.DRAINING, has_told)
     assert losses.counted() == 0 and losses.by_reason() == {}
+
+
+@pytest.mark.provokes("internal error")
+@pytest.mark.parametrize("was_at", [[], [(1.0, "GET /a")]])
+def test_extensions_know(was_at, caplog):
+    """Of each end, and before it of what was lost with it; one that fails keeps nobody from going on."""
+    events = []
+
+    def fail(event, context):
+        events.append((event, context.lost))
+        raise KeyError("x")
+
+    losses = Losses(lambda slot, count: None, Tally(), SimpleNamespace(on_end=lambda child: None), fail)
+    child = SimpleNamespace(was_at=was_at, plan=Plan(Config(), None), slot=3, pid=4711, has_told=False)
+    losses.on_end(child, State.READY, is_oom=False)
+    lost = Lost(3, 4711, was_at)
+    assert events == [*([(Life.DIED, lost)] if was_at else []), (Life.REAPED, lost)]
+    assert caplog.text.count("please report this as a bug") == len(events)

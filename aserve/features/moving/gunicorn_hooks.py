@@ -113,6 +113,8 @@ class GunicornHooks(Extension[EngineSettings]):
         hooks, role = self._hooks, context.role
         if event in _OF_SUPERVISOR:
             hooks.in_supervisor(_OF_SUPERVISOR[event])
+        elif event is Life.REAPED and context.lost is not None:
+            hooks.child_exit(context.lost.pid, context.lost.slot)
         elif role is not None and role.is_mold and event is not Life.ENDS:
             return
         elif event in (Life.IMPORTS, Life.FORKED):

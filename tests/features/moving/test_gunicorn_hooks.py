@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from aserve.extension import Life, LifeContext
+from aserve.extension import Life, LifeContext, Lost
 from aserve.features.moving.gunicorn_hooks import GunicornHooks, Hooks, does_nothing
 from aserve.lifecycle.loading import LoadError
 
@@ -86,8 +86,8 @@ def test_the_end_of_a_worker(calls):
 
 def test_one_that_has_ended(calls):
     """child_exit is told which, in the supervisor."""
-    hooks_of(calls, "child_exit").child_exit(77, 2)
-    hooks_of(calls).child_exit(77, 2)
+    for hooks in (hooks_of(calls, "child_exit"), hooks_of(calls)):
+        GunicornHooks(hooks).on_life(Life.REAPED, LifeContext(None, lost=Lost(2, 77, [])))
     ((_, (server, worker)),) = calls
     assert (worker.pid, worker.age, server.pid) == (77, 2, os.getpid())
 
