@@ -190,7 +190,7 @@ def tells_its_end(exchange: Exchange) -> bool:
 
 
 def release_exchange(exchange: Exchange) -> None:
-    """Free what an exchange holds."""
+    """Free the body and the response of an exchange."""
     if exchange.body is not None:
         exchange.body.close()
     exchange.response = None  # a cycle: both, and a body in memory, would wait for the garbage collector

@@ -2,7 +2,7 @@
 
 Owns:     Departed: checks once a second the clients of requests that have waited for a second, and drops requests without a client.
 Thread:   event loop; a worker may begin any of the requests meanwhile, and then it ends the exchange.
-Spec:     poll(2); RFC 9112 section 9.6: an end of what a client sends may be the half of a close.
+Spec:     poll(2); RFC 9112 section 9.6: the end of a client's octets may be the half of a close.
 Not here: which jobs wait, and how long (workers/queue_wait.py), dropping an exchange (wire_fast.py, wire_loop.py).
 
 This lets a site recover after a stall: clients have given up, or have asked again, and serving the clients that left would keep the others

@@ -46,7 +46,7 @@ class Receiving(Leaving, Protocol):
         """Take the end of the exchange over from its worker; False: the connection is closing already."""
 
     def close(self) -> None:
-        """Send what is pending, then close."""
+        """Send pending octets, then close."""
 
     def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
         """Answer with an error, and close."""

@@ -123,7 +123,7 @@ class ConnectionLimit(set[OnLoop]):
         self._lane_counts = (0, 0)
 
     def find_limit(self, max_connections: int, threads: int, spool_files: int = 0) -> None:
-        """Find the limit, and log what is wrong with it; of temporary files, 0 is the default number."""
+        """Find the limit, and log if descriptors do not suffice; `spool_files` 0: the default number of temporary files."""
         self._reset_counts()
         descriptors = descriptor_limit()
         self.max_count = max_connections or default_limit(threads, spool_files or default_spool_files())

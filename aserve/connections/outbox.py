@@ -1,6 +1,6 @@
 """The output side of the event loop's wire: the transport, the room in it, and octets that wait for room.
 
-Owns:     Outbox: the order of what is written; the backlog, for whose end workers wait; how a response is cut short.
+Owns:     Outbox: the order of writes; the backlog, for whose end workers wait; cutting a response short.
           Owner: the methods of the wire that an outbox calls.
 Thread:   event loop; workers, under the second banner. The connection's lock guards the state that both change: docs/threads.md.
 Spec:     RFC 9112 section 9.
@@ -115,7 +115,7 @@ class Outbox:
         self._sender: Sender | None = None  # writes to the socket past the transport
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
-        # What the client reads, counted while it is behind: see count_read.
+        # The octets that the client reads, counted while it is behind: see count_read.
         self._put_bytes = self._unread_bytes = 0
         self._waiter: threading.Lock | None = None  # locked; its release wakes a worker that waits until it may write
 

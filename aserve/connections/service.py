@@ -1,4 +1,4 @@
-"""What all connections of one listener share.
+"""The objects that all connections of one listener share.
 
 Owns:     Service; ServiceContext, which the services of a server share; both hold references and little else.
 Thread:   built on the event loop; read on both sides.
@@ -47,7 +47,7 @@ class ServiceContext(NamedTuple):
 
 
 class Service:
-    """What all connections of one listener share."""
+    """The objects that all connections of one listener share."""
 
     def __init__(
         self,

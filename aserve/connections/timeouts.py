@@ -33,7 +33,7 @@ class Timed(Protocol):
         """The state of the connection."""
 
     def close(self) -> None:
-        """Send what is pending, then close."""
+        """Send pending octets, then close."""
 
     def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
         """Answer with an error, and close."""

@@ -108,7 +108,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._wire.drop_octets(data)
 
     def eof_received(self) -> bool:
-        """The client will send no more; what it has asked for is still answered."""
+        """The client will send no more; its earlier requests are still answered."""
         wire = self._wire
         if wire is None:
             return False  # the event loop closes

@@ -178,7 +178,7 @@ class LoopWire(asyncio.Protocol):
             inbox.expect_more(self)
 
     def eof_received(self) -> bool:
-        """The client will send no more; what it has asked for is still answered."""
+        """The client will send no more; its earlier requests are still answered."""
         self._inbox.end()
         if not self.take_completion() or self.connection.exchange is None:
             self.close()

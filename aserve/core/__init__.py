@@ -1,1 +1,1 @@
-"""What all rooms share: the nouns of a request, texts and times, and what the operating system gives a process."""
+"""Shared by all rooms: the nouns of a request, texts and times, and the operating system's side of a process."""

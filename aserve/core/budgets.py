@@ -5,7 +5,7 @@ Owns:     Budget, a count with a limit; MemoryBudget, which counts an object onc
           counted while it is open; the log lines when a budget is used up, and when it has room again.
 Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_body` with `is_patient`: never on
           the event loop. A SpoolFile is used by one thread at a time.
-Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
+Not here: handling a body for which there is no room (body.py, connections/sending.py);
           which budgets a server has (connections/server_budgets.py).
 """
 
@@ -46,7 +46,7 @@ class Budget:
         self._lock = threading.Lock()
         self._missing = 0  # how much the last refused `reserve` asked for
         self._episode = Episode()
-        # What `__del__` gave back: the garbage collector may run while this thread has the lock.
+        # Counts released by `__del__`: the garbage collector may run while this thread has the lock.
         self._dropped: collections.deque[int] = collections.deque()
 
     def reserve(self, count: int, is_forced: bool = False) -> bool:

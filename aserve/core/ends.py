@@ -2,7 +2,7 @@
 
 Owns:     RequestLog, the interface; Ends, which collects ended requests for a moment; Reader, the callbacks of one reader.
 Thread:   `write`: the thread that ends the exchange; `flush`: the same, and the event loop, when requests cease and once a second: one at a time.
-Not here: when a request ends (connections/connection.py, connections/wire_loop.py); what its readers are (extension.py).
+Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the readers (extension.py).
 
 A batch of up to 64 ends shares the cost of calling each reader. Ends wait while there is more to do, and in the lane until no request has come
 for 1 to 2 ms: a kernel timer wakes the event loop then in any case (workers/executor.py), so this costs a request nothing. Measured
@@ -76,7 +76,7 @@ class RequestLog(Protocol):
 
     @property
     def parts(self) -> Parts:
-        """What native/ends.c shares with this."""
+        """The state that native/ends.c shares with this."""
 
     def attach(self, native: NativeEnds) -> None:
         """Report the ends of plain requests, too."""

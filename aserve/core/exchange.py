@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class ResponseForm(NamedTuple):
-    """What the response's octets look like on one wire protocol."""
+    """The form of a response's octets on one wire protocol."""
 
-    status_prefix: str  # what stands before "200 OK"
+    status_prefix: str  # the text before "200 OK"
     may_chunk: bool  # RFC 9112 section 7.1: only towards an HTTP/1.1 client
     keep_alive_line: bytes  # the Connection field that says that the connection stays open; or nothing
     close_line: bytes  # the same, that it closes
@@ -88,7 +88,7 @@ class Exchange:
     One request, as far as the app needs it, and the form of its response.
 
     The class attributes are those of a plain request, as most are; a protocol
-    sets only what differs.
+    sets only those that differ.
     """
 
     form: ResponseForm = HTTP_1_1

@@ -4,7 +4,7 @@ Owns:     memory, descriptors, CPU time and state of a process; Footprints, a ca
 Thread:   any; some small files of /proc are read. `with_shares` lets the kernel walk a process's page tables:
           measured 2026-11-22, 1.6 ms for 126 MiB, and 0.015 ms without.
 Spec:     proc(5).
-Not here: what the machine has room for (processes/resources.py), what follows from the numbers (processes/recycling.py,
+Not here: the resources of the machine (processes/resources.py), decisions by the numbers (processes/recycling.py,
           processes/liveness.py, lifecycle/advice.py).
 """
 
@@ -28,7 +28,7 @@ class Memory(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """What a process does."""
+    """The state and the CPU time of a process."""
 
     state: str  # proc(5): R running, S sleeping, D waiting for a disk, T stopped, t traced, Z ended, ...
     cpu_seconds: float  # used since its start

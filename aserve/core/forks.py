@@ -179,7 +179,7 @@ def _before() -> None:
         # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) must wait for _in_child.
         _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
     if _watched:
-        flush_output()  # what is buffered must not be written twice; see `end_child`
+        flush_output()  # buffered output must not be written twice; see `end_child`
 
 
 def _unblock() -> None:

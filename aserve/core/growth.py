@@ -1,11 +1,11 @@
-"""Whether the memory of a process grows and grows, as that of an app that leaks.
+"""Whether the memory of a process grows without end, as with an app that leaks.
 
-Owns:     Growth: the least of each ten minutes, and what is concluded from four of them; Growths, a look at each process once a minute.
-Thread:   that of its owner.
-Not here: what a process takes (core/footprint.py), what is said (lifecycle/advice.py).
+Owns:     Growth: the least of each ten minutes, and the conclusion from four of them; Growths, a sample of each process once a minute.
+Thread:   its owner's.
+Not here: the memory of a process (core/footprint.py), the text (lifecycle/advice.py).
 
-A process that serves takes more in a busy minute, and gives it back. So it is the least of ten minutes that counts: if that rises from each
-ten minutes to the next, four times, something is kept. The first ten minutes, in which caches fill, do not count.
+A process that serves takes more in a busy minute, and gives it back. So the least of ten minutes counts: if that rises from each ten
+minutes to the next, four times, the process keeps memory. The first ten minutes, in which caches fill, do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_BYTES = 32 << 20
 
 
 class Growth:
-    """That of one process."""
+    """The growth of one process."""
 
     def __init__(self) -> None:
         self._samples: list[int] = []  # of the span that is not over
@@ -34,7 +34,7 @@ class Growth:
         self._is_warm = False
 
     def add(self, memory: Memory | None) -> None:
-        """Called every SAMPLE_SECONDS with what it takes; None: that is not known."""
+        """Add the present memory, None: not known; called every SAMPLE_SECONDS."""
         if memory is None:
             return
         self._samples.append(memory.rss_bytes)
@@ -44,7 +44,7 @@ class Growth:
             self._is_warm, self._samples = True, []
 
     def describe(self) -> dict[str, int] | None:
-        """Return from how much to how much it has grown, in how many minutes; None: it does not grow, or not for so long."""
+        """Return from how much to how much it has grown, in how many minutes; None: no growth, or not for that long."""
         least = list(self._least)
         if len(least) < SPANS or any(
             after < before * (1 + LEAST_STEP_SHARE) for before, after in zip(least, least[1:])
@@ -57,13 +57,13 @@ class Growth:
 
 
 class Growths:
-    """Those of several processes."""
+    """The growth of several processes."""
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, int], Growth] = {}
 
     def look(self, processes: Iterable[Process]) -> None:
-        """Called every SAMPLE_SECONDS with all that serve: see what each takes, and forget the others."""
+        """Measure all processes that serve, and forget the others; called every SAMPLE_SECONDS."""
         before, self._by_key = self._by_key, {}
         for process in processes:
             growth = self._by_key[process.key] = before.get(process.key) or Growth()

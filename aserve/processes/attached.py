@@ -130,7 +130,7 @@ class Attached:
         open_jobs: OpenJobs,
         kept: Mapping[str, int] = {},
     ) -> None:
-        """`kept`: what code of before has left in memory; see memory_file.KEPT."""
+        """`kept`: the previous code's files in memory; see memory_file.KEPT."""
         self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers

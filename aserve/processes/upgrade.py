@@ -6,12 +6,12 @@ Not here: the state passed to the new code (inheritance.py), the new code's side
           (supervisor.py: it adopts the workers, and reloads.py replaces them).
 
 ```
-  supervisor, code of before                       supervisor, new code: same pid, listeners, workers
+  supervisor, previous code                        supervisor, new code: same pid, listeners, workers
      |                                                ^
      | fork, exec                                     | exec
      v                            ready, ended        |
   the trial: the same command, ------------------> supervisor
-  which becomes a worker that nobody can reach
+  which becomes a worker that no client reaches
 ```
 
 If the trial fails, by an exception, an exit, a hang, or without an interpreter: nothing has changed, and the log says why.

@@ -113,7 +113,7 @@ class WireProtocol(Protocol):
 
     @property
     def known(self) -> Exchange | None:
-        """What is known of the request that is being received, for the log of its refusal."""
+        """The known part of the request that is being received, for the log of its refusal."""
 
     @property
     def live_body(self) -> LiveBody | None:

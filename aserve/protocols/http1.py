@@ -225,7 +225,7 @@ class HTTP1(RequestReceiver):
 
 def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchange], None]) -> None:
     """Store the head's flags for the response; move the fields of proxies out of the vars."""
-    if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more for what is not PLAIN
+    if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more if it is not PLAIN
         if flags & WEBSOCKET:
             exchange.asks_websocket = exchange.is_for_loop = True
         else:

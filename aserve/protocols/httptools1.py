@@ -270,7 +270,7 @@ class HTTPTools1(RequestReceiver):
         self._line = b""
         self.is_continue_due = False
 
-    # What llhttp leaves to us
+    # Checks that llhttp leaves to its user
 
     def _check_version(self, method: bytes) -> bool:
         version: str = self._parser.get_http_version()

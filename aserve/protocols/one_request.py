@@ -1,4 +1,4 @@
-"""What uwsgi and SCGI share: a connection carries one request.
+"""The common part of uwsgi and SCGI: a connection carries one request.
 
 Owns:     OneRequest: keep octets until the head is complete, then collect
           the body, then nothing more.

@@ -1,6 +1,6 @@
 """The fields in which proxies describe their client: Forwarded, X-Forwarded-*, X-Real-IP.
 
-Owns:     their names; removing them from every request; reading what they claim,
+Owns:     their names; removing them from every request; reading their claims,
           for listeners that trust a proxy. Pure.
 Thread:   `strip_forwarded` on the event loop, or in the lane's leader; `read_claims` in a worker.
 Spec:     RFC 7239; its section 7.4 is about X-Forwarded-*, which have no specification.
@@ -157,7 +157,7 @@ def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
 
 def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
     """
-    Return what the proxies claim in the fields that the rules name.
+    Return the proxies' claims in the fields that the rules name.
 
     Raises:
         RequestRefused: a field is malformed.

@@ -89,7 +89,7 @@ class Certificates:
         try:
             self._contexts, self.warnings = _load(self._all_settings)
         except ConfigError as fault:
-            logger.error("TLS: %s; going on with what was loaded before", fault)
+            logger.error("TLS: %s; keeping the certificates loaded before", fault)
             return False
         logger.info("TLS: certificates loaded anew")
         self.log_warnings()

@@ -267,7 +267,7 @@ class Executor:
             self._app_blocks = not computes
             self._still_since = now
             if self._native is not None:
-                self._native.spill()  # what the leader has taken, too, is the others' now
+                self._native.spill()  # other workers may take the leader's requests now, too
             if not self._wake_one():
                 if self._handles is None:
                     return  # all are awake: the next finished job moves the queue

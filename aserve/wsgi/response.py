@@ -341,7 +341,7 @@ class Response:
 
 
 def error_response(status: int, text: str, exchange: Exchange | None, common_fields: CommonFields) -> bytes:
-    """Return a whole response of our own: a plain-text error that says what was wrong."""
+    """Return a whole response of our own: an error in plain text."""
     fields = common_fields.proxy_status(status, exchange)
     return plain_response(status, f"{_title(status)}: {text}", exchange, common_fields, fields)
 

@@ -102,7 +102,7 @@ def test_reload_by_signal_and_by_change(start_process, authority, files, wait_un
     assert len({first, second, third}) == 3
     files[1].unlink()
     process.signal(signal.SIGHUP)
-    process.wait_for_log(r"ERROR +TLS: cannot read the key .*; going on with what was loaded before")
+    process.wait_for_log(r"ERROR +TLS: cannot read the key .*; keeping the certificates loaded before")
     assert serial_of(server, authority) == third
     process.signal()
     assert process.wait() == 0
