@@ -163,7 +163,7 @@ def test_a_reader_that_hangs(monkeypatch):
         ends.write(new_exchange())
     assert told == [1]
     threads[1].start()  # the fourth: this thread waits
-    may_go.release(2)
+    may_go.release(3)  # the reader is told of the others at once, or of the fourth after the rest
     for thread in threads:
         thread.join(60)
     assert told[0] == 1 and sum(told) == 5 and not any(thread.is_alive() for thread in threads)

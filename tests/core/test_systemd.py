@@ -13,8 +13,14 @@ from harness.refusals import error_of
 
 from aserve.core.systemd import Notifier, passed_sockets, store_size, stored_sockets, watchdog_seconds
 
-US = str(os.getpid())
-OTHER = str(os.getpid() + 1)
+PID = 4711
+US, OTHER = str(PID), str(PID + 1)
+
+
+@pytest.fixture(autouse=True)
+def number(monkeypatch):
+    """This process has the number that the tables were written with."""
+    monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
 @pytest.fixture

@@ -10,7 +10,14 @@ import pytest
 from aserve.lifecycle.pid_file import kept_pid_file, pid_file
 from aserve.settings import ConfigError
 
-OURS = f"{os.getpid()}\n"
+PID = 4711
+OURS = f"{PID}\n"
+
+
+@pytest.fixture(autouse=True)
+def number(monkeypatch):
+    """This process has the number that the tables were written with."""
+    monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
 def test_no_file():

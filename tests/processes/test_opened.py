@@ -6,6 +6,7 @@ import os
 import re
 import select
 import socket
+import subprocess
 import sys
 import threading
 
@@ -26,7 +27,7 @@ def find(monkeypatch):
     enumerate_ = threading.enumerate
     monkeypatch.setattr(threading, "enumerate", lambda: [t for t in enumerate_() if t not in strangers] or known)
     frames = sys._current_frames
-    idents = set(frames()) - {threading.get_ident()}  # pytest-xdist's are not among those that threading knows
+    idents = set(frames()) - {threading.get_ident()}  # pytest-xdist has some that threading does not know
     monkeypatch.setattr(sys, "_current_frames", lambda: {i: f for i, f in frames().items() if i not in idents})
     tasks = set(os.listdir("/proc/self/task"))
     listdir = os.listdir
@@ -149,9 +150,8 @@ def test_threads(find):
 def test_threads_in_c(find, monkeypatch):
     """Those that no Python code runs in, by the kernel's name; one may have ended meanwhile."""
     listdir = os.listdir
-    tasks = [str(os.getpid()), "1", "999999999"]
-    monkeypatch.setattr(os, "listdir", lambda path: tasks if path == opened_module.TASK_FOLDER else listdir(path))
-    monkeypatch.setattr(opened_module, "TASK_FOLDER", "/proc")
-    tasks[1] = str(os.getppid())
-    with open(f"/proc/{os.getppid()}/comm") as file:
-        assert find().threads_in_c == sorted([file.read().strip(), "?"])
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        tasks = [str(os.getpid()), str(other.pid), "999999999"]
+        monkeypatch.setattr(os, "listdir", lambda path: tasks if path == opened_module.TASK_FOLDER else listdir(path))
+        monkeypatch.setattr(opened_module, "TASK_FOLDER", "/proc")
+        assert find().threads_in_c == ["?", "cat"]

@@ -8,7 +8,14 @@ import pytest
 
 from aserve.settings import platform_settings
 
-US = {"LISTEN_PID": str(os.getpid())}
+PID = 4711
+US = {"LISTEN_PID": str(PID)}
+
+
+@pytest.fixture(autouse=True)
+def number(monkeypatch):
+    """This process has the number that the tables were written with."""
+    monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
 @pytest.mark.parametrize(
