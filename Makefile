@@ -67,9 +67,10 @@ suites:
 # A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
 # busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
 LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
-# The suite runs in four processes, as tests wait a third of the time; what ARGS chooses in one, as --pdb and -s need it. On PyPy it runs
-# with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
-SPREAD := $(if $(ARGS),,--brief -n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
+# The suite runs in four processes, as tests wait a third of the time, forked once the tests are collected (tests/harness/children.py);
+# what ARGS chooses runs in one, as --pdb and -s need it. On PyPy it runs with plain asserts: PyPy 7.3.11 has crashed
+# (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
+SPREAD := $(if $(ARGS),,--brief --children 4 $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
 # The environment of this shell may keep Python from writing bytecode: each server of a test would compile the package, for 0.4 s.
 suite coverage: export PYTHONDONTWRITEBYTECODE =
@@ -100,7 +101,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief -n 4 --dist worksteal --part measured $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief --children 4 --part measured $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio.plugin
-from harness import apps, faults, native, side_by_side
+from harness import apps, children, faults, native, side_by_side
 from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
 from harness.interpreter import IS_PYPY, LOOP_KINDS, has_module, new_loop
@@ -47,12 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of our own."""
     parser.addoption("--over-tls", action="store_true", help="what start_server starts is served over TLS")
     parser.addoption("--part", choices=["measured", "others"], help="the tests that count for floors.py, or all others")
+    parser.addoption("--children", type=int, metavar="N", help="run the tests in N processes, which this one forks")
     parser.addoption("--brief", action="store_true", help="without tests marked long, and on PyPy long_on_pypy")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of the e2e tests, and what -n needs."""
     side_by_side.configure(config)
+    children.configure(config)
     native.change_default()
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line(

@@ -26,7 +26,7 @@ TESTS = ROOT / "tests"
 RESULTS = ROOT / "build/whole"
 FILES_EACH = 12  # of e2e in one step: so that little is lost where a run is stopped. Guess.
 LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
-SPREAD = ("-n", "4", "--dist", "worksteal")  # the Makefile says why, and why PyPy has plain asserts
+SPREAD = ("--children", "4")  # the Makefile says why, and why PyPy has plain asserts
 
 
 class Step(NamedTuple):

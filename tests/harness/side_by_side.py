@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import pathlib
 import signal
 import sys
@@ -49,7 +50,8 @@ class Starter:
 class Turns:
     """In each of the processes that run tests."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        folder = pathlib.Path(folder)
         # Who begins a test goes through the door into the room; who wants the room alone keeps the
         # door closed, or the others would go in by turns for ever.
         self._door = open(folder / "door", "wb")

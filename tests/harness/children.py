@@ -1,0 +1,259 @@
+"""`pytest --children 4`: this process collects the tests once, then forks children that run them.
+
+pytest-xdist has each of its processes collect all tests; here the tests, and on PyPy what the JIT has compiled by then, are there
+when a child begins. Each child has a share of the tests in their order, and one that has none left takes half of the largest share.
+A test whose child dies has failed, and another child goes on in its place.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import multiprocessing.connection
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from typing import IO, Any, NamedTuple
+
+import pytest
+
+from aserve.core import forks
+
+from .side_by_side import Turns
+
+PR_SET_PDEATHSIG = 1
+LOOKS_EACH_SECONDS = 1.0  # for children that have died, where no report comes. Guess.
+LOSSES_AT_MOST = 10  # children that died; then the run ends. Guess.
+
+
+def configure(config: pytest.Config) -> None:
+    """Take part if it is asked for; with --pdb, and where tests are only listed, pytest does all itself."""
+    option = config.option
+    if option.children and not option.collectonly and not option.usepdb:
+        config.pluginmanager.register(Parent(option.children))
+
+
+class Shares:
+    """What is left to run: for each child the numbers of tests from a first to an end, in memory that all of them share."""
+
+    def __init__(self, children: int, count: int, lock: IO[bytes]) -> None:
+        self._lock = lock  # a file; the system releases it when its owner dies
+        size = array.array("q").itemsize
+        cells = memoryview(mmap.mmap(-1, 4 * children * size)).cast("q")
+        self._first, self._end = cells[:children], cells[children : 2 * children]
+        self._runs, self._follows = cells[2 * children : 3 * children], cells[3 * children :]
+        for child in range(children):
+            self._first[child], self._end[child] = child * count // children, (child + 1) * count // children
+            self._runs[child] = self._follows[child] = -1
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of a process, so that it is no other child's
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+    def take(self, child: int) -> int:
+        """Return the next test for a child; -1: there is none."""
+        with self._alone():
+            if self._first[child] == self._end[child]:
+                self._take_half(child)
+            if self._first[child] == self._end[child]:
+                return -1
+            self._first[child] += 1
+            return self._first[child] - 1
+
+    def _take_half(self, child: int) -> None:
+        lefts = [end - first for first, end in zip(self._first, self._end)]
+        largest = max(range(len(lefts)), key=lefts.__getitem__)
+        count = (lefts[largest] + 1) // 2
+        end = self._end[largest]
+        self._first[child], self._end[child] = end - count, end
+        self._end[largest] = end - count
+
+    def pairs(self, child: int) -> Iterator[tuple[int, int]]:
+        """Yield each test for a child, and the one that will follow: -1, no more. The next is taken first, as fixtures outlive a test for it."""
+        number = self._follows[child] if self._follows[child] >= 0 else self.take(child)
+        while number >= 0:
+            self._follows[child] = -1  # before `runs`: whichever the child dies at, no test runs twice
+            self._runs[child] = number
+            self._follows[child] = self.take(child)
+            yield number, self._follows[child]
+            number = self._follows[child]
+        self._runs[child] = -1
+
+    def running(self, child: int) -> int:
+        """Return the test that a child is at; -1: none."""
+        return self._runs[child]
+
+
+class Child(NamedTuple):
+    """A process that runs tests."""
+
+    number: int
+    pid: int
+    reports: multiprocessing.connection.Connection
+
+
+class Parent:
+    """In the process that has collected the tests."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._children: dict[Any, Child] = {}  # by their connections
+        self._lost = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Have children run all tests; pytest's own loop is what this takes the place of."""
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            return None  # pytest ends the run
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        with tempfile.TemporaryDirectory(prefix="aserve-") as self._turns, tempfile.TemporaryFile() as lock:
+            self._shares = Shares(self._count, len(session.items), lock)
+            try:
+                for number in range(self._count):
+                    self._fork(session, number)
+                while self._children:
+                    ready = multiprocessing.connection.wait([*self._children], LOOKS_EACH_SECONDS)
+                    for connection in ready:
+                        self._receive(session, self._children[connection])
+                    for child in [] if ready else [*self._children.values()]:
+                        self._look(session, child)
+            finally:
+                self._end()
+        return True
+
+    def _fork(self, session: pytest.Session, number: int) -> None:
+        reports, sender = multiprocessing.Pipe(duplex=False)
+        session.config.get_terminal_writer().flush()  # or each child writes it, too
+        pid = os.fork()
+        if pid == 0:
+            for connection in [reports, *self._children]:
+                connection.close()
+            run_child(session, self._shares, number, sender, self._turns)
+        sender.close()
+        self._children[reports] = Child(number, pid, reports)
+
+    def _receive(self, session: pytest.Session, child: Child) -> None:
+        hook = session.config.hook
+        messages = None
+        with contextlib.suppress(EOFError):
+            messages = child.reports.recv()
+        if messages is None:
+            self._on_end(session, child, os.waitpid(child.pid, 0)[1])
+            return
+        for data in messages:
+            hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=data))
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+
+    def _look(self, session: pytest.Session, child: Child) -> None:
+        pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
+        if pid:  # its end of the pipe is open in a process that a test has forked
+            self._on_end(session, child, wait_status)
+
+    def _on_end(self, session: pytest.Session, child: Child, wait_status: int) -> None:
+        del self._children[child.reports]
+        child.reports.close()
+        status = os.waitstatus_to_exitcode(wait_status)
+        number = self._shares.running(child.number)
+        if status == 0 and number < 0:
+            return
+        name = signal.Signals(-status).name if status < 0 else f"status {status}"
+        if number >= 0:
+            item = session.items[number]
+            report = pytest.TestReport(
+                item.nodeid, item.location, {}, "failed", f"the process that ran it has ended: {name}", "call"
+            )
+            session.config.hook.pytest_runtest_logreport(report=report)
+        self._lost += 1
+        if self._lost > LOSSES_AT_MOST:
+            raise session.Interrupted(
+                f"{self._lost} processes of tests have ended before they were done, the last by {name}"
+            )
+        self._fork(session, child.number)
+
+    def _end(self) -> None:
+        for child in self._children.values():
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+
+
+class Reporter:
+    """In a child, in place of what writes to the terminal: it sends the reports of each test. Timeouts write their stacks to `_tw`."""
+
+    def __init__(self, config: pytest.Config, sender: multiprocessing.connection.Connection) -> None:
+        self._config = config
+        self._sender = sender
+        self._tw = config.get_terminal_writer()
+        self._messages: list[Any] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep a report until its test is done; a fixture that was set up, or ended, without a word is none."""
+        if report.when != "call" and report.passed and not report.sections and not self._config.option.durations:
+            return
+        self._messages.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        """Send them."""
+        self._sender.send(self._messages)
+        self._messages = []
+
+
+def run_child(
+    session: pytest.Session, shares: Shares, number: int, sender: multiprocessing.connection.Connection, turns: str
+) -> None:
+    """Run tests until none is left, then end this process: it never returns."""
+    status = 3
+    try:
+        begin_child(session.config, number, sender, turns)
+        for at, following in shares.pairs(number):
+            item = session.items[at]
+            nextitem = session.items[following] if following >= 0 else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+        save_coverage()
+        status = 0
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def begin_child(config: pytest.Config, number: int, sender: multiprocessing.connection.Connection, turns: str) -> None:
+    """Make this process's own what its parent had: output, folders, turns."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGABRT)  # pytest's faulthandler does the rest
+    plugins = config.pluginmanager
+    capture = plugins.getplugin("capturemanager")
+    if capture is not None and capture._global_capturing is not None:  # into a file that all children would share
+        capture.stop_global_capturing()
+        capture.start_global_capturing()
+    reporter = Reporter(config, sender)
+    plugins.unregister(plugins.getplugin("terminalreporter"))
+    plugins.register(reporter, "terminalreporter")
+    plugins.register(Turns(turns))
+    factory = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory._basetemp = factory.getbasetemp() / f"child-{number}"
+    factory._basetemp.mkdir(exist_ok=True)
+    forks.forked.clear()  # a child of pytest's, and of no app
+
+
+def save_coverage() -> None:
+    """Write what was covered, if it is measured: this process ends without `atexit`."""
+    coverage = sys.modules.get("coverage")
+    measuring = coverage.Coverage.current() if coverage is not None else None
+    if measuring is not None:
+        measuring.stop()
+        measuring.save()
