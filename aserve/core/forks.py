@@ -159,7 +159,8 @@ def end_process(status: int, say: Callable[[], object]) -> NoReturn:
         flush_output()
         if status < 0:
             signal.signal(-status, signal.SIG_DFL)
-            os.kill(os.getpid(), -status)  # unless it is blocked, nothing follows
+            # To this thread: another one may not have it blocked. Unless this one has, nothing follows.
+            signal.pthread_kill(threading.get_ident(), -status)
     finally:
         os._exit(status if status >= 0 else 128 - status)
 
