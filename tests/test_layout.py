@@ -165,6 +165,7 @@ TESTS_OF_NO_ONE_FILE = {
     "bench_tls",
     "benchmarks",
     "chaos_client",
+    "children",
     "docs",
     "faults",
     "layout",
