@@ -123,7 +123,7 @@ CRASHED = r"A worker has crashed|crashes of workers in the last ten minutes"
 FAULTS = (
     Fault(
         "all threads are stuck", _putting("stuck"), clients=20,
-        status=Told(r"2 of 2 workers: no thread is free, and for \d+ s none has begun a request", 15),
+        status=Told(r"2 of 2 workers: all threads busy: no queued request started for \d+ s", 15),
         metrics=Told("aserve_requests_stalled_seconds", 15, at_least=20),
         log=Told("no thread|no request", 20),
         quiet=Quiet(20),

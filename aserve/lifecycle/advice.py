@@ -192,8 +192,8 @@ def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
         worst = max(stalled, key=lambda worker: worker["stalled_seconds"])
         who = _name(worst) if len(stalled) == 1 else f"{len(stalled)} of {len(workers)} workers"
         yield Advice(
-            f"{who}: no thread is free, and for {worst['stalled_seconds']} s none has begun a request that waits; "
-            f"{sum(worker['waiting'] for worker in stalled)} wait, the first for {_longest_wait(stalled):.0f} s.",
+            f"{who}: all threads busy: no queued request started for {worst['stalled_seconds']} s "
+            f"({sum(worker['waiting'] for worker in stalled)} queued, oldest {_longest_wait(stalled):.0f} s).",
             f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
             # Behind those that drain others serve: a reload may have been the cure.
             is_failure=any(worker["state"] == "ready" for worker in stalled),

@@ -113,7 +113,7 @@ def test_programs(found, program, text):
         ),
         (
             {"worker": {"stalled_seconds": 11, "waiting": 3, "waiting_seconds": 12.4, "slot": 0}},
-            "The process: no thread is free, and for 11 s none has begun a request that waits; 3 wait, the first for 12 s.",
+            "The process: all threads busy: no queued request started for 11 s (3 queued, oldest 12 s).",
             "`aserve stacks` shows",
         ),
         (
@@ -237,7 +237,7 @@ def test_a_stall_of_all():
     status = {"text": "", "workers_wanted": 2, "workers_ready": 2, "crashes": [], "workers": [slow, worse, WORKER]}
     (found,) = add_warnings(status, Config())["warnings"]
     assert found == {
-        "text": "2 of 3 workers: no thread is free, and for 44 s none has begun a request that waits; 4 wait, the first for 44 s.",
+        "text": "2 of 3 workers: all threads busy: no queued request started for 44 s (4 queued, oldest 44 s).",
         "do": "`aserve stacks` shows what holds them.",
         "is_failure": True,
     }
