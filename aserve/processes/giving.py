@@ -1,8 +1,8 @@
-"""Giving connections away: a worker that serves on lets go of some as they come to idle.
+"""Giving connections away: a worker that serves on gives some to others as they become idle.
 
 Owns:     Giving, the order of the supervisor until it is carried out, or replaced by the next one.
 Thread:   event loop only.
-Not here: how many (levelling.py), letting go of connections (connections/detaching.py), a worker that drains and gives all of them (worker.py).
+Not here: how many (levelling.py), detaching connections (connections/detaching.py), a worker that drains and gives all of them (worker.py).
 
 Under load a connection idles only for the moment between a response and the next request, so one look finds few of them.
 """
@@ -14,12 +14,12 @@ from typing import Callable
 
 # How often to look, and how many times: for less than the second until the next order. Guesses.
 LOOK_SECONDS, MAX_LOOKS = 0.01, 80
-# For how long orders are left alone after one for which nothing idled, as connections in TLS stay; twice as long each time. Guesses.
+# How long orders are ignored after one that found no idle connection, as connections in TLS stay; twice as long each time. Guesses.
 FRUITLESS_SECONDS, MAX_FRUITLESS_SECONDS = 1.0, 64.0
 
 
 class Giving:
-    """That of one worker."""
+    """The order of one worker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, give: Callable[[int], int]) -> None:
         """`give` lets go of that number of connections at most, and returns how many they were."""

@@ -24,7 +24,7 @@ MAX_GIFTS = 256
 
 
 class Standing(NamedTuple):
-    """What a worker has."""
+    """The load of a worker."""
 
     connections: int  # that may be given away or added to: WebSockets are left out
     requests: int  # that run or wait

@@ -362,7 +362,7 @@ class Worker:
     # Idle connections
 
     def _hand_over(self, count: int | None) -> int:
-        """Give connections that idle to the supervisor, which knows who has the fewest, and return how many; None: all of them."""
+        """Give idle connections to the supervisor, which knows the worker with the fewest; return how many. `count` None: all."""
         found = self._server.detach_idle(count)
         for detached in found:
             self._say({"say": "idle", "listener": detached.listener_index, "peer": detached.peer}, [detached.fd])
