@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 from ..core.near_names import near_names
 from ..features import SETTINGS
-from ..features.routes import lacks_action
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 
@@ -62,19 +61,20 @@ def parse_args(argv: Sequence[str]) -> dict[str, object]:
         ConfigError: what was given cannot be understood.
     """
     parser = build_parser()
-    args, unknown = parser.parse_known_args(_join_routes(argv))
+    args, unknown = parser.parse_known_args(_join_parts(argv))
     if unknown:
         raise ConfigError(_explain_unknown(unknown[0], parser))
     return vars(args)
 
 
-def _join_routes(argv: Sequence[str]) -> list[str]:
-    """Make one argument of `--route PATTERN ACTION`."""
-    words = list(argv)
+def _join_parts(argv: Sequence[str]) -> list[str]:
+    """Make one argument of a value in two, as in `--flag FIRST SECOND`."""
+    words, lacking = list(argv), {setting.flag: setting.lacks for setting in SETTINGS}
     for index in reversed(range(len(words) - 2)):
-        flag, pattern, action = words[index : index + 3]
-        if flag == "--route" and lacks_action(pattern) and not action.startswith("-"):
-            words[index + 1 : index + 3] = [f"{pattern} {action}"]
+        flag, first, second = words[index : index + 3]
+        lacks = lacking.get(flag)
+        if lacks is not None and lacks(first) and not second.startswith("-"):
+            words[index + 1 : index + 3] = [f"{first} {second}"]
     return words
 
 

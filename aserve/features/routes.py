@@ -292,6 +292,7 @@ class RouteSettings(EngineSettings):
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
         "For configurations that use uWSGI's internal routing to call RPC functions.",
         secret=show_route,
+        lacks=lacks_action,
     )
     # fmt: on
 

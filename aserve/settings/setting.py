@@ -51,6 +51,10 @@ class Setting(NamedTuple):
         None  # what makes one text of a value name the same file from every folder
     )
 
+    lacks: Callable[[str], bool] | None = (
+        None  # whether the next argument belongs to this flag's value, too; None: it never does
+    )
+
     @property
     def key(self) -> str:
         """The TOML key."""
@@ -114,9 +118,10 @@ def row(
     needs: Needs | None = None,
     fixed: bool = False,
     path: Callable[[str, Base], str] | None = None,
+    lacks: Callable[[str], bool] | None = None,
 ) -> Any:
     """Return the field of a dataclass of settings; its columns are those of Setting."""
     columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
-    columns.update(secret=secret, needs=needs, fixed=fixed, path=path)
+    columns.update(secret=secret, needs=needs, fixed=fixed, path=path, lacks=lacks)
     # Reports of errors have the reprs of local variables.
     return dataclasses.field(default=default, metadata=columns, repr=secret is None)
