@@ -97,6 +97,7 @@ RUN_ON_WORKERS = {"features"}
 DOORS = {
     ("server.running", "uvloop"),
     ("command.banner", "importlib.metadata"),
+    ("command.banner", "platform"),
     ("command.completion", "shtab"),
     ("command.words", "command.top_screen"),  # which knows textual
     ("features.uwsgi_api", "features.uwsgi_api.module"),
@@ -139,6 +140,7 @@ DOORS = {
     ("features.files", "features.files.static"),
     ("features.files", "features.files.x_sendfile"),
     ("features.moving.origin", "features.moving.gunicorn"),
+    ("command.plans", "features.moving.origin"),
     ("command.flags", "features.moving.foreign_flags"),
     ("features.moving.origin", "features.moving.uwsgi"),
     ("features.moving.uwsgi_files", "xml.etree.ElementTree"),

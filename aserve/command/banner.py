@@ -8,7 +8,6 @@ Not here: the log (lifecycle/logs.py), what a running server answers (processes/
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -33,6 +32,7 @@ def command() -> str:
 
 def version_line() -> str:
     """Return which aserve this is, on which Python, with which event loop, and whether C serves plain requests (native/README.md)."""
+    import platform
     from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
 
     loop = "asyncio"
@@ -40,13 +40,12 @@ def version_line() -> str:
         loop = f"uvloop {version('uvloop')}"
     language = "C" if find_spec("aserve._native") else "Python"
     native = f", plain requests in {language}" if sys.implementation.name == "cpython" else ""  # PyPy needs no C
-    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}{native}"
+    return f"aserve {VERSION} on {platform.python_implementation()} {platform.python_version()}{_own_version()}, {loop}{native}"
 
 
-def _python_version() -> str:
+def _own_version() -> str:
     pypy = getattr(sys, "pypy_version_info", None)
-    own = f" ({'.'.join(map(str, pypy[:3]))})" if pypy else ""
-    return platform.python_version() + own
+    return f" ({'.'.join(map(str, pypy[:3]))})" if pypy else ""
 
 
 def describe(config: Config, app: object, spec: str | None) -> str:

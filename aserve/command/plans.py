@@ -10,18 +10,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
 from ..features.mounts import parse_mount
-from ..features.moving import read_origin, take_flags
+from ..features.moving.naming import take_flags
 from ..lifecycle.surroundings import with_whole_paths
 from ..processes.plan import Plan
 from ..processes.programs import check_programs
 from ..settings import ConfigError, read_toml
 from ..settings.secrecy import show_app
 from ..tls.certificates import load_certificates
+
+if TYPE_CHECKING:
+    from ..features.moving.origin import Origin
 
 
 def read_plan(args: Mapping[str, object]) -> Plan:
@@ -36,7 +40,7 @@ def read_plan(args: Mapping[str, object]) -> Plan:
 def read_settings(args: Mapping[str, object]) -> Plan:
     """Return what all sources say, without a look at the files and programs that it names."""
     given = dict(args)
-    origin = read_origin(take_flags(given), os.environ)
+    origin = _read_origin(take_flags(given))
     toml, toml_name = read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
@@ -49,6 +53,14 @@ def read_settings(args: Mapping[str, object]) -> Plan:
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+
+
+def _read_origin(flags: Mapping[str, str]) -> Origin | None:
+    if not flags:
+        return None
+    from ..features.moving.origin import read_origin
+
+    return read_origin(flags, os.environ)
 
 
 def read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[str]) -> Plan:

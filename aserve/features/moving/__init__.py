@@ -1,5 +1,1 @@
-"""Reads uWSGI's and gunicorn's settings, and turns them into aserve's."""
-
-from .origin import Origin, read_origin, take_flags
-
-__all__ = ["Origin", "read_origin", "take_flags"]
+"""The settings of other servers, as they are: those of uWSGI and gunicorn become ours."""

@@ -17,9 +17,8 @@ from typing import Any, NoReturn
 from ...settings import ConfigError
 from .draft import BY_KEY, Draft, Given
 from .gunicorn import load_gunicorn
-from .origin import is_uwsgi_file
+from .naming import FORMS, is_uwsgi_file, split_section
 from .uwsgi import load_uwsgi
-from .uwsgi_files import FORMS, split_section
 
 COMMAND = "translate"
 DESCRIPTION = """\

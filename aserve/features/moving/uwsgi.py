@@ -15,8 +15,9 @@ from typing import Any
 from ...lifecycle.loading import PASTE
 from ...settings.kinds import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
+from .naming import split_section
 from .uwsgi_cron import add_cron
-from .uwsgi_files import read_options, split_section
+from .uwsgi_files import read_options
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole

@@ -8,7 +8,6 @@ Not here: includes, placeholders and conditions (uwsgi_logic.py), the meaning of
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import importlib
 import json
@@ -23,25 +22,11 @@ from typing import Any
 from ...core.json_text import TOO_DEEP, read_json
 from ...settings import ConfigError
 from .draft import Given
+from .naming import FORMS, SECTION
 
-SECTION = "uwsgi"
-FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
 VERSION = "2.0.30"  # %V, for configurations that use it
 MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times a real file.
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
-
-
-def split_section(text: str) -> tuple[str, str]:
-    """Return the path and the section of `app.ini:section`; either may be empty."""
-    path, colon, section = text.rpartition(":")
-    return (path, section) if colon else (text, "")
-
-
-def has_section(path: str) -> bool:
-    """Whether a file is an ini file of uWSGI, and not of another program."""
-    with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8-sig") as file:
-        return any(line.strip() == f"[{SECTION}]" for line in file)
-    return False
 
 
 def read_options(path: str, section: str, form: str = "") -> list[Given]:

@@ -18,7 +18,8 @@ from typing import Callable
 
 from ...settings import ConfigError
 from .draft import Given
-from .uwsgi_files import read_options, read_text, split_section
+from .naming import split_section
+from .uwsgi_files import read_options, read_text
 
 INCLUDES = {
     "ini": "ini", "include": "", "inherit": "", "config": "", "xml": "xml", "xmlconfig": "xml", "yaml": "yaml", "yml": "yaml",

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from aserve.features.moving.gunicorn_hooks import GunicornHooks
-from aserve.features.moving.origin import is_uwsgi_file, read_origin, take_flags
-from aserve.settings import ConfigError
+from aserve.features.moving.origin import read_origin
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -22,40 +21,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "app.xml").write_text("<uwsgi/>")
     (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("app", "is_it"),
-    [
-        ("app.ini", True), ("app.ini:x", True), ("app.xml", True), ("paste.ini", False), ("no.ini", False), ("a:b", False),
-        ("conf.py", False), ("conf.py:app", False),
-    ],
-)  # fmt: skip
-def test_uwsgis_files(folder, app, is_it):
-    """`aserve app.ini` means what `uwsgi app.ini` does; other ini files, and modules, are none."""
-    assert is_uwsgi_file(app) is is_it
-
-
-def test_flags(folder):
-    """They are taken from what was given; an APP beside a flag stays."""
-    given = {"app": "app.ini:x", "threads": 1}
-    assert take_flags(given) == {"uwsgi_ini": "app.ini:x"} and given == {"threads": 1}
-    given = {"app": "a:b", "gunicorn_conf": "conf.py"}
-    assert take_flags(given) == {"gunicorn_conf": "conf.py"} and given == {"app": "a:b"}
-    assert take_flags({"app": "a:b"}) == {}
-    given = {"paste": "site.ini#b"}
-    assert take_flags(given) == {} and given == {"app": f"config:{folder}/site.ini#b"}
-    with pytest.raises(ConfigError, match="--paste and 'a:b': one of them names the app"):
-        take_flags({"paste": "site.ini", "app": "a:b"})
-    for app, why in (
-        ("no.ini", "no.ini is not there"),
-        ("paste.ini", "paste.ini has no section .uwsgi.; .* to --paste"),
-    ):
-        with pytest.raises(ConfigError, match=f"^the file {why}$"):
-            take_flags({"app": app})
-    assert take_flags({"app": "config:paste.ini"}) == {}
-    with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
-        take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
 
 
 def test_reading(folder, monkeypatch, caplog):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aserve.features.moving.uwsgi_files import has_section, read_options, split_section
+from aserve.features.moving.uwsgi_files import read_options
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -154,17 +154,3 @@ def test_yaml_without_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match="is YAML, and the package PyYAML is not installed"):
         read_options(str(tmp_path / "a.yaml"), "")
-
-
-def test_whose_file_it_is(tmp_path):
-    """An ini file is uWSGI's by its section."""
-    (tmp_path / "a.ini").write_text("[x]\n [uwsgi] \n")
-    (tmp_path / "b.ini").write_text("[app:main]\n")
-    assert has_section(str(tmp_path / "a.ini"))
-    assert not has_section(str(tmp_path / "b.ini")) and not has_section("/no/such")
-
-
-@pytest.mark.parametrize(("text", "parts"), [("a.ini", ("a.ini", "")), ("a.ini:b", ("a.ini", "b")), (":b", ("", "b"))])
-def test_sections_of_names(text, parts):
-    """As uWSGI's command takes them."""
-    assert split_section(text) == parts

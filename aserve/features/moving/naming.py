@@ -1,0 +1,71 @@
+"""Whether another server's settings are named to the command: by a flag, or in place of an APP.
+
+Owns:     take_flags, is_uwsgi_file: `--uwsgi-ini`, `--gunicorn-conf`, `--paste`, and `aserve app.ini`.
+Thread:   the main thread.
+Not here: reading what is named (origin.py), which most starts do not import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import MutableMapping
+from typing import Any
+
+from ...lifecycle.loading import PASTE
+from ...settings import ConfigError
+
+UWSGI, GUNICORN = "uwsgi_ini", "gunicorn_conf"
+FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
+SECTION = "uwsgi"
+FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
+
+
+def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
+    """
+    Take the flags that name other servers' files out of `given`; an APP that is a file of uWSGI counts as one.
+
+    --paste becomes an APP.
+
+    Raises:
+        ConfigError: both are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
+    """
+    flags = {name: str(given.pop(name)) for name in FLAGS if name in given}
+    if "paste" in given:
+        if "app" in given:
+            raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
+        given["app"] = f"{PASTE}{os.path.abspath(given.pop('paste'))}"
+    app = given.get("app")
+    if isinstance(app, str) and not flags:
+        if is_uwsgi_file(app):
+            flags[UWSGI] = str(given.pop("app"))
+        elif app.endswith(".ini") and not app.startswith(PASTE):
+            found = (
+                "has no section [uwsgi]; one of PasteDeploy's is given to --paste"
+                if os.path.exists(app)
+                else "is not there"
+            )
+            raise ConfigError(f"the file {app} {found}")
+    if len(flags) > 1:
+        raise ConfigError(f"{' and '.join(FLAGS.values())}: one of them at a time")
+    return flags
+
+
+def is_uwsgi_file(app: str) -> bool:
+    """Whether the APP is a configuration of uWSGI, as in `uwsgi app.ini`."""
+    path = app if os.path.exists(app) else split_section(app)[0]
+    form = FORMS.get(os.path.splitext(path)[1].lower())
+    return form is not None and os.path.isfile(path) and (form != "ini" or has_section(path))
+
+
+def split_section(text: str) -> tuple[str, str]:
+    """Return the path and the section of `app.ini:section`; either may be empty."""
+    path, colon, section = text.rpartition(":")
+    return (path, section) if colon else (text, "")
+
+
+def has_section(path: str) -> bool:
+    """Whether a file is an ini file of uWSGI, and not of another program."""
+    with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8-sig") as file:
+        return any(line.strip() == f"[{SECTION}]" for line in file)
+    return False

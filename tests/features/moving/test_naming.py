@@ -1,0 +1,67 @@
+"""Which settings of other servers are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.moving.naming import has_section, is_uwsgi_file, split_section, take_flags
+from aserve.settings import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a file of each kind, and the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = a:b\nuid = nobody\nvaccum\nthreads = 2\n[x]\nthreads = 3\n")
+    (tmp_path / "paste.ini").write_text("[app:main]\n")
+    (tmp_path / "app.xml").write_text("<uwsgi/>")
+    (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("app", "is_it"),
+    [
+        ("app.ini", True), ("app.ini:x", True), ("app.xml", True), ("paste.ini", False), ("no.ini", False), ("a:b", False),
+        ("conf.py", False), ("conf.py:app", False),
+    ],
+)  # fmt: skip
+def test_uwsgis_files(folder, app, is_it):
+    """`aserve app.ini` means what `uwsgi app.ini` does; other ini files, and modules, are none."""
+    assert is_uwsgi_file(app) is is_it
+
+
+def test_flags(folder):
+    """They are taken from what was given; an APP beside a flag stays."""
+    given = {"app": "app.ini:x", "threads": 1}
+    assert take_flags(given) == {"uwsgi_ini": "app.ini:x"} and given == {"threads": 1}
+    given = {"app": "a:b", "gunicorn_conf": "conf.py"}
+    assert take_flags(given) == {"gunicorn_conf": "conf.py"} and given == {"app": "a:b"}
+    assert take_flags({"app": "a:b"}) == {}
+    given = {"paste": "site.ini#b"}
+    assert take_flags(given) == {} and given == {"app": f"config:{folder}/site.ini#b"}
+    with pytest.raises(ConfigError, match="--paste and 'a:b': one of them names the app"):
+        take_flags({"paste": "site.ini", "app": "a:b"})
+    for app, why in (
+        ("no.ini", "no.ini is not there"),
+        ("paste.ini", "paste.ini has no section .uwsgi.; .* to --paste"),
+    ):
+        with pytest.raises(ConfigError, match=f"^the file {why}$"):
+            take_flags({"app": app})
+    assert take_flags({"app": "config:paste.ini"}) == {}
+    with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
+        take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
+
+
+def test_whose_file_it_is(tmp_path):
+    """An ini file is uWSGI's by its section."""
+    (tmp_path / "a.ini").write_text("[x]\n [uwsgi] \n")
+    (tmp_path / "b.ini").write_text("[app:main]\n")
+    assert has_section(str(tmp_path / "a.ini"))
+    assert not has_section(str(tmp_path / "b.ini")) and not has_section("/no/such")
+
+
+@pytest.mark.parametrize(("text", "parts"), [("a.ini", ("a.ini", "")), ("a.ini:b", ("a.ini", "b")), (":b", ("", "b"))])
+def test_sections_of_names(text, parts):
+    """As uWSGI's command takes them."""
+    assert split_section(text) == parts
