@@ -289,6 +289,7 @@ FLOORS = {
     "aserve/features/sharing/settings.py": 100,
     "aserve/features/sharing/store.py": 100,
     "aserve/server/shielding.py": 100,
+    "aserve/server/steps.py": 100,
     "aserve/lifecycle/signals.py": 97,
     "aserve/features/slow_requests/watch.py": 100,
     "aserve/core/spool.py": 100,

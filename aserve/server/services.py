@@ -19,15 +19,11 @@ from ..protocols import PROTOCOLS
 from ..protocols.base import Limits
 from ..protocols.underscores import ListedUnderscores, Underscores
 from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
-from ..proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
-from ..rpc import registry
+from ..proxies.trust import TrustingLog, needs_identity, trust_of, who_is_believed
 from ..tls.certificates import Certificates
 from ..wsgi import FileWrapper, Gateway, WSGIApp
 from ..wsgi.environ import build_base_environ
-from ..wsgi.gateway import Before
-from ..wsgi.request_id import RequestId
-from ..wsgi.rpc_calls import RPCCalls
-from ..wsgi.timing import Timing
+from .steps import steps_of
 
 
 class Shared(NamedTuple):
@@ -58,7 +54,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     believes = who_is_believed(bind, peers) if peers is not None else None
     context = ListenerContext(listener, shares.common_fields, believes or (lambda connection: False))
     extensions = shared.extensions
-    before = [*_steps_of_the_engine(context, shared, trust), *extensions.before(context)]
+    before = [
+        *steps_of(context, trust, config, shares.times_requests, shared.names_requests),
+        *extensions.before(context),
+    ]
     return Service(
         shares._replace(ends=TrustingLog(log, trust)) if trust and log else shares,
         name=listener.url,
@@ -76,18 +75,3 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
     )
-
-
-def _steps_of_the_engine(context: ListenerContext, shared: Shared, trust: Trust | None) -> list[Before]:
-    """Return what sees each exchange first: C does the same for plain requests."""
-    steps: list[Before] = []
-    if shared.context.times_requests:
-        steps.append(Timing())
-    id_field = shared.context.config.request_id_header
-    if shared.names_requests or id_field is not None:
-        steps.append(RequestId(id_field))
-    if trust is not None:
-        steps.append(TrustedProxies(context.common_fields, trust, context.listener.url))
-    if context.listener.bind.protocol == "uwsgi":
-        steps.append(RPCCalls(context.common_fields, registry))
-    return steps
