@@ -1,9 +1,9 @@
-"""What `aserve` serves without an app: one page that shows it working.
+"""The app that `aserve` serves if none was named: a page that shows the server working.
 
 Owns:     the demo app: `/` the page, `/environ.json`, and `POST /echo`.
 Thread:   a worker, as any app; it shows that thread's name.
 Spec:     PEP 3333.
-Not here: anything that a server needs; this is an app like its users'.
+Not here: anything of the server; this is an ordinary app.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 ECHO_BLOCK_BYTES = 65536
-SECURITY_HEADERS = [  # the page needs nothing from elsewhere, so nothing is allowed
+SECURITY_HEADERS = [  # the page loads nothing from other origins
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
@@ -31,7 +31,7 @@ SECURITY_HEADERS = [  # the page needs nothing from elsewhere, so nothing is all
 
 
 def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """Answer one request of the demo's three paths, or say which those are."""
+    """Answer a request for one of the demo's three paths; otherwise list them."""
     path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
     if path == "/echo":
         if method != "POST":
@@ -63,7 +63,7 @@ def _reply(
 
 
 def _echo(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    # Never the request's own type: an echoed page must not run in our origin.
+    # Never the request's own type: an echoed page must not run in the server's origin.
     headers = [("Content-Type", "application/octet-stream"), *SECURITY_HEADERS]
     length = environ.get("CONTENT_LENGTH") or ""
     if length.isdigit():
@@ -85,7 +85,7 @@ def _read_blocks(body: Any, length: int) -> Iterator[bytes]:
 
 
 def _readable(environ: WSGIEnvironment) -> dict[str, object]:
-    """Return the environ sorted; what JSON cannot express is its repr."""
+    """Return the environ sorted; values that JSON cannot express as their repr."""
     plain = (str, bool, int, float, type(None))
     return {name: value if isinstance(value, plain) else repr(value) for name, value in sorted(environ.items())}
 

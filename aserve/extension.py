@@ -1,10 +1,10 @@
-"""The one extension point: what an option adds to the engine.
+"""The one extension point, by which an option adds to the engine.
 
-Owns:     Extension, a base class of which every method is optional; Extensions, those of one server, in their order; what each is given:
+Owns:     Extension, a base class whose every method is optional; Extensions, those of one server, in order; their arguments:
           ListenerContext, ServerContext.
-Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`, which say theirs, and `prepare` and `on_life`, which the main
-          thread calls without a loop. What they return names its own threads.
-Not here: which extensions there are (features/), what the engine does with them (server/).
+Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`, whose docstrings say theirs, and `prepare` and `on_life`, which
+          the main thread calls without a loop. Objects that they return name their own threads.
+Not here: the extensions (features/), the engine's use of them (server/).
 
 A method that a class does not override is never called (`overrides`). So an option that is off costs a request nothing.
 """
@@ -40,15 +40,15 @@ Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descr
 
 
 class ListenerContext(NamedTuple):
-    """One listener of a server, for what an extension puts there."""
+    """One listener of a server, as the argument of an extension's step."""
 
     listener: Listener
     common_fields: CommonFields
-    believes: Callable[[Any], bool]  # whether the peer of a connection is one of --trusted-proxies
+    believes: Callable[[Any], bool]  # whether a connection's peer is one of --trusted-proxies
 
     @property
     def is_http(self) -> bool:
-        """Whether it speaks HTTP, with or without TLS."""
+        """Whether the listener speaks HTTP, with or without TLS."""
         return self.listener.bind.protocol in ("http", "https")
 
 
@@ -56,57 +56,57 @@ S = TypeVar("S", bound=EngineSettings)
 
 
 class Serving(Protocol):
-    """What an extension may ask of its server."""
+    """The methods of a server that an extension may call."""
 
     config: EngineSettings
 
     @property
     def urls(self) -> list[str]:
-        """Where it listens."""
+        """Return the URLs of the listeners."""
 
     def listening(self) -> list[dict[str, Any]]:
-        """Return how many clients wait in the kernel; see connections/listen_queue.py."""
+        """Return the number of clients that wait in the kernel; see connections/listen_queue.py."""
 
     def statistics(self) -> Statistics:
-        """Return what it is doing."""
+        """Return the server's present numbers."""
 
     def slow_requests(self) -> list[dict[str, Any]]:
-        """Return the last that were slow; see SlowRequests.last."""
+        """Return the last slow requests; see SlowRequests.last."""
 
     def thread_seconds(self, now: float) -> float:
-        """Return for how long threads have been with the requests that have not ended."""
+        """Return how long threads have been working on the running requests, in seconds."""
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
+        """Return the `count` oldest running requests, the oldest first: seconds so far, and "METHOD target"."""
 
 
 class ServerContext(NamedTuple):
-    """A server that starts, for what an extension does while it serves."""
+    """A starting server, as the argument of an extension's `start`."""
 
     server: Serving
     loop: asyncio.AbstractEventLoop
     slot: int | None  # its number among the processes of a supervisor; None: there is no supervisor
-    busy: Busy  # how many of its threads are
-    counters: Any  # memory, PAGE_WORDS of features/metrics/table.py, which a supervisor reads and answers for; None: this process does
-    bound: list[bytes]  # where it listens, for core/forks.py: an extension adds its own addresses
+    busy: Busy  # the share of its threads that are busy
+    counters: Any  # memory of PAGE_WORDS (features/metrics/table.py) that a supervisor reads; None: this process answers itself
+    bound: list[bytes]  # addresses of listeners, for core/forks.py: an extension adds its own
     ask: Callable[[str], Any]  # Extensions.ask
     # Say a message to the supervisor, with descriptors: see Supervision.words. None: there is no supervisor.
     say: Say | None = None
 
 
 class Life(enum.Enum):
-    """What happens to a process of the command, on its main thread; see Extension.on_life."""
+    """Events in the life of a process of the command, on its main thread; see Extension.on_life."""
 
-    STARTS = enum.auto()  # it is about to serve or to supervise; nothing is bound
-    WORKERS_BEGIN = enum.auto()  # a supervisor will start its first worker; what workers share is made now
-    RELOADS = enum.auto()  # a supervisor has read its settings anew, and will start workers by them
-    IMPORTS = enum.auto()  # it is about to import the app
-    IMPORTED = enum.auto()  # it has imported the app
-    FORKED = enum.auto()  # it becomes a worker; the mold that it was forked from has imported the app
+    STARTS = enum.auto()  # the process is about to serve or to supervise; nothing is bound
+    WORKERS_BEGIN = enum.auto()  # a supervisor is about to start its first worker: make shared memory now
+    RELOADS = enum.auto()  # a supervisor has read its settings anew, and will start workers with them
+    IMPORTS = enum.auto()  # the process is about to import the app
+    IMPORTED = enum.auto()  # the process has imported the app
+    FORKED = enum.auto()  # the process, forked from a mold that has imported the app, becomes a worker
     ENDS = enum.auto()  # a worker has served, and ends
     REAPED = enum.auto()  # a worker has ended, in whichever way: LifeContext.lost; told in its supervisor, behind DIED
-    DIED = enum.auto()  # a worker has died in the middle of requests: LifeContext.lost; told in its supervisor
-    EXITS = enum.auto()  # a supervisor ends: it has no worker any more
+    DIED = enum.auto()  # in the supervisor: a worker has died in the middle of requests, LifeContext.lost
+    EXITS = enum.auto()  # a supervisor ends: its last worker has ended
 
 
 class Lost(NamedTuple):
@@ -114,116 +114,116 @@ class Lost(NamedTuple):
 
     slot: int
     pid: int
-    requests: Sequence[tuple[float, str]]  # for how many seconds, and "METHOD target", escaped
+    requests: Sequence[tuple[float, str]]  # seconds so far, and "METHOD target", escaped
 
 
 class LifeContext(NamedTuple):
-    """The process that it happens to."""
+    """The process of an event."""
 
     plan: Any  # processes.plan.Plan
-    role: Any = None  # processes.worker.Role; None: it is no child of a supervisor, or does jobs
-    is_spooler: bool = False  # it does jobs
-    # Memory files of the process before an upgrade in place, by their names.
+    role: Any = None  # processes.worker.Role; None: no child of a supervisor, or a spooler
+    is_spooler: bool = False  # the process does jobs
+    # Memory files of the previous supervisor, after an upgrade in place, by name.
     kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED and REAPED
     environ: MutableMapping[str, str] | None = None  # of this process, with IMPORTS and FORKED
 
 
 class Extension(Generic[S]):
-    """One option of a server; override what it needs. S: those of the engine's settings, and its own."""
+    """One option of a server; override the methods that it needs. S: the settings of the engine, and its own."""
 
-    # What it reads of requests, if it is known: `start` may set them.
-    wants_times = False  # Exchange.arrived_at and began_at: they cost a request two looks at the clock
-    wants_ids = False  # the name by which logs show it: it gets one
-    wants_head = False  # the head of its response, in Ended
-    at_end_seconds = 0.0  # `at_end` is called for requests that took at least so long
-    fields: Sequence[tuple[str, str]] = ()  # of every response, whichever part of the server makes it: (name, value)
-    # Whether it reads ends and refusals at all: `start` may find that nothing asks for them.
+    # The data of requests that it reads; `start` may set these.
+    wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request
+    wants_ids = False  # the request's id in logs, which is then made
+    wants_head = False  # the head of the response, in Ended
+    at_end_seconds = 0.0  # call `at_end` for requests that took at least this long
+    fields: Sequence[tuple[str, str]] = ()  # (name, value) for every response, of the app or of aserve
+    # Whether it reads ends and refusals at all; `start` may set this to False.
     is_reading = True
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
 
     def __init__(self, config: S) -> None:
         """
-        Make it as the settings want it; only if it is on.
+        Make the extension from settings that turn it on.
 
         Raises:
-            ConfigError: a setting of it is wrong.
+            ConfigError: one of its settings is wrong.
         """
         self._config = config
 
     @staticmethod
     def is_on(config: Any) -> bool:
-        """Whether the settings turn it on."""
+        """Whether the settings turn the extension on."""
         raise NotImplementedError
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """Return what is entered before anything is bound, by the command and by `run`, and left when the process ends. It may wait."""
+        """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""
         raise NotImplementedError
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
-        """Return an app that calls `app`, for all listeners. It runs within the time limit of a request, and may not see its Response."""
+        """Return an app that calls `app`, for all listeners. It runs within --request-timeout, and must not use the Response."""
         raise NotImplementedError
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
-        """Return an app that calls `app`, for one listener. It stands outside of the time limit; `start_response.__self__` is the Response."""
+        """Return an app that calls `app`, for one listener. It runs outside of --request-timeout; `start_response.__self__` is the Response."""
         raise NotImplementedError
 
     def before(self, context: ListenerContext) -> Before | None:
-        """Return a step that sees each exchange of a listener before the app does; None: of this listener it needs none."""
+        """Return a step that runs before the app for each exchange of a listener; None: none for this listener."""
         raise NotImplementedError
 
     def start(self, context: ServerContext) -> None:
         """
-        Begin to work for a server that starts; it may be one that has stopped before.
+        Start for a starting server, which may have stopped before.
 
         Raises:
-            BindError: it cannot; what it has begun, it has undone.
+            BindError: it cannot start; it has undone its part.
         """
         raise NotImplementedError
 
     def ended(self, batch: Sequence[Ended]) -> None:
-        """Read the ends of requests, in their order. Called in whichever thread ends one, one thread at a time."""
+        """Read the ends of requests, in order. Called in the thread that ends one, one thread at a time."""
         raise NotImplementedError
 
     def at_end(self, exchange: Exchange) -> None:
-        """Look at a request that ends just now: its response is still there. Called in the thread that ends it; it costs more than `ended`."""
+        """Read a request at its end, while it still has its response. Called in the thread that ends it; costs more than `ended`."""
         raise NotImplementedError
 
     def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Read of a request that aserve has refused; `exchange` is what is known of it. Called on the event loop, or in a worker."""
+        """Read a request that aserve has refused; `exchange`: as far as it was read. Called on the event loop, or in a worker."""
         raise NotImplementedError
 
     def upgraded(self, exchange: Exchange) -> None:
-        """Note that a request becomes a WebSocket: when that ends, so does the request."""
+        """Note that a request becomes a WebSocket, whose end will be the request's."""
         raise NotImplementedError
 
     def counting(self) -> Counting:
-        """Return what counts in `ended`, so that C can do so; asked for once, behind `start`."""
+        """Return the counters that `ended` raises, for C to raise; called once, after `start`."""
         raise NotImplementedError
 
     def lines(self) -> Lines:
-        """Return what makes lines in `ended`, so that C can do so; asked for once, behind `start`."""
+        """Return the log whose lines `ended` writes, for C to write; called once, after `start`."""
         raise NotImplementedError
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return what it can say of this server, by names of its own: each is called when something asks for it; also after `stop`."""
+        """Return functions that give facts about this server, by name; each is called on demand, also after `stop`."""
         raise NotImplementedError
 
     def show_fault(self, fault: Fault) -> None:
-        """Show to clients why the app's code as it is now cannot serve; code of before may serve meanwhile. Called on the event loop."""
+        """Show to clients why the app's new code cannot serve; the old code may serve meanwhile. Called on the event loop."""
         raise NotImplementedError
 
     def reopen_logs(self) -> None:
-        """Go on in the files that have the names of its logs now: those of before were moved away."""
+        """Open its log files anew, by name: logrotate has renamed the old ones."""
         raise NotImplementedError
 
     def on_second(self) -> None:
-        """Called once a second, from start to stop."""
+        """Do what is due once a second, from start to stop."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End what `start` has begun: the server has stopped, or another extension could not start."""
+        """Undo `start`: the server has stopped, or another extension could not start."""
         raise NotImplementedError
 
     def orders(self) -> Mapping[str, Callable[[], None]]:
@@ -245,12 +245,12 @@ class Extension(Generic[S]):
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """
-        Do what it takes at this event in the life of a process of the command; no server is there yet, or any more.
+        Act on an event in the life of a process of the command, without a server.
 
-        No event is told to the extension of a server, or to that of another event: each is made for its event, by the settings of then.
+        A new extension object is made for each event, from the present settings; a server's own objects get no events.
 
         Raises:
-            ConfigError, LoadError: the process cannot go on; from IMPORTS on, a worker cannot start.
+            ConfigError, LoadError: the process cannot continue; from IMPORTS on, the worker cannot start.
         """
         raise NotImplementedError
 
@@ -259,7 +259,7 @@ class Extensions:
     """The extensions of one server."""
 
     def __init__(self, extensions: Iterable[Extension[Any]] = ()) -> None:
-        """`extensions`: from the client towards the app: in this order steps run, and each wraps those behind it."""
+        """`extensions`: from the client towards the app: steps run in this order, and each app layer wraps the next."""
         found = self._all = tuple(extensions)
         self.fields = tuple(field for one in found for field in one.fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
@@ -269,7 +269,7 @@ class Extensions:
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[None]:
-        """Enter what each wants entered before anything is bound."""
+        """Enter the contexts of all extensions, before binding."""
         with contextlib.ExitStack() as entered:
             for one in self._with("prepare"):
                 entered.enter_context(one.prepare())
@@ -277,43 +277,43 @@ class Extensions:
 
     @property
     def wants_times(self) -> bool:
-        """Whether one of them reads when requests came, and were begun; known when they have started."""
+        """Whether an extension reads the times of requests; valid after `start`."""
         return any(one.wants_times for one in self._all)
 
     @property
     def wants_ids(self) -> bool:
-        """Whether one of them reads the names of requests; known when they have started."""
+        """Whether an extension reads the ids of requests; valid after `start`."""
         return any(one.wants_ids for one in self._all)
 
     @property
     def sees_responses(self) -> bool:
-        """Whether one of them needs each Response: C makes none."""
+        """Whether an extension needs each Response, which C does not make."""
         return bool(self._with("wrap_calls"))
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
-        """Return the app in all that stands in front of it; the app itself if nothing does."""
+        """Return the app with the layers of all extensions; the app itself if there are none."""
         wrapped = app
         for one in reversed(self._with("wrap_app")):
             wrapped = one.wrap_app(wrapped)
         return wrapped if wrapped is app else named_as(wrapped, app)
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
-        """Return the app as a listener calls it."""
+        """Return the app with the layers for one listener."""
         for one in reversed(self._with("wrap_calls")):
             app = one.wrap_calls(app, context)
         return app
 
     def before(self, context: ListenerContext) -> list[Before]:
-        """Return the steps of a listener, in their order."""
+        """Return the steps of a listener, in order."""
         steps = [one.before(context) for one in self._with("before")]
         return [step for step in steps if step is not None]
 
     def start(self, context: ServerContext) -> None:
         """
-        Start them, in their order; all of them, or none.
+        Start all extensions, in order; if one fails, stop those that have started.
 
         Raises:
-            BindError: one cannot.
+            BindError: one cannot start.
         """
         with contextlib.ExitStack() as undo:
             for one in self._all:
@@ -328,11 +328,11 @@ class Extensions:
             self._started, self._is_started = undo.pop_all(), True
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
-        """Return what tells those that have started of the ends of requests; None: none of them reads these."""
+        """Return the Ends that pass ends of requests to the started extensions; None: none reads them."""
         readers = [reader for one in self._all if (reader := _reader_of(one)) is not None]
         if not readers:
             return None
-        # Not all of the pause: it may have begun some time before `arrived_at`.
+        # Half of the pause: it may have begun some time before `arrived_at`.
         ends = Ends(readers, executor.jobs, soon=executor.pause_seconds / 2)
         if any(reader.ended for reader in readers):
             executor.on_pause = ends.flush
@@ -344,7 +344,7 @@ class Extensions:
             one.upgraded(exchange)
 
     def ask(self, name: str) -> Any:
-        """Return what the one says that knows it; None: none does, or they have not been started."""
+        """Return a fact from the extension that has it; None: none has it, or they have not started."""
         answer = self._answers.get(name)
         return answer() if answer is not None else None
 
@@ -378,17 +378,17 @@ class Extensions:
         return found
 
     def show_fault(self, fault: Fault) -> None:
-        """Show to clients why the app's code as it is now cannot serve."""
+        """Show to clients why the app's new code cannot serve."""
         for one in self._with("show_fault"):
             one.show_fault(fault)
 
     def reopen_logs(self) -> None:
-        """Go on in the files that have the names of logs now; nothing if they have not started."""
+        """Open log files anew; do nothing if the extensions have not started."""
         for one in self._with("reopen_logs") if self._is_started else ():
             one.reopen_logs()
 
     def on_second(self) -> None:
-        """Called once a second, from start to stop. What one raises is logged: the others go on."""
+        """Call `on_second` of all, once a second. Log an exception of one, and continue with the others."""
         for one in self._with("on_second"):
             try:
                 one.on_second()
@@ -396,12 +396,12 @@ class Extensions:
                 logger.exception("internal error in %s; please report this as a bug in aserve", type(one).__name__)
 
     def stop(self) -> None:
-        """Stop those that have started, the last first; nothing if none has."""
+        """Stop the started extensions, the last first."""
         self._is_started = False
         self._started.close()
 
     def _with(self, name: str) -> list[Extension[Any]]:
-        """Return those that override a method, in their order."""
+        """Return the extensions that override a method, in order."""
         return [one for one in self._all if overrides(type(one), name)]
 
 
@@ -417,5 +417,5 @@ def _reader_of(one: Extension[Any]) -> Reader | None:
 
 
 def overrides(extension: type[Extension[Any]], name: str) -> bool:
-    """Whether a class overrides a method of Extension: only then is it called."""
+    """Whether a class overrides a method of Extension, which is called only then."""
     return getattr(extension, name) is not getattr(Extension, name)

@@ -1,8 +1,8 @@
-"""What a process without a supervisor answers on its control socket.
+"""The control socket of a process without a supervisor.
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), what a status has (lifecycle/status.py,
+Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), the content of a status (lifecycle/status.py,
           lone.py).
 """
 
@@ -27,7 +27,7 @@ from ..server.server import Server
 @contextlib.contextmanager
 def control_of(server: Server, path: str) -> Iterator[None]:
     """
-    Answer for a server that serves on the running event loop.
+    Answer questions about a server on the running event loop.
 
     Raises:
         BindError: see Control.

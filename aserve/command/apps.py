@@ -1,8 +1,8 @@
-"""Importing the app, in each process that has it: one that serves by itself, a worker, a mold, one that does jobs.
+"""Imports the app, in each process that needs it: one without a supervisor, a worker, a mold, a spooler.
 
 Owns:     load, load_worker; enter, for a worker that is forked from a mold.
 Thread:   the main thread.
-Not here: finding and importing what a name means (lifecycle/loading.py), what extensions do then (features/).
+Not here: finding and importing a name (lifecycle/loading.py), the extensions' part in it (features/).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("aserve")
 
 
 def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
-    """Import the app, with all that it may need at that time; in a worker process with its role."""
+    """Import the app, in its surroundings and with its extensions; `role`: in a worker process."""
     context = LifeContext(plan, role, is_spooler, environ=os.environ)
     set_surroundings(plan.config, os.environ)
     on_life(Life.IMPORTS, context)
@@ -46,15 +46,15 @@ def _load_demo() -> WSGIApp:
 
 
 def load_worker(folder: StartFolder, own: frozenset[str], plan: Plan, role: Role) -> WSGIApp:
-    """Import the app for a worker or a mold, from where the name of the folder leads now."""
+    """Import the app for a worker or a mold, from the folder that the start folder's name leads to now."""
     try:
         folder.enter(own)
-    except FolderGoneError as fault:  # what the other workers serve is better than nothing
+    except FolderGoneError as fault:  # the old folder is better than nothing
         if depends_on_folder(plan):
-            logger.warning("%s; until then workers have the code of before", fault)
+            logger.warning("%s; until then workers import the old code", fault)
     return load(plan, role)
 
 
 def enter(role: Role) -> None:
-    """Make of this process, which has imported the app as a mold, this worker."""
+    """Turn this process, forked from a mold that has imported the app, into a worker."""
     on_life(Life.FORKED, LifeContext(role.plan, role, environ=os.environ))

@@ -1,8 +1,8 @@
-"""What the command says of itself, and of what it serves.
+"""The command's texts about itself, and about what it serves.
 
-Owns:     the line of --version, the text of --check, the command's own name for hints; what a terminal shows at the start.
+Owns:     the line of --version, the text of --check, the command's own name for hints; the banner on a terminal.
 Thread:   the main thread.
-Not here: the log (lifecycle/logs.py), what a running server answers (processes/answers.py), settings one by one (explain.py).
+Not here: the log (lifecycle/logs.py), answers of a running server (processes/answers.py), single settings (explain.py).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..settings.secrecy import show_app
 
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 BOLD, DIM, CYAN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
-FOR_DEVELOPMENT = "saved code is served at once, and tracebacks are shown; leave --reload out for anybody but you"
+FOR_DEVELOPMENT = "saved code is served at once, and tracebacks are shown; do not give --reload to a public server"
 
 
 def command() -> str:
-    """Return what to type for this command: its path, if it is not on PATH."""
+    """Return how to call this command: by its path, if it is not on PATH."""
     return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
 
 
 def version_line() -> str:
-    """Return which aserve this is, on which Python, with which event loop, and whether C serves plain requests (native/README.md)."""
+    """Return the versions of aserve and Python, the event loop, and whether C serves plain requests (native/README.md)."""
     import platform
     from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
 
@@ -49,7 +49,7 @@ def _own_version() -> str:
 
 
 def describe(config: Config, app: object, spec: str | None) -> str:
-    """Return what would be served, for --check."""
+    """Describe what would be served, for --check."""
     app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
@@ -80,7 +80,7 @@ def _where(bind: str) -> str:
 
 def show_banner(config: Config, spec: str | None, stream: TextIO, environ: Mapping[str, str]) -> None:
     """
-    Show a person what is about to be served, if this is a terminal; elsewhere the log says all that is needed.
+    Show what is about to be served, if this is a terminal; elsewhere the log suffices.
 
     Spec: no-color.org, force-color.org: either variable counts if it is not empty.
     """
@@ -93,7 +93,7 @@ def show_banner(config: Config, spec: str | None, stream: TextIO, environ: Mappi
 
 
 def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
-    """Return the lines, aligned."""
+    """Return the banner's lines, aligned."""
     name = (spec and show_app(spec)) or ("none" if config.static or config.mount else "the demo")
     rows = [("app", name, CYAN), *((("" if i else "at"), _link(bind), BOLD) for i, bind in enumerate(config.bind))]
     rows.append(("with", _describe_threads(config), ""))
@@ -108,7 +108,7 @@ def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
 
 
 def _link(bind: str) -> str:
-    """Return what a terminal makes a link of, where a browser can open it."""
+    """Return a bind as a URL that a browser can open, if there is one."""
     text, parsed = _where(bind), parse_bind(bind)
     if parsed.kind != "tcp" or parsed.protocol not in ("http", "https") or parsed.host not in ("", "0.0.0.0", "::"):
         return text

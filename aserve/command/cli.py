@@ -31,11 +31,11 @@ from .serving import serve
 from .showing import show, show_check, show_found
 from .words import is_word, run_word
 
-INTERRUPTED = 130  # what a shell reports for SIGINT
+INTERRUPTED = 130  # a shell's status for SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status: 0 done, 1 the app could not start, 2 a mistake in what was asked."""
+    """Run the command; return its exit status: 0 done, 1 the app could not start, 2 wrong flags or settings."""
     fill_standard_streams()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     handed = take_down(os.environ)
-    if handed.inheritance_fd is None:  # or they wait, for the code that takes over
+    if handed.inheritance_fd is None:  # otherwise they stay blocked, for the code that takes over
         unblock_all()
     if handed.trial_fd is not None:
         return _run_trial(argv, handed.trial_fd)
@@ -91,7 +91,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
-    """Show the supervisor, which is of the code of before, whether this code can serve."""
+    """Show the supervisor, which runs the old code, whether this code can serve."""
     from .with_workers import run_trial
 
     return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), load, enter)

@@ -1,4 +1,4 @@
-"""What a shell needs to complete the command's flags, by shtab.
+"""Scripts by which a shell completes the command's flags, made by shtab.
 
 Owns:     which flags take paths.
 Thread:   the main thread.

@@ -1,7 +1,7 @@
-"""The command `aserve config`: what settings are, mean, and come from.
+"""The command `aserve config`: values of settings, their meaning, and their sources.
 
 Owns:     explain.
-Thread:   the main thread; pure, but that names are looked up.
+Thread:   the main thread; pure, but for looking names up.
 Not here: the table (settings/), reading the TOML file (plans.py) and flags (flags.py).
 """
 
@@ -23,7 +23,7 @@ INDENT = " " * 11
 
 def split_name(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     """
-    Return the name behind --explain, None if there is no such flag, and all other arguments.
+    Return the name after --explain, None if there is no such flag, and all other arguments.
 
     Raises:
         ConfigError: nothing follows that flag.
@@ -51,10 +51,10 @@ def explain(
     is_at_terminal: bool = False,
 ) -> str:
     """
-    Return a text about one setting; without a name, about all that are not as by default.
+    Return a text about one setting; without a name, about all that differ from their defaults.
 
     Raises:
-        ConfigError: there is no such setting; or one that has a source is wrong.
+        ConfigError: there is no such setting; or a source has a wrong one.
     """
     setting = _find(name) if name is not None else None
     config = Config.from_sources(
@@ -90,7 +90,7 @@ def explain(
 
 
 def _find(name: str) -> Setting:
-    """Return the setting that is called so, in any of its spellings."""
+    """Return the setting of this name, in any of its spellings."""
     for setting in SETTINGS:
         if name in (setting.name, setting.key, setting.flag, setting.variable):
             return setting

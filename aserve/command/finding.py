@@ -1,10 +1,10 @@
-"""What could be served in a folder, when no app was named.
+"""Looks for apps in a folder, when none was named.
 
-Owns:     find_apps; the text that says what was found, and what to type.
+Owns:     find_apps; the text about what was found, and how to serve it.
 Thread:   the main thread; it reads files, and imports nothing.
 Not here: importing an app (lifecycle/loading.py).
 
-It looks where people and frameworks put apps. What it finds is a proposal: it runs nothing that nobody has named.
+It looks in the usual files of frameworks and tutorials. The result is a proposal: aserve runs no code that the user has not named.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import NamedTuple
 from ..lifecycle.loading import DEFAULT_NAMES, FACTORY_NAMES
 
 MODULES = ("wsgi", "app", "application", "main", "server", "run")
-TESTS = ("test_", "conftest")  # what they call `app` is for tests
-# Whose apps are no WSGI apps.
+TESTS = ("test_", "conftest")  # a name `app` there is for tests
+# Classes of apps that are no WSGI apps.
 ASGI = ("FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "BlackSheep")
 MAX_FILE_BYTES = 1 << 20  # Guess: no module that makes an app is larger
 MAX_FOLDERS = 100
 
 
 class Found(NamedTuple):
-    """One app: where, what it is, and how it is named to the command; "": aserve cannot serve it."""
+    """One app: its file, its kind, and its spec for the command; "": aserve cannot serve it."""
 
     file: str
     what: str
@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 
 def describe_found(folder: str, command: str) -> str:
-    """Return what was found, and what to type, as lines; "" if nothing was."""
+    """Return lines about the apps found, and how to serve them; "" if there are none."""
     found = find_apps(folder)
     if not found:
         return ""
@@ -58,7 +58,7 @@ def find_apps(folder: str) -> list[Found]:
     for package in filter(str.isidentifier, names):
         for module, file in ((package, "__init__.py"), (f"{package}.wsgi", "wsgi.py"), (f"{package}.app", "app.py")):
             found += _find_in(folder, os.path.join(package, file), module)
-    if not found:  # a first app, which may be called as its author likes
+    if not found:  # perhaps a first app, in a file of any name
         for module in [name[:-3] for name in names if name.endswith(".py") and not name.startswith(TESTS)]:
             found += _find_in(folder, f"{module}.py", module) if module.isidentifier() else []
     by_spec: dict[str, Found] = {}
@@ -68,7 +68,7 @@ def find_apps(folder: str) -> list[Found]:
 
 
 def _find_django(folder: str) -> Iterator[Found]:
-    """Django's manage.py names the settings, and these the app."""
+    """Yield Django's app, which the settings name that manage.py names."""
     tree = _parse(os.path.join(folder, "manage.py"))
     for node in ast.walk(tree) if tree is not None else ():
         arguments = node.args if isinstance(node, ast.Call) else []
@@ -86,7 +86,7 @@ def _find_django(folder: str) -> Iterator[Found]:
 
 
 def _named_by(folder: str, settings: str) -> str:
-    """Return WSGI_APPLICATION of the settings, "" if they do not say it in so many words."""
+    """Return WSGI_APPLICATION of the settings, "" if it is not there as a literal."""
     tree = _parse(_file_of(folder, settings))
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -102,7 +102,7 @@ def _file_of(folder: str, module: str) -> str:
 
 
 def _find_in(folder: str, file: str, module: str) -> list[Found]:
-    """Return what one file defines: an app, or else a factory."""
+    """Return the app that a file defines, or else its factory."""
     tree = _parse(os.path.join(folder, file))
     defined = dict(_definitions(tree)) if tree is not None else {}
     for name in DEFAULT_NAMES:
@@ -137,7 +137,7 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _maker_of(node: ast.stmt) -> str:
-    """Return the name of what is called for `app = Flask(__name__)`, "" for anything else."""
+    """Return the name of the class in `app = Flask(__name__)`, "" for other statements."""
     value = getattr(node, "value", None)
     if not isinstance(value, ast.Call):
         return ""
@@ -145,7 +145,7 @@ def _maker_of(node: ast.stmt) -> str:
 
 
 def _parse(path: str) -> ast.Module | None:
-    """Return the source's tree; None: there is none, or it is no Python."""
+    """Return the tree of a source file; None: there is no such file, or it is no Python."""
     try:
         with open(path, "rb") as file:
             return ast.parse(file.read(MAX_FILE_BYTES))

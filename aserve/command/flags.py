@@ -1,6 +1,6 @@
 """The flags of the `aserve` command.
 
-Owns:     --help and its texts, the flags beside the settings (APP, --config, --check, --version), what is said of unknown ones.
+Owns:     --help and its texts, the flags that are no settings (APP, --config, --check, --version), errors about unknown flags.
 Thread:   the main thread.
 Not here: what the settings are (settings/), what is done with the flags (cli.py, showing.py).
 """
@@ -17,7 +17,7 @@ from ..features import SETTINGS
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 
-# As gunicorn has them, and so many hands.
+# gunicorn's, which many users know by heart.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
 SHELLS = ("bash", "zsh", "tcsh")  # that can complete flags; see completion.py
 TASKS = """\
@@ -36,9 +36,9 @@ ask a server     aserve status --control /run/shop.ctl
 ask about flags  aserve config --explain threads   what it is, and why"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
-one, what --static and --mount name is served; else it is said what could be
-served here, or a demo app is served.  A factory may be given literals, in
-quotes of the shell's: "shop:create_app('prod', debug=False)".  Each flag is
+one, --static and --mount are served; else the apps found here are listed, or
+a demo app is served.  A factory may have literals as arguments; quote the
+whole for the shell: "shop:create_app('prod', debug=False)".  Each flag is
 also an environment variable (--max-body: ASERVE_MAX_BODY) and a key of the
 TOML file (max-body).  A flag wins over the variable, the variable over the
 file.  Sizes may end in K, M or G (powers of 1024), times in ms, s, m or h."""
@@ -55,10 +55,10 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_args(argv: Sequence[str]) -> dict[str, object]:
     """
-    Return the settings that were given, by name, without defaults.
+    Return the given settings, by name, without defaults.
 
     Raises:
-        ConfigError: what was given cannot be understood.
+        ConfigError: an argument is wrong.
     """
     parser = build_parser()
     args, unknown = parser.parse_known_args(_join_parts(argv))
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=_formatter,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
+        allow_abbrev=False,  # a new flag could change the meaning of an abbreviation
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
     parser.add_argument("-c", "--config", metavar="FILE", help=
@@ -129,7 +129,7 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
-    from ..features.moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
+    from ..features.moving.foreign_flags import explain_flag  # tables, needed only for unknown flags
 
     foreign = explain_flag(name)
     if foreign:

@@ -1,8 +1,8 @@
-"""What code of before hands to this process, by variables of its environment that name descriptors.
+"""What the previous supervisor hands down to this process: descriptors, named by environment variables.
 
-Owns:     HandedDown: the channel of a trial, what an upgrade in place has left; take_down.
+Owns:     HandedDown: the channel of a trial, the state from an upgrade in place; take_down.
 Thread:   the main thread.
-Not here: who hands it down (processes/upgrade.py), what is read from it (processes/inheritance.py).
+Not here: handing them down (processes/upgrade.py), reading the state from them (processes/inheritance.py).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..settings import ConfigError
 
 
 class HandedDown(NamedTuple):
-    """Descriptors; None: this process was started by a person, or by a service manager."""
+    """Descriptors; None: a user or a service manager has started this process."""
 
-    trial_fd: int | None  # a channel, on which it shows whether it can serve
+    trial_fd: int | None  # a channel, on which a trial reports whether it can serve
     inheritance_fd: int | None  # listeners, workers and settings
 
 
 def take_down(environ: MutableMapping[str, str]) -> HandedDown:
     """
-    Take it out of the environment: no other process is to have it.
+    Take the descriptors out of the environment, so that no child inherits the variables.
 
     Raises:
         ConfigError: a variable was set by another program.

@@ -2,7 +2,7 @@
 
 Owns:     run_jobs.
 Thread:   the main thread.
-Not here: jobs (features/uwsgi_api/spooler/), when such a process is started (processes/attached.py).
+Not here: jobs (features/uwsgi_api/spooler/), starting such a process (processes/attached.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .plans import read_settings
 
 
 def run_jobs(args: Mapping[str, object], folder: str) -> int:
-    """Do the jobs of a folder, as the process beside the workers that is for that."""
-    from ..features.uwsgi_api.module import spooler_function  # which only such a process needs
+    """Do the jobs of a folder, as a process beside the workers."""
+    from ..features.uwsgi_api.module import spooler_function  # needed only here
     from ..features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
     from ..features.uwsgi_api.spooler.functions import queue_of
     from ..features.uwsgi_api.spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
-    # Not read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
+    # Not read_plan: this process needs no certificates, which may just be changing, and no other programs.
     plan = read_settings(args)
     set_up_logging(plan.config, SPOOLER)
     load(plan, is_spooler=True)

@@ -1,8 +1,8 @@
-"""What is to be served, from all sources: flags, variables, the TOML file, another server's files.
+"""The plan of what to serve, from all sources: flags, variables, the TOML file, another server's files.
 
-Owns:     reading it, and reading it again for a reload; what is wrong with it before the app is imported.
+Owns:     reading it, and reading it again for a reload; its checks before the app is imported.
 Thread:   the main thread.
-Not here: the flags (flags.py), which source wins (settings/sources.py), importing the app (apps.py).
+Not here: the flags (flags.py), the order of sources (settings/sources.py), importing the app (apps.py).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 def read_plan(args: Mapping[str, object]) -> Plan:
-    """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
+    """Read the plan from all sources, and check all that can be checked before the app is imported."""
     plan = read_settings(args)
-    extensions_of(plan.config)  # to see whether they can be made
+    extensions_of(plan.config)  # raises if one cannot be made
     check_programs(plan.config, os.environ)
-    load_certificates(plan.config)  # to see whether they can be; the server loads its own
+    load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
     return plan
 
 
 def read_settings(args: Mapping[str, object]) -> Plan:
-    """Return what all sources say, without a look at the files and programs that it names."""
+    """Read the plan from all sources, without checking the files and programs that it names."""
     given = dict(args)
     origin = _read_origin(take_flags(given))
     toml, toml_name = read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
         spec = spec or origin.draft.app
-        toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
+        toml = {**origin.settings, **toml}  # the origin's were checked already, with their line in errors
     config = Config.from_sources(given, os.environ, toml, toml_name, sys.stdout.isatty())
     config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
@@ -65,11 +65,11 @@ def _read_origin(flags: Mapping[str, str]) -> Origin | None:
 
 def read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[str]) -> Plan:
     """
-    Return what is to be served from now on; `own`: the names of modules that are aserve's.
+    Read the plan again for a reload; `own`: the names of aserve's modules.
 
     Raises:
         ConfigError: a source has a mistake.
-        FolderGoneError: the app would be that of before, as the folder from which it is imported has moved.
+        FolderGoneError: the folder of the app has moved, so that the old app would be imported again.
     """
     gone = None
     try:
@@ -84,19 +84,19 @@ def read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[s
 
 
 def config_of(plan: Plan) -> Config:
-    """Return its settings: the command's plans have those of all features."""
+    """Return the plan's settings, which in the command are those of all features."""
     assert isinstance(plan.config, Config)
     return plan.config
 
 
 def needs_no_app(plan: Plan) -> bool:
-    """Whether there is something to serve without an APP, and so no need of the demo."""
+    """Whether there is something to serve without an APP, so that the demo is not needed."""
     config = config_of(plan)
     return bool(config.static or config.mount)
 
 
 def depends_on_folder(plan: Plan) -> bool:
-    """Whether an app is imported from the folder of the start, or from below it."""
+    """Whether an app is imported from the start folder, or from below it."""
     specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in config_of(plan).mount)]
     return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
 

@@ -1,8 +1,8 @@
-"""Serving: in this process, or by workers beside it.
+"""Serves: in this process, or in worker processes.
 
-Owns:     serve: the order of the start, what stands beside the server of a process without a supervisor.
+Owns:     serve: the order of the start, the context beside the server of a process without a supervisor.
 Thread:   the main thread.
-Not here: what is to be served (plans.py), importing the app (apps.py), binding before that, serving and signals (server/running.py), the
+Not here: the plan (plans.py), importing the app (apps.py), binding before that, serving and signals (server/running.py), the
           processes of --workers (with_workers.py), the control socket without them (alone.py).
 """
 
@@ -41,7 +41,7 @@ def serve(
     """
     Serve, or supervise workers; return the exit status.
 
-    `inherited`: by the code before, in an upgrade in place. `read` reads the plan anew; `load_for` imports the app for a worker.
+    `inherited`: from the previous supervisor, in an upgrade in place. `read` reads the plan anew; `load_for` imports the app for a worker.
     """
     config = plan.config
     set_up_logging(config)
@@ -50,7 +50,7 @@ def serve(
     tell_start(plan, environ, is_upgrade=inherited is not None)
     on_life(Life.STARTS, LifeContext(plan))
     if config.workers is not None:
-        # 1 MB: a process that serves by itself does without. Now: the user of --user may not be able to read it.
+        # 1 MB, which a process without a supervisor saves. Now: --user may not be able to read it later.
         from .with_workers import run_workers
     with prepared(config, inherited.listeners if inherited else None) as listeners:
         if config.workers is not None:
@@ -59,10 +59,10 @@ def serve(
 
 
 def beside(control: str | None) -> Beside:
-    """Return what is entered with the server of a process that serves by itself."""
+    """Return the context that is entered with the server of a process without a supervisor."""
     if control is None:
         return lambda server: _ending()
-    from .alone import control_of  # and what a supervisor answers
+    from .alone import control_of  # with the answers of a supervisor
 
     @contextlib.contextmanager
     def both(server: Server) -> Iterator[None]:
@@ -74,7 +74,7 @@ def beside(control: str | None) -> Beside:
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """This process is the command's: a signal that comes after the server's handlers are gone does not cut off its end."""
+    """Hold signals at the end: one that comes after the server's handlers are gone must not cut off the command's end."""
     try:
         yield
     finally:

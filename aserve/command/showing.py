@@ -1,4 +1,4 @@
-"""What the command shows in place of serving, by its flags: --version, --check, --print-completion; and what could be served here.
+"""Texts in place of serving, for --version, --check, --print-completion; and the apps that could be served here.
 
 Owns:     show, show_found, show_check.
 Thread:   the main thread.
@@ -23,7 +23,7 @@ from .plans import config_of, needs_no_app
 
 
 def show(args: MutableMapping[str, object]) -> bool:
-    """Show what a flag asks for that needs no plan, and take the flag out; return whether there was one."""
+    """Print the text of a flag that needs no plan, and remove the flag; return whether there was one."""
     if "print_completion" in args:
         from .completion import completion_of
 
@@ -36,7 +36,7 @@ def show(args: MutableMapping[str, object]) -> bool:
 
 
 def show_found(plan: Plan) -> bool:
-    """Show which apps are here, if none was named and nothing else is to be served; return whether there are any."""
+    """List the apps here, if none was named and there is nothing else to serve; return whether there are any."""
     if plan.spec or needs_no_app(plan):
         return False
     from .finding import describe_found
@@ -47,7 +47,7 @@ def show_found(plan: Plan) -> bool:
 
 
 def show_check(plan: Plan) -> None:
-    """Import the app and show what would be served."""
+    """Import the app and print what would be served."""
     set_up_logging(plan.config)
     find_account(plan.config.user, plan.config.group)
     app = load(plan)

@@ -1,8 +1,8 @@
-"""What is told when the command begins to serve: to a person at a terminal, and in the log.
+"""Notes when the command begins to serve: on a terminal, and in the log.
 
-Owns:     tell_start: the banner; what was not asked for: what the platform says, that it runs as root, that this is the demo.
+Owns:     tell_start: the banner; notes on what the user has not asked for: settings of the platform, running as root, the demo.
 Thread:   the main thread.
-Not here: the banner's text (banner.py), where the server listens, which it logs itself (server/running.py).
+Not here: the banner's text (banner.py), logging the addresses (server/running.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger("aserve")
 
 
 def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None:
-    """Tell it; after an upgrade in place only the log."""
+    """Write the notes; after an upgrade in place only to the log."""
     if not is_upgrade:
         show_banner(config_of(plan), plan.spec, sys.stderr, environ)
     config, said = config_of(plan), platform_settings(environ)
@@ -32,7 +32,7 @@ def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None
             logger.info(said[name].note)
     if config.user is None and is_root():
         logger.warning(
-            "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
+            "the app runs as root: a break-in gives away this machine; --user www-data gives up root "
             "after binding, as does User= of a systemd unit"
         )
     if not plan.spec and not needs_no_app(plan):

@@ -1,10 +1,10 @@
-"""What `aserve top` shows of a running server, as text: rates, what needs a look, tables that fit.
+"""The texts of `aserve top` about a running server: rates, warnings, tables that fit the terminal.
 
-Owns:     Looks: the last answers to `status`, and what their differences say; the tables for a width.
-Thread:   any; it knows no clock and no terminal.
-Not here: asking, the screen, keys (top_screen.py), what is answered (processes/answers.py).
+Owns:     Looks: the last answers to `status`, and the rates between them; the tables for a width.
+Thread:   any; it uses no clock and no terminal.
+Not here: asking, the screen, keys (top_screen.py), the answers (processes/answers.py).
 
-The columns are those of `aserve status` (docs/control.md), with requests for each second in place of all.
+The columns are those of `aserve status` (docs/control.md), with requests per second in place of their number.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..processes.ask import is_silent, show_age, show_memory, show_open
 
 Message = dict[str, Any]
 
-# A worker counts once a second: over one second a rate would jump between none and twice as many.
+# A worker writes its counts once a second: over one second a rate would jump between zero and twice its value.
 RATE_SECONDS = 5.0
-# Below it, two looks may have seen the same count.
+# Below this, two looks may see the same count.
 LEAST_RATE_SECONDS = 0.5
-OLD_SECONDS = 10  # of a request: a person is told
+OLD_SECONDS = 10  # age of a request, from which on it is highlighted
 LATE_SECONDS = (
-    3.0  # without an answer: a person is told. Guess: the server answers in milliseconds, and is asked each second.
+    3.0  # without an answer, until that is shown. Guess: the server answers in milliseconds, and is asked each second.
 )
-WIDE = 112  # columns of a terminal, from which there is room for all that status shows. Tried at 80 and 120.
+WIDE = 112  # columns of a terminal, from which on all columns of status fit. Tried at 80 and 120.
 
 
 class Look(NamedTuple):
     """An answer to `status`."""
 
-    at: float  # seconds of the clock of who asks
+    at: float  # seconds, by the caller's clock
     server: Message
     workers: list[Message]
 
@@ -39,33 +39,33 @@ class Look(NamedTuple):
 class Row(NamedTuple):
     """One line of a table."""
 
-    slot: int  # of the worker that it is about
+    slot: int  # of the worker
     cells: tuple[str, ...]
     needs_look: bool = False
 
 
 class Table(NamedTuple):
-    """Text whose columns have the widths that fit."""
+    """A table as text, with columns that fit."""
 
     heads: tuple[str, ...]
     rows: list[Row]
 
 
 class Line(NamedTuple):
-    """A line of the head."""
+    """A line of the screen's head."""
 
     text: str
     is_bad: bool = False
 
 
 class Looks:
-    """The last answers of a server, of some seconds."""
+    """The answers of a server in the last few seconds."""
 
     def __init__(self) -> None:
         self._looks: collections.deque[Look] = collections.deque()
 
     def add(self, at: float, answer: Sequence[Message]) -> None:
-        """Take one more: the objects of an answer, which came at this time."""
+        """Add the objects of an answer, which came at this time."""
         server, *workers = answer
         while self._looks and at - self._looks[0].at > RATE_SECONDS + 0.5:
             self._looks.popleft()
@@ -73,15 +73,15 @@ class Looks:
 
     @property
     def last(self) -> Look | None:
-        """The latest."""
+        """Return the latest look."""
         return self._looks[-1] if self._looks else None
 
     def rate_of(self, worker: Message) -> float | None:
-        """Return the requests per second of a worker of the last look; None: that cannot be said yet."""
+        """Return the requests per second of a worker of the last look; None: not known yet."""
         *earlier, last = self._looks
         if not earlier:
             return None
-        since, before = last.at - worker["seconds"], 0  # one that nobody has seen before has begun since then
+        since, before = last.at - worker["seconds"], 0  # a new worker has begun since the last look
         for look in earlier:
             found = [other for other in look.workers if _identity(other) == _identity(worker)]
             if found:
@@ -91,7 +91,7 @@ class Looks:
         return max(worker["requests"] - before, 0) / seconds if seconds >= LEAST_RATE_SECONDS else None
 
     def rate(self) -> float | None:
-        """Return the requests per second of all workers. What one has answered that has ended meanwhile is not in it."""
+        """Return the requests per second of all workers, without those of workers that have ended meanwhile."""
         rates = [self.rate_of(worker) for worker in self._looks[-1].workers] if self._looks else []
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known else None
@@ -102,7 +102,7 @@ def _identity(worker: Message) -> tuple[int, int, int]:
 
 
 def _counted_at(look: Look, worker: Message) -> float:
-    """Return when a worker had written its numbers."""
+    """Return when a worker wrote its numbers."""
     return look.at - (worker["silent_seconds"] or 0.0)
 
 
@@ -110,7 +110,7 @@ def _counted_at(look: Look, worker: Message) -> float:
 
 
 def head_of(looks: Looks, now: float, path: str, failure: str | None) -> list[Line]:
-    """Return what is said of the server as a whole; `failure`: why it was not to be had when it was asked last."""
+    """Return the lines about the server as a whole; `failure`: why the last question failed."""
     last = looks.last
     trouble = []
     if last is None:
@@ -138,12 +138,12 @@ def _totals(looks: Looks, last: Look) -> Iterator[str]:
     if server["workers_wanted"]:
         yield f"{server['workers_ready']} of {server['workers_wanted']} workers ready"
     busy = sum(worker["threads_busy"] for worker in serving)
-    threads = server.get("threads")  # code of before, which still serves, may not say it
+    threads = server.get("threads")  # missing from an older version
     yield f"{busy:.4g} of {threads * len(serving)} threads busy" if threads else f"{busy:.4g} threads busy"
 
 
 def show_rate(rate: float | None) -> str:
-    """Return a rate as a person reads it: "0", "0.4", "12", "-"."""
+    """Return a rate as text: "0", "0.4", "12", "-"."""
     if rate is None:
         return "-"
     return f"{rate:.1f}" if 0.05 <= rate < 9.95 else f"{rate:.0f}"
@@ -153,14 +153,14 @@ def show_rate(rate: float | None) -> str:
 
 
 def needs_of(worker: Message, threads: int | None) -> list[str]:
-    """Return why a worker needs a look, if it does; the worst first. `threads`: how many it has; None: not known."""
+    """Return a worker's warnings, the worst first. `threads`: its number of threads; None: not known."""
     reasons = []
     if is_silent(worker):
         reasons.append("loop hangs")
-    busy: Any = worker.get("threads_busy_now", worker["threads_busy"])  # code of before has this moment's in the other
+    busy: Any = worker.get("threads_busy_now", worker["threads_busy"])  # an older version has only the latter
     if worker["waiting"] and busy >= max(threads or 0, 1):
         reasons.append("no thread free")
-    if worker.get("threads_stuck"):  # code of before does not say it
+    if worker.get("threads_stuck"):  # missing from an older version
         reasons.append("stuck threads")
     if worker["at"] and worker["at"][0][0] > OLD_SECONDS:
         reasons.append("old request")
@@ -168,7 +168,7 @@ def needs_of(worker: Message, threads: int | None) -> list[str]:
 
 
 def workers_table(looks: Looks, width: int) -> Table:
-    """Return the table of workers for so many columns of a terminal."""
+    """Return the table of workers for a width in columns."""
     columns = ["worker", "pid", "state", "req/s", "running", "waiting", "busy", "open", "memory"]
     if width >= WIDE:
         columns[3:3] = ["for"]
@@ -197,7 +197,7 @@ def workers_table(looks: Looks, width: int) -> Table:
 
 
 def requests_table(looks: Looks, width: int) -> Table:
-    """Return the table of the oldest requests of all workers, for so many columns of a terminal."""
+    """Return the table of the oldest requests of all workers, for a width in columns."""
     found = sorted(
         (
             (at[0], worker["slot"], at[1])
@@ -214,7 +214,7 @@ def requests_table(looks: Looks, width: int) -> Table:
 
 
 def slow_table(looks: Looks, width: int) -> Table:
-    """Return the table of the last slow requests (--slow-request) of all workers, the newest first, for so many columns of a terminal."""
+    """Return the table of the last slow requests (--slow-request) of all workers, the newest first, for a width in columns."""
     last = looks.last
     found = sorted(last.server.get("slow", []) if last is not None else [], key=lambda each: -each["at"])
     rows = [
@@ -226,7 +226,7 @@ def slow_table(looks: Looks, width: int) -> Table:
                 _show_seconds(each["queue_seconds"] or 0.0),
                 "runs" if each["end"] is None else f"{each['end'].replace('_', ' ')} {each['status'] or ''}".rstrip(),
                 each["request"],
-                each.get("where", ""),  # code of before does not say it
+                each.get("where", ""),  # missing from an older version
             ),
             each["end"] is None,
         )
@@ -235,13 +235,13 @@ def slow_table(looks: Looks, width: int) -> Table:
     return _fit(["worker", "took", "waited", "end", "slow requests", "where"], rows, width)
 
 
-# Columns that stand to the right, and those that give way where it is narrow, with the least that they keep.
+# Columns aligned to the right; and columns that shrink on a narrow terminal, with their least width.
 _NUMBERS = {"pid", "for", "took", "waited", "req/s", "running", "waiting", "busy", "open", "memory"}
 _GIVE_WAY = {"oldest request": 14, "needs a look": 12, "oldest requests": 20, "slow requests": 20, "where": 20}
 
 
 def _fit(columns: Sequence[str], rows: Sequence[Row], width: int) -> Table:
-    """Return rows with each cell as wide as its column, and a space between; where there is no room, some are cut."""
+    """Return rows with aligned cells; cut some if the width does not suffice."""
     lines = [tuple(columns), *(row.cells for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines)]
     for index, column in enumerate(columns):
@@ -263,10 +263,10 @@ def _show_seconds(seconds: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text that fits, with a sign where its end is missing."""
+    """Cut a text to a width, with an ellipsis at its end."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def printable(text: str) -> str:
-    """Return what a terminal does not obey: only letters, signs and ends of lines."""
+    """Replace characters that control a terminal; keep printable ones and newlines."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text.expandtabs(4))

@@ -1,10 +1,10 @@
-"""The screen of `aserve top`: asks a running server each second, and does what its keys say.
+"""The screen of `aserve top`: asks a running server each second, and acts on keys.
 
 Owns:     run_top; asking without blocking; the screen, its keys.
 Thread:   event loop only.
-Not here: what is shown (top.py), what is answered (processes/answers.py), the other commands (processes/ask.py).
+Not here: the texts (top.py), the answers (processes/answers.py), the other commands (processes/ask.py).
 
-The only door to textual, an optional dependency; only `aserve top` passes it.
+The only user of textual, an optional dependency, which only `aserve top` needs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..core.json_text import read_object
 from ..processes.ask import ENDED, NO_ANSWER, show_stacks
 from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
-EVERY_SECONDS = 1.0  # as often as a worker writes its numbers
-# How long a status may take. Guess: it takes milliseconds, and a machine that is short of memory takes a hundred times as long.
+EVERY_SECONDS = 1.0  # a worker writes its numbers as often
+# How long a status may take. Guess: normally milliseconds, and a hundred times that on a machine short of memory.
 STATUS_SECONDS = 5.0
-# The server gives up a worker's stacks after two seconds (processes/answers.py).
+# The server waits two seconds for a worker's stacks (processes/answers.py).
 STACKS_SECONDS = 10.0
 
 BAD = "bold red"
@@ -38,11 +38,11 @@ WARNING = "bold yellow"
 
 
 class NoAnswer(Exception):
-    """Nobody has answered, or the answer is that it cannot be done; the text says why."""
+    """The server has not answered, or has refused; the text says why."""
 
 
 def run_top(path: str) -> None:
-    """Show the server at this control socket, until the person has seen enough."""
+    """Show the server at this control socket, until the user quits."""
     Top(path).run()
 
 
@@ -51,7 +51,7 @@ async def ask(path: str, question: Message, seconds: float | None = None) -> lis
     Return the whole answer of a server.
 
     Raises:
-        NoAnswer: there is none, not within so many seconds, or it is a refusal.
+        NoAnswer: there is none within `seconds`, or it is a refusal.
     """
     try:
         octets = await asyncio.wait_for(_exchange(path, json.dumps(question).encode() + b"\n"), seconds)
@@ -80,7 +80,7 @@ async def _exchange(path: str, octets: bytes) -> bytes:
 
 
 class Reading(ModalScreen[None]):
-    """A long text, such as stacks, as soon as it is there."""
+    """A long text, such as stacks, shown when it has arrived."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back", key_display="q")]
 
@@ -98,7 +98,7 @@ class Reading(ModalScreen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """It is shown."""
+        """Focus the text, and fill it."""
         self.query_one(VerticalScroll).focus()
         self.run_worker(self._fill())
 
@@ -111,7 +111,7 @@ class Reading(ModalScreen[None]):
 
 
 class Confirming(ModalScreen[bool]):
-    """A question before something is done."""
+    """A question before an action."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "yes"),
@@ -130,7 +130,7 @@ class Confirming(ModalScreen[bool]):
 
 
 class Lines(DataTable[Text]):
-    """A table whose rows a person can choose; it stays where it was scrolled to."""
+    """A table with selectable rows, which keeps its scroll position."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name, cursor_type="row", cursor_foreground_priority="renderable", cell_padding=0)
@@ -138,15 +138,15 @@ class Lines(DataTable[Text]):
 
     @property
     def chosen_slot(self) -> int:
-        """The worker of the chosen row; 0: there is none."""
+        """Return the worker of the chosen row; 0: there is none."""
         return self._slots[min(self.cursor_row, len(self._slots) - 1)] if self._slots else 0
 
     def fill(self, table: Table, width: int) -> None:
-        """Show this, in so many columns of the terminal."""
+        """Show a table, for a width in columns."""
         self._slots = [row.slot for row in table.rows]
         if [column.width for column in self.ordered_columns] != [width]:
             self.clear(columns=True)
-            self.add_column("", width=width)  # one, whose texts have columns: those of DataTable cannot become wider
+            self.add_column("", width=width)  # one column with aligned text: DataTable's own columns cannot grow
         self.ordered_columns[0].label = Text(" ".join(table.heads))
         while self.row_count > len(table.rows):
             self.remove_row(self.ordered_rows[-1].key)
@@ -176,7 +176,7 @@ class Watching(Screen[None]):
         self._path = path
         self._looks = Looks()
         self._failure: str | None = None
-        # Not to be looked for: when the screen ends, an answer may still come.
+        # Kept here, and not queried: an answer may come after the screen's end.
         self._head, self._message = Static(id="head"), Static(id="message")
         self._workers, self._requests, self._slow = Lines("workers"), Lines("requests"), Lines("slow")
 
@@ -188,7 +188,7 @@ class Watching(Screen[None]):
     # Asking
 
     def on_mount(self) -> None:
-        """It is shown."""
+        """Begin to ask, and to paint."""
         self.run_worker(self._go_on_asking())
         self.set_interval(EVERY_SECONDS, self._paint)  # also while no answer comes
 
@@ -215,14 +215,14 @@ class Watching(Screen[None]):
     # Showing
 
     def on_resize(self) -> None:
-        """The terminal has another size."""
+        """Paint for the new size."""
         self._paint()
 
     def _paint(self) -> None:
         with self.app.batch_update():
             lines = head_of(self._looks, time.monotonic(), self._path, self._failure)
             self._head.update(Text("\n").join(Text(line.text, style=WARNING if line.is_bad else "") for line in lines))
-            width = self.app.size.width - 1  # of the bar that scrolls
+            width = self.app.size.width - 1  # for the scroll bar
             self._workers.fill(workers_table(self._looks, width), width)
             self._requests.fill(requests_table(self._looks, width), width)
             slow = slow_table(self._looks, width)
@@ -232,7 +232,7 @@ class Watching(Screen[None]):
     # Keys
 
     def action_stacks(self, of_all: bool) -> None:
-        """Show what each thread is at: of the chosen worker, or of all."""
+        """Show the stacks of the chosen worker, or of all."""
         slot = 0 if of_all else self._chosen_slot()
         question: Message = {"ask": "stacks", "worker": slot} if slot else {"ask": "stacks"}
         title = f"stacks of worker {slot}" if slot else "stacks of all workers"
@@ -247,12 +247,12 @@ class Watching(Screen[None]):
         return "\n".join(map(show_stacks, sorted(answer, key=lambda message: message["worker"])))
 
     def action_reload(self) -> None:
-        """Replace all workers, if that is meant."""
+        """Replace all workers, after a confirmation."""
         text = "Reload? All workers are replaced by new ones, which read code and settings anew."
         self._confirm(text, "reload", {"ask": "reload"})
 
     def action_recycle(self) -> None:
-        """Replace the chosen worker, if that is meant."""
+        """Replace the chosen worker, after a confirmation."""
         slot = self._chosen_slot()
         if not slot:
             self._message.update(Text("recycle: choose the row of a worker", style=BAD))
@@ -268,7 +268,7 @@ class Watching(Screen[None]):
         self.app.push_screen(Confirming(f"{text}\n\ny: yes   n: no"), on_answer)
 
     def action_workers(self, change: int) -> None:
-        """Have more workers, or fewer."""
+        """Add or remove workers."""
         self.run_worker(self._do(f"workers {change:+}", {"ask": "workers", "change": change}))
 
 
@@ -294,7 +294,7 @@ class Top(App[None]):
     Confirming Vertical { width: 60; height: auto; border: round $warning; background: $background; padding: 1 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "quit", show=False, priority=True),  # what a person tries first
+        Binding("ctrl+c", "quit", show=False, priority=True),  # users try it first
     ]
 
     def __init__(self, path: str) -> None:

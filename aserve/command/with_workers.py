@@ -1,10 +1,10 @@
-"""The command with --workers: a supervisor, and what becomes of each of its children.
+"""The command with --workers: a supervisor, and the work of its children.
 
-Owns:     what the supervisor is given, what its children do, the trial of new code, what code of before has left to this process.
+Owns:     the supervisor's arguments, the work of its children, the trial of new code, the inheritance from the previous supervisor.
 Thread:   the main thread.
 Not here: what is to be served, and importing the app (serving.py hands both in); everything after that (processes/).
 
-The command imports this where it is asked for: a process that serves by itself does without it, and takes 1 MB less.
+The command imports this only with --workers: a process without a supervisor needs 1 MB less.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from ..settings import ConfigError
 from ..wsgi import WSGIApp
 
 Load = Callable[[Plan, Role], WSGIApp]  # imports the app for a worker, or for a mold
-Enter = Callable[[Role], object]  # makes a worker of a process that has imported the app as a mold
+Enter = Callable[[Role], object]  # turns a process forked from a mold into a worker
 
 
 def read_inheritance(fd: int) -> Inheritance:
-    """Return what code of before has left to this process, by the descriptor that it names."""
+    """Read the state of the previous supervisor from the descriptor that it has passed."""
     return Inheritance.read(fd, Config)
 
 
@@ -55,7 +55,7 @@ def run_workers(
     load: Load,
     enter: Enter,
 ) -> int:
-    """Supervise workers; in each of these, serve. Return the exit status of this process."""
+    """Supervise workers; in a worker, serve. Return the exit status of this process."""
     listeners = bind_listeners(plan.config) if listeners is None else listeners
     extensions = extensions_of(plan.config)
     bound: Sequence[Listener] = inherited.bound if inherited else ()
@@ -85,21 +85,21 @@ def run_workers(
 
 
 def open_jobs(kept: Mapping[str, int]) -> Jobs:
-    """Return what the supervisor knows of jobs (--spooler); the files that code of before has kept are continued."""
-    from ..features.uwsgi_api.spooler.pages import Spoolers  # most have none
+    """Return the supervisor's view of jobs (--spooler); take over the files of the previous supervisor."""
+    from ..features.uwsgi_api.spooler.pages import Spoolers  # most sites have none
 
     return Spoolers(kept)
 
 
 def _share_memory(plan: Plan) -> None:
-    """Have in this process what each of its children would take for itself."""
-    loop_factory(plan.config.loop)  # imports it
+    """Load into this process what its children would otherwise load each."""
+    loop_factory(plan.config.loop)  # imports uvloop, if it is used
     if hasattr(gc, "freeze"):  # not on PyPy
-        gc.freeze()  # what is there is garbage in no child: its collector need not touch it, nor the kernel copy it
+        gc.freeze()  # so that collectors of children do not touch these objects, and the kernel need not copy them
 
 
 def run_trial(channel_fd: int, read: Read, load: Load, enter: Enter) -> int:
-    """Show the supervisor, which is of the code of before, whether this code can serve."""
+    """Show the supervisor, which runs the old code, whether this code can serve."""
     channel = Channel.inherit(channel_fd)
     with contextlib.closing(channel):
         try:
@@ -110,23 +110,23 @@ def run_trial(channel_fd: int, read: Read, load: Load, enter: Enter) -> int:
 
 
 def _work_to_the_end(role: Role, load: Load, enter: Enter) -> int:
-    """Do so in a process of its own, whose channel the kernel closes: that tells the supervisor that nothing of it is left."""
+    """Do the work of a role, and keep its channel open: the kernel closes it at the process's end, as a sign to the supervisor."""
     roles = [role]
 
     def enter_forked(worker: Role) -> object:
-        roles.append(worker)  # a mold has forked this process
+        roles.append(worker)  # this process was forked from a mold
         return enter(worker)
 
     status = _work(role, load, enter_forked)
     for each in roles:
-        each.channel.detach()  # or Python would close it, and warn of that
+        each.channel.detach()  # or Python would close it, with a warning
     for listener in role.listeners:
         listener.socket.close()
     return status
 
 
 def _work(role: Role, load: Load, enter: Enter) -> int:
-    """In a child: be what its role says; return the exit status."""
+    """Do the work of a role in a child; return the exit status."""
 
     def become(worker: Role) -> object:
         _begin(worker)
@@ -134,7 +134,7 @@ def _work(role: Role, load: Load, enter: Enter) -> int:
 
     try:
         _begin(role)
-    except ImportError as fault:  # of a library that --user may not read
+    except ImportError as fault:  # as of a library that --user may not read
         return say_failed(role.channel, f"it cannot import what aserve needs: {fault}")
     if role.slot == MOLD:
         status = run_mold(role, lambda: load(role.plan, role), become)

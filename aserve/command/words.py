@@ -1,11 +1,11 @@
-"""The command's words: what it does in place of serving an APP, by the first of its arguments.
+"""The command's words: first arguments that name a task other than serving an APP.
 
 Owns:     is_word, run_word: `aserve status` and the like, `aserve top`, `aserve config`, `aserve translate`.
 Thread:   the main thread.
 Not here: the questions to a running server (processes/ask.py), the screen (top_screen.py), one setting (explain.py), another server's settings
           (features/moving/).
 
-Each imports what it needs when it is asked for: a server does without.
+Each imports its modules when it is called: a server does not load them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ CONFIG, TRANSLATE = "config", "translate"
 
 
 def is_word(argv: Sequence[str]) -> bool:
-    """Whether this is not to serve. (An app in a module of such a name is `status:app`.)"""
+    """Whether the first argument is such a word. (An app in a module of that name is `status:app`.)"""
     return is_command(argv) or argv[:1] in ([CONFIG], [TRANSLATE])
 
 
 def run_word(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
-    Do what the first argument says; return the exit status.
+    Run the task of the first argument; return the exit status.
 
     Raises:
-        ConfigError: the rest of them is wrong, or no server answers.
+        ConfigError: other arguments are wrong, or no server answers.
     """
     if argv[0] == TRANSLATE:
         from ..features.moving.translate import run_translate
@@ -58,7 +58,7 @@ def _watch(path: str) -> int:
         raise ConfigError("aserve top needs textual, which is not installed; pip install 'aserve-wsgi[top]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("aserve top needs a terminal; `aserve status` prints the same once")
-    from .top_screen import run_top  # an optional dependency, which only somebody who looks needs
+    from .top_screen import run_top  # an optional dependency, needed only here
 
     run_top(path)
     return 0

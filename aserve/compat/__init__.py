@@ -1,1 +1,1 @@
-"""What other servers offer to apps, and how their settings read, under aserve."""
+"""Interfaces of other servers: modules for apps, and entry points for PasteDeploy."""

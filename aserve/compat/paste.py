@@ -1,6 +1,6 @@
 """`use = egg:aserve-wsgi#main` in the ini files of Pyramid, Zope and other users of PasteDeploy.
 
-Owns:     what a [server:main] section's settings mean.
+Owns:     reading the settings of a [server:main] section.
 Thread:   the main thread, which serves.
 Spec:     PasteDeploy, "paste.server_runner" and "paste.server_factory".
 Not here: settings themselves (settings/); logging, which is the ini file's own.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 _KEYS = {setting.key: setting for setting in SETTINGS}
-HOST, PORT, LISTEN = "host", "port", "listen"  # what waitress' users write
+HOST, PORT, LISTEN = "host", "port", "listen"  # waitress's names
 DEFAULT_PORT = "8000"
 MAX_PORT = 65535
-COMMANDS = ("workers", "control")  # settings that only the command can have
+COMMANDS = ("workers", "control")  # settings for the command only
 
 
 def run_app(app: WSGIApplication, global_conf: Mapping[str, str], /, **local_conf: str) -> None:
@@ -42,7 +42,7 @@ def run_app(app: WSGIApplication, global_conf: Mapping[str, str], /, **local_con
 
 def make_server(global_conf: Mapping[str, str], /, **local_conf: str) -> Callable[[WSGIApplication], None]:
     """
-    Return what serves an app: the `paste.server_factory`.
+    Return a function that serves an app: the `paste.server_factory`.
 
     Raises:
         ConfigError: a setting is unknown, or wrong.
@@ -56,7 +56,7 @@ def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str])
     Return the settings of a section, under their names in TOML files, with "-" or "_".
 
     Raises:
-        ConfigError: one is unknown, or wrong.
+        ConfigError: a setting is unknown, or wrong.
     """
     where = f"the server section of {global_conf.get('__file__', 'the ini file')}"
     settings: dict[str, object] = {}
@@ -74,11 +74,11 @@ def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str])
         elif key == "bind":
             settings[key] = value.replace(",", " ").split()
         elif key in _KEYS and _KEYS[key].is_list:
-            settings[key] = value.splitlines()  # as ini files have several values of one name
+            settings[key] = value.splitlines()  # an ini file has several values on lines of their own
         elif key in _KEYS:
             settings[key] = value
         else:
-            settings[name] = value  # Config says what it is near to
+            settings[name] = value  # Config's error names the nearest one
     if places:
         if "bind" in settings or (LISTEN in places and len(places) > 1):
             raise ConfigError(
@@ -93,14 +93,14 @@ def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str])
 
 
 def _name_command(global_conf: Mapping[str, str], config: Config, settings: Mapping[str, object]) -> str:
-    """Return what to run in place of pserve, and why: that has imported the app by now, and a fork of it is no worker of ours."""
+    """Return the command to run in place of pserve, and why: pserve has imported the app already, so that workers cannot."""
     flags = [(key, str(settings[key])) for key in COMMANDS if key in settings]
     flags += [("bind", place) for place in config.bind]
     words = ["aserve", "--paste", global_conf.get("__file__", "FILE")]
     for key, value in flags:
         words += [f"--{key}", value]
     return (
-        f"whoever reads this file serves in its own process, where it has imported the app; in its place run {shlex.join(words)}, whose workers "
+        f"pserve and its like serve in the process that has imported the app; in their place run {shlex.join(words)}, whose workers "
         "import it themselves; other settings of the section are flags there"
     )
 
@@ -116,12 +116,12 @@ def _read_places(section: Mapping[str, str], where: str) -> list[str]:
     host, port = section.get(HOST, "127.0.0.1").strip(), section.get(PORT, DEFAULT_PORT).strip()
     if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
         raise ConfigError(f"{PORT} in {where}: {port!r} is no number from 0 to {MAX_PORT}")
-    host = {"*": ""}.get(host, host)  # all interfaces, as some write it
+    host = {"*": ""}.get(host, host)  # a spelling of "all interfaces"
     return _checked([f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"], HOST, where)
 
 
 def _checked(places: list[str], name: str, where: str) -> list[str]:
-    """Return them if all are understood; else the error names what the user has written, which is not `bind`."""
+    """Return the places if all are valid; otherwise raise an error with the user's name for them, which is not `bind`."""
     for place in places:
         try:
             parse_bind(place)

@@ -1,1 +1,1 @@
-"""Commands that frameworks show beside their own; each becomes the command `aserve`."""
+"""Commands in frameworks' command lines; each becomes the command `aserve`."""

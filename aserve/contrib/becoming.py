@@ -1,11 +1,11 @@
-"""A framework's command becomes the command `aserve`.
+"""Turns a framework's command into the command `aserve`.
 
 Owns:     words_of, become_aserve.
-Thread:   the main thread, of a process that nothing else runs in.
-Not here: the commands (flask.py, django/), everything that aserve does then (command/cli.py).
+Thread:   the main thread, of a process with no other work.
+Not here: the commands (flask.py, django/), the command aserve (command/cli.py).
 
-The process is replaced, and not only a function called: what the framework has imported is of no use to a supervisor, which imports
-the app in its workers, and must not have it.
+The process is replaced by exec, and not only a function called: a supervisor must not have imported the app, which its workers
+import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NoReturn
 
 
 def words_of(spec: str, reload: bool, bind: str | None, more: Sequence[str]) -> list[str]:
-    """Return the command's words behind the interpreter; a bind is what runserver takes, a port or an address with one."""
+    """Return the command's words after the interpreter; `bind`: in runserver's form, a port or an address with one."""
     words = ["-m", "aserve", spec, *(["--reload"] if reload else [])]
     if bind:
         words += ["--bind", bind if ":" in bind else f"127.0.0.1:{bind}"]
@@ -25,7 +25,7 @@ def words_of(spec: str, reload: bool, bind: str | None, more: Sequence[str]) -> 
 
 
 def become_aserve(words: Sequence[str]) -> NoReturn:
-    """Run this in place of the current process, with its environment, folder and terminal."""
+    """Replace the current process by aserve, with the same environment, folder and terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - words that the user has typed
+    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606 - the user has typed these words

@@ -1,8 +1,8 @@
 """`flask --app NAME aserve`: flask run, by aserve.
 
-Owns:     the command, and the app that it names to aserve.
+Owns:     the command, and the app that it passes to aserve.
 Thread:   the main thread.
-Not here: how the process becomes aserve (becoming.py).
+Not here: becoming aserve (becoming.py).
 """
 
 from __future__ import annotations

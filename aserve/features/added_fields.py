@@ -57,7 +57,7 @@ ADDED = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class AddedFieldSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     add_field: Sequence[str] = row(

@@ -4,7 +4,7 @@ Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; 
 Thread:   `fault` is set on the event loop and read in worker threads; it is replaced as a whole.
 Not here: importing code, and describing its fault (processes/, lifecycle/loading.py).
 
-The page is for a developer who has just saved a file and looks at the browser: so it answers requests for HTML. The previous app,
+The page is for developers, after saving a file: so it answers requests for HTML. The previous app,
 still loaded, answers all others: scripts, fetch(), curl.
 
 It shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients whose Host is a
@@ -82,7 +82,7 @@ NOTHING_BEFORE = "Nothing has been served yet."
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class FaultPageSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     reload_page: str = row(

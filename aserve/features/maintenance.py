@@ -66,7 +66,7 @@ class MaintenancePage:
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MaintenanceSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     maintenance: str | None = row(

@@ -56,7 +56,7 @@ MOUNTS = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MountSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     mount: Sequence[str] = row(

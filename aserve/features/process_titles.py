@@ -57,7 +57,7 @@ class Title:
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class ProcessTitleSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     process_titles: bool = row(

@@ -39,7 +39,7 @@ class QueueWaitField(Before):
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class QueueWaitSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     queue_wait_header: str | None = row(

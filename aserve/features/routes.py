@@ -284,7 +284,7 @@ ROUTES = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class RouteSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     route: Sequence[str] = row(

@@ -164,7 +164,7 @@ class _TracedIterable:
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TracingSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     tracing: bool = row(

@@ -33,7 +33,7 @@ JITTER = 0.25
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TurnoverSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     max_connection_requests: int = row(

@@ -96,7 +96,7 @@ UNDERSCORE_FIELDS = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UnderscoreSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     underscore_fields: Sequence[str] = row(

@@ -1,10 +1,10 @@
-"""What somebody should look at, and do: the warnings of the status page, and of `aserve status`.
+"""The warnings of the status page, and of `aserve status`, each with a cure.
 
 Owns:     advise; add_warnings.
 Thread:   any; pure.
-Not here: the numbers (features/metrics/history.py, status.py), how they are shown (page.html).
+Not here: the numbers (features/metrics/history.py, status.py), their display (page.html).
 
-Each warning says what is wrong, with its number, and then what to do. What needs no person is none.
+Each warning says what is wrong, with its number, and then what to do. A state that needs no operator is no warning.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from ..core.errors import DONE
 from ..settings import EngineSettings, show_bytes
 from ..workers.queue_wait import LONG_STALL_SECONDS
 
-# Guesses: what is over before somebody has read it is no warning.
-SILENT_SECONDS = 5  # as aserve status and top have it
+# Guesses: a state that is over before an operator can read of it is no warning.
+SILENT_SECONDS = 5  # as in aserve status and top
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
 LONG_GIL_SECONDS = 0.02  # the median of a minute: four turns of other threads
-LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: after the fifth end in a row
-CALM_SECONDS = 30.0  # and then its ends are forgotten
+LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: reached after the fifth end in a row
+CALM_SECONDS = 30.0  # after which its ends are forgotten
 NEAR = 0.9  # of a limit
-LEFT_DESCRIPTORS = 2  # with no more no client is accepted, or none for long: what was logged has freed them
+LEFT_DESCRIPTORS = 2  # with no more, no client is accepted, or not for long: logging has freed these
 FAILED_SHARE = 0.05  # of the responses of a minute
 FAILED_COUNT = 10  # fewer are no trend
 
 
 class Advice(NamedTuple):
-    """One."""
+    """One warning."""
 
     text: str
     do: str
-    is_failure: bool = False  # as long as it lasts, requests are not served that should be
+    is_failure: bool = False  # while it lasts, requests are not served
 
 
 def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: EngineSettings) -> list[Advice]:
     """
-    Return the warnings, the worst first: what keeps requests from being served, then what is wrong now, then what is over.
+    Return the warnings, the worst first: failures, then other present states, then past ones.
 
-    `status` is the event of features/metrics/picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
+    `status`: the event of features/metrics/picture.py without its warnings, or that of `aserve status`, without counts;
     `spool_files`: temporary files by slot.
     """
     workers = status["workers"]
@@ -67,7 +67,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
     return sorted(found, key=lambda advice: not advice.is_failure)
 
 
-# What History.describe says, and temporary files by slot; both empty where nothing is counted.
+# The result of History.describe, and temporary files by slot; both empty without counts.
 Counted = Callable[[], "tuple[dict[str, Any], dict[int, int]]"]
 
 
@@ -93,20 +93,20 @@ def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _of_reload(half_done: str) -> Iterator[Advice]:
-    """Of one that does not come to its end."""
+    """Warn of a reload that does not end."""
     if half_done:
         yield Advice(
             f"A reload is half done: {half_done}.",
-            "Correct it, and reload once more: `aserve reload` or SIGHUP. What is not replaced serves the code of before.",
+            "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers that were not replaced serve the old code.",
         )
 
 
 def _of_refusal(refused: Mapping[str, Any] | None) -> Iterator[Advice]:
-    """Of a reload without effect. Whoever sent the signal does not see why."""
+    """Warn of a reload without effect, since the sender of a signal does not see why."""
     if refused:
         yield Advice(
             f"Nothing was reloaded, {refused['seconds']:.0f} s ago: {refused['why']}.",
-            "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers serve the code of before; one that ends may not start again.",
+            "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers serve the old code; one that ends may not start again.",
         )
 
 
@@ -118,12 +118,12 @@ def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
             f"A worker has crashed: {when}."
             if count == 1
             else f"{count} crashes of workers in the last ten minutes; the last: {when}.",
-            "The log has what it was at.",
+            "The log has its running requests.",
         )
 
 
 def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
-    """Of clients that no worker accepts: it is a failure while some wait. At the limit alone, those that idle make room."""
+    """Warn of the limit of connections: a failure while clients wait. Otherwise idle connections make room."""
     serving = [worker for worker in workers if worker["state"] == "ready" and worker.get("connections_limit")]
     full = [worker for worker in serving if worker["connections"] >= worker["connections_limit"]]
     queued = sum(each["queued"] for each in listening)
@@ -145,7 +145,7 @@ def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Ma
 
 
 def _of_accepting(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
-    """Of clients that no worker accepts, as none has a descriptor for them: they are no error of any request."""
+    """Warn of clients that no worker accepts for lack of descriptors: no request shows this error."""
     serving = [worker for worker in workers if worker["state"] == "ready"]
     queued = sum(each["queued"] for each in listening)
     if queued and serving and not any(_has_descriptors(worker) for worker in serving):
@@ -158,13 +158,13 @@ def _of_accepting(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapp
 
 
 def _has_descriptors(worker: Mapping[str, Any]) -> bool:
-    """Whether a worker has some left, or it is not known."""
+    """Whether a worker has descriptors left, or the number is not known."""
     used, limit = worker["descriptors"], worker["descriptor_limit"]
     return not used or not limit or limit - used > LEFT_DESCRIPTORS
 
 
 def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
-    """Of one that ends as soon as it has begun, and of a command whose last run has failed."""
+    """Warn of a program that keeps ending, and of a command whose last run has failed."""
     last_end = program["last_end"]
     if program["when"]:
         if last_end and last_end != DONE:
@@ -195,7 +195,7 @@ def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
             f"{who}: all threads busy: no queued request started for {worst['stalled_seconds']} s "
             f"({sum(worker['waiting'] for worker in stalled)} queued, oldest {_longest_wait(stalled):.0f} s).",
             f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
-            # Behind those that drain others serve: a reload may have been the cure.
+            # While workers drain, their successors serve: a reload may have been the cure.
             is_failure=any(worker["state"] == "ready" for worker in stalled),
         )
 
@@ -206,7 +206,7 @@ def _longest_wait(workers: Sequence[Mapping[str, Any]]) -> float:
 
 def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     recent = status["recent"]
-    # The mean is of those that have been begun: if none is, it stands still.
+    # The mean covers requests that a thread has begun: if none begins, it does not change.
     waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
     waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
     do = (
@@ -219,7 +219,7 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
         )
-    gil = status["minute"]["gil"]["p50"] or 0.0  # not the mean: one call that keeps the GIL for seconds makes that
+    gil = status["minute"]["gil"]["p50"] or 0.0  # not the mean, which one call of seconds would raise
     if gil >= LONG_GIL_SECONDS:
         yield Advice(
             f"A thread that has waited for others mostly waits up to {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
@@ -237,7 +237,7 @@ def _of_stuck(worker: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings) -> Iterator[Advice]:
-    """Of what may run out."""
+    """Warn of resources that may run out."""
     used, limit = worker["descriptors"], worker["descriptor_limit"]
     if used and limit and used >= NEAR * limit:
         ours = min(worker["connections"] + spool_files, used)
@@ -313,7 +313,7 @@ def _name(worker: Mapping[str, Any]) -> str:
 
 
 def _cure(worker: Mapping[str, Any]) -> str:
-    """Return what frees it of a request."""
+    """Return how to end a worker's request."""
     if worker["state"] == "draining":
         return ", and --drain-timeout cuts it"
     is_replaceable = worker["slot"] and worker["state"] == "ready"

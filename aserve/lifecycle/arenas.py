@@ -1,12 +1,12 @@
-"""Where the C library keeps the large objects of PyPy.
+"""Makes PyPy's threads share one arena of the C library.
 
 Owns:     share_one_arena.
 Thread:   the main thread, before others are there.
 Spec:     mallopt(3), M_ARENA_MAX.
-Not here: a program that calls aserve.run, whose memory is its own; how much PyPy itself lets garbage grow (docs/pypy.md).
+Not here: a program that calls aserve.run, whose memory is its own; PyPy's own limits of garbage (docs/pypy.md).
 
-glibc gives threads arenas of their own, so that they need not wait for one another. PyPy's threads allocate one at a time, and its collector frees
-what any of them has allocated: bodies of requests leave holes in each arena, which the next ones, of another thread, do not fill.
+glibc gives threads arenas of their own, so that they need not wait for one another. PyPy's threads allocate one at a time anyway, and its collector
+frees memory of all threads: bodies of requests leave holes in each arena, which the next bodies, of another thread, do not fill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def share_one_arena(environ: Mapping[str, str]) -> bool:
     """
     Let all threads of this process share one arena, on PyPy; return whether they do.
 
-    Not where the environment says how many there are to be, or what else glibc is to do, nor with another C library.
+    Change nothing if the environment sets the number of arenas or other tunables of glibc, or with another C library.
     """
     if not IS_PYPY or "MALLOC_ARENA_MAX" in environ or "GLIBC_TUNABLES" in environ:
         return False

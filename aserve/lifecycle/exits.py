@@ -1,14 +1,14 @@
-"""The exit of this process: what of the app keeps it, and for how long.
+"""The exit of this process, which threads and processes of the app may delay, up to a limit.
 
-Owns:     begin_ending, which sets the time limit; hold_signals, once none of those that serve is handled; bound_exit, which is called last;
+Owns:     begin_ending, which sets the time limit; hold_signals, after the server's handlers are gone; bound_exit, which is called last;
           end_in_time; the log lines about threads and processes of the app that keep a stopped process, and its end at the time limit.
 Thread:   the main thread calls; a thread of its own waits and writes.
-Not here: signals while it serves (lifecycle/signals.py), the drain of requests (server/server.py), what the supervisor does about a worker that
+Not here: signals while it serves (lifecycle/signals.py), the drain of requests (server/server.py), the supervisor's limit for a worker that
           does not end (processes/children.py).
 
-Python waits at exit, without a limit: first for threads that are not daemons and for those of executors, then for what `atexit` calls, and
-for processes of multiprocessing. All of it may take until the end of the drain (--drain-timeout, which requests use up, too),
-or a second if nothing is left of that; a process that has not served has EXIT_SECONDS. `atexit` functions have EXIT_SECONDS more.
+Python waits at exit, without a limit: first for threads that are not daemons and for those of executors, then for `atexit` functions, and
+for processes of multiprocessing. Here all of it may take until the end of --drain-timeout, which requests use up, too, or a second
+if nothing is left of that; in a process that has not served, EXIT_SECONDS. `atexit` functions have EXIT_SECONDS more.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from .signals import end_at_once
 
 logger = logging.getLogger("aserve")
 
-# Threads of pools end with the interpreter: report those that are still there after this. Guess.
+# Threads of pools end with the interpreter: report those that still run after this. Guess.
 REPORT_SECONDS = 1.0
-# A second less than the supervisor's patience (ENDING_SECONDS in processes/children.py), so that the process itself says what it is at.
+# A second less than the supervisor's limit (ENDING_SECONDS in processes/children.py), so that the process itself can log its stacks.
 EXIT_SECONDS = 4.0
 
-# What comes to a process that ends: two that end it, and two that are obeyed only while it serves, and would kill it by default.
+# Signals to an ending process: two that end it, and two that are handled only while it serves, and would kill it by default.
 LATE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
-_began_at: list[float] = []  # when the process has begun to end, and the time limit
+_began_at: list[float] = []  # when the process has begun to end, by time.monotonic()
 _ends_at: list[float] = []
 
 
 class Remaining(NamedTuple):
-    """What the interpreter will wait for."""
+    """The threads and processes that the interpreter will wait for."""
 
     threads: list[str]
     processes: list[Any]  # of multiprocessing
@@ -56,7 +56,7 @@ class Remaining(NamedTuple):
 
 
 def begin_ending(seconds: float) -> None:
-    """Let all that keeps this process take so long from now on; the first call counts."""
+    """Set the time limit for the end of this process, from now on; the first call counts."""
     if not _ends_at:
         _began_at.append(time.monotonic())
         _ends_at.append(_began_at[0] + seconds)
@@ -64,10 +64,10 @@ def begin_ending(seconds: float) -> None:
 
 def hold_signals() -> None:
     """
-    Let no signal end this process by the default from now on; it is the command's, and has begun to end.
+    Handle signals of the command while it ends, so that none ends the process by default.
 
-    `timeout`, and a terminal's Ctrl-C under `make`, signal the process and its group: the second may come when all requests have been
-    answered, and would cut off what the app does at exit. One that comes later ends the process at once.
+    `timeout`, and Ctrl-C under `make`, signal the process and its group: the second signal may come after the last response, and
+    would cut off the app's exit functions. A signal that comes later ends the process at once.
     """
     forks.own_handlers({number: signal.signal(number, _on_late_signal) for number in LATE})
 
@@ -78,20 +78,20 @@ def _on_late_signal(number: int, frame: Any) -> None:
 
 
 def _is_same() -> bool:
-    """Whether a signal that comes now has come together with that by which the process has begun to end."""
+    """Whether a signal that comes now belongs to the one that has begun the end."""
     return bool(_began_at) and time.monotonic() - _began_at[0] <= signals.SAME_SIGNAL_SECONDS
 
 
-@atexit.register  # before the app is imported, so that it is called after what that registers
+@atexit.register  # before the app is imported, so that it runs after the app's functions
 def _ignore_late_signals() -> None:
-    """The interpreter puts the defaults in the place of handlers while it takes itself down, but leaves signals that are ignored."""
+    """Ignore late signals: the interpreter's shutdown resets handlers to the default, but leaves ignored signals."""
     for number in LATE:
         if signal.getsignal(number) is _on_late_signal and _is_same():
             signal.signal(number, signal.SIG_IGN)
 
 
 def end_in_time(seconds: float) -> None:
-    """End this process then if anything keeps it, as a thread of the app's does: without a supervisor nothing else would."""
+    """End this process after `seconds` even if a thread of the app keeps it: without a supervisor nothing else would."""
     timer = threading.Timer(seconds, os._exit, [FAILED])
     timer.daemon = True
     timer.start()
@@ -99,9 +99,9 @@ def end_in_time(seconds: float) -> None:
 
 def bound_exit(status: int) -> None:
     """
-    End this process in time even if the app keeps it, and log what does, and let a signal end it; called last.
+    End this process in time even if the app keeps it, log what keeps it, and let a signal end it; called last.
 
-    Its exit status is then `status`, or 1 where that is 0. Nothing is done where nothing keeps a process that has not served.
+    Its exit status is then `status`, or 1 if that is 0. Do nothing if the process has not served, and nothing keeps it.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -116,7 +116,7 @@ def bound_exit(status: int) -> None:
 
 
 def _watch(ends_at: float, status: int) -> None:
-    """Log after a moment what keeps the process; end it at the time limit."""
+    """Log after REPORT_SECONDS what keeps the process; end it at the time limit."""
     time.sleep(REPORT_SECONDS)
     remaining = find_remaining()
     if any(remaining):
@@ -137,13 +137,13 @@ def _sleep_until(moment: float) -> None:
 
 
 def _end(remaining: Remaining, status: int) -> NoReturn:
-    """End this process, which has had its time; say what it is at, and have processes of multiprocessing end, too."""
+    """End this process at the time limit; log its stacks, and end processes of multiprocessing, too."""
 
     def say() -> None:
         what = f"the app's {remaining}" if any(remaining) else "what the app does at exit"
         names = remaining.threads or [threading.main_thread().name]
         stacks = describe_stacks(names).rstrip()
-        logger.warning("the time to end is over: leaving %s unfinished; at (%s):\n%s", what, ORDER, stacks)
+        logger.warning("the time to end is over: leaving %s unfinished; stacks (%s):\n%s", what, ORDER, stacks)
         end_logs()
 
     for child in remaining.processes:
@@ -152,8 +152,8 @@ def _end(remaining: Remaining, status: int) -> NoReturn:
 
 
 def find_remaining() -> Remaining:
-    """Return what the interpreter will wait for."""
-    # It joins the threads of executors by itself, also where they are daemons: a thread that is one has filled the pool.
+    """Return the threads and processes that the interpreter will wait for."""
+    # The interpreter joins the threads of executors, also if they are daemons, as those started from a daemon thread are.
     executors = sys.modules.get("concurrent.futures.thread")
     pooled, main = getattr(executors, "_threads_queues", ()), threading.main_thread()
     waited = [
@@ -161,5 +161,5 @@ def find_remaining() -> Remaining:
         for thread in threading.enumerate()
         if thread in pooled or not (thread.daemon or thread is main or isinstance(thread, OwnThread))
     ]
-    multiprocessing = sys.modules.get("multiprocessing.process")  # otherwise the app has no such processes
+    multiprocessing = sys.modules.get("multiprocessing.process")  # not imported: the app has no such processes
     return Remaining(waited, multiprocessing.active_children() if multiprocessing is not None else [])

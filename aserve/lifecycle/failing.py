@@ -1,8 +1,8 @@
-"""Whether a process should be replaced, and why: for whoever can start another one.
+"""The reason why a process should be replaced, for the supervisor or service manager.
 
 Owns:     Failing.
 Thread:   event loop only.
-Not here: who finds that out (wsgi/deadlines.py), and what is done about it (server/running.py, processes/worker.py).
+Not here: finding the reason (wsgi/deadlines.py), and acting on it (server/running.py, processes/worker.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ logger = logging.getLogger("aserve")
 
 
 class Failing:
-    """Why the process of a server that has been started should be replaced."""
+    """The reason why the process of a started server should be replaced."""
 
     def __init__(self) -> None:
-        self.why = ""  # empty when all is well
+        self.why = ""  # "": there is no reason
         self._has_begun = asyncio.Event()
 
     def begin(self, why: str) -> None:

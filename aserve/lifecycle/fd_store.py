@@ -1,13 +1,13 @@
-"""Listeners that systemd keeps from one process of a service to the next, in its store of descriptors.
+"""Listeners that systemd keeps in its descriptor store from one process of a service to the next.
 
-Owns:     what they are called there; storing those that were bound, taking them back at the next start, and ending those that no
-          setting names any more.
+Owns:     their names there; storing bound listeners, taking them back at the next start, and closing those that no setting
+          names any more.
 Thread:   any, before it serves.
-Not here: binding (connections/listeners.py), the words (core/systemd.py), the sockets of a socket unit, which a bind names (both).
+Not here: binding (connections/listeners.py), systemd's protocol (core/systemd.py), the sockets of a socket unit, which a bind names (both).
 
-A unit asks for it by FileDescriptorStoreMax=, and systemd says so by FDSTORE, from version 254 on. Whoever connects while the
-service restarts, or after it was killed, then waits for the next process. So what is stored is as if it had been
-given: this process neither ends it nor removes its file.
+A unit enables it by FileDescriptorStoreMax=, and systemd announces it by FDSTORE, from version 254 on. Clients that connect
+while the service restarts, or after it was killed, then wait for the next process. So a stored listener is treated as inherited:
+this process neither shuts it down nor removes its file.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ class FdStore:
     """The store of the service manager that has started this process."""
 
     def __init__(self, size: int, kept: Mapping[str, list[int]], notifier: Notifier) -> None:
-        """`size`: how many descriptors it keeps; `kept`: those that were passed from it to this process, by name."""
+        """`size`: the store's capacity; `kept`: the descriptors that it has passed to this process, by name."""
         self._size = size
         self._kept = kept
         self._notifier = notifier
 
     @classmethod
     def of_this_process(cls) -> FdStore:
-        """Return what systemd says to this process of it."""
+        """Return the store that systemd has announced to this process."""
         return cls(store_size(), stored_sockets(), Notifier.from_environ())
 
     def __bool__(self) -> bool:
-        """Whether there is one, or something that was in it."""
+        """Whether there is a store, or it has passed descriptors."""
         return bool(self._size or self._kept)
 
     def open(self, config: EngineSettings) -> list[Listener]:
         """
-        Return the listeners that the settings name: those that were kept, and others, which are kept from now on.
+        Return the listeners of the settings: the kept ones, and new ones, which are stored.
 
         Raises:
             BindError: see bind_listeners.
         """
         names = {_name_of(parse_bind(bind)) for bind in config.bind}
         taken = {name: fds for name, fds in self._kept.items() if name in names}
-        for name in self._kept.keys() - names:  # first: one of them may have an address that is to be bound
+        for name in self._kept.keys() - names:  # first: one may have an address that is bound next
             self._forget(name, self._kept[name])
         taken_count = sum(map(len, taken.values()))
         listeners = bind_listeners(
             config, lambda bind: taken.pop(_name_of(bind), [])
-        )  # once: port 0 may be there twice
+        )  # each once: port 0 may be there twice
         if taken_count:
             kept = ", ".join(listener.url for listener in listeners if listener.is_given)
             logger.info("listening on sockets that systemd has kept: %s", kept)
         return self._store(listeners, self._size - taken_count) if self._size else listeners
 
     def _store(self, listeners: list[Listener], room: int) -> list[Listener]:
-        """Let systemd keep what is new; all listeners of a bind, or none."""
+        """Store new listeners; all of a bind, or none."""
         by_name: dict[str, list[Listener]] = {}
         for listener in listeners:
             if not listener.is_given:
@@ -89,13 +89,13 @@ class FdStore:
         return [each._replace(is_given=True, inode=None) if each in stored else each for each in listeners]
 
     def _forget(self, name: str, fds: Iterable[int]) -> None:
-        """End sockets that no bind names any more, and their files."""
+        """Shut down sockets that no bind names any more, and remove their files."""
         for fd in fds:
             os.set_inheritable(fd, False)
-            with socket.socket(fileno=os.dup(fd)) as sock, contextlib.suppress(OSError):  # the file may not be ours
+            with socket.socket(fileno=os.dup(fd)) as sock, contextlib.suppress(OSError):  # another user's file
                 place = sock.getsockname()
                 logger.info("closing a socket that systemd has kept, as no bind names it any more: %s", place)
-                sock.shutdown(socket.SHUT_RDWR)  # ends all copies at once: systemd may take its time to close its own
+                sock.shutdown(socket.SHUT_RDWR)  # for all copies at once: systemd may close its own much later
                 if isinstance(place, str) and _name_of(Bind("unix", path=place)) == name:
                     os.unlink(place)
         self._notifier.forget(name)
@@ -103,10 +103,10 @@ class FdStore:
 
 def _name_of(bind: Bind) -> str:
     """
-    Return what the listeners of a bind are called in the store; "": they cannot be there.
+    Return the name of a bind's listeners in the store; "": they cannot be stored.
 
-    By their place: another protocol can be spoken on the same socket. A unix socket's file is part of it, as one
-    whose file has been removed can be reached no more.
+    The name has the address, but not the protocol, which may change. For a unix socket it has the file, too, since a socket
+    whose file was removed cannot be reached any more.
     """
     if bind.is_given:
         return ""

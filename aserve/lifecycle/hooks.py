@@ -1,8 +1,8 @@
-"""What an app wants done in each process that serves it.
+"""Calls an app's functions in each process that serves it.
 
-Owns:     the functions that it has named by `post_fork`, and whether this process has called them; those of ours for the end.
+Owns:     the app's functions for `post_fork`, and whether this process has called them; aserve's own functions for the end.
 Thread:   the main thread, which imports the app; later any of the app's.
-Not here: when a process begins to serve (server/running.py, processes/worker.py); uWSGI's names for it (features/uwsgi_api/module.py).
+Not here: the callers (server/running.py, processes/worker.py); uWSGI's names for it (features/uwsgi_api/module.py).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def post_fork(function: Function) -> Function:
     """
     Call this function, without arguments, once in each process that serves, before it serves; usable as a decorator.
 
-    That is the place for what processes must not share, such as connections and threads: with --preload the app is imported
-    before the fork. In a process that serves already it is called at once.
+    Make there what processes must not share, such as connections and threads: with --preload the app is imported before the
+    fork. In a process that already serves, the function is called at once.
     """
     _functions.append(function)
     if _has_begun:
@@ -33,7 +33,7 @@ def post_fork(function: Function) -> Function:
 
 def call_post_fork() -> None:
     """
-    Call what `post_fork` was given: this process is about to serve.
+    Call the functions of `post_fork`: this process is about to serve.
 
     Raises:
         LoadError: a function has raised.
@@ -49,11 +49,11 @@ def call_post_fork() -> None:
 
 
 def at_end(function: Callable[[], object]) -> None:
-    """Call this function of ours when the process has served: the app's threads may still run. It must not raise."""
+    """Register a function of aserve's for the end of serving: the app's threads may still run. It must not raise."""
     _at_end.append(function)
 
 
 def call_at_end() -> None:
-    """Call what `at_end` was given: this process has served."""
+    """Call the functions of `at_end`: this process has served."""
     for function in _at_end:
         function()

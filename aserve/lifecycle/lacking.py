@@ -1,8 +1,8 @@
-"""What this process lacks of its surroundings, in one line that says what to do: descriptors, a working directory.
+"""Errors about missing descriptors, or a missing working directory, in one line that says what to do.
 
-Owns:     LackError; check_descriptors, before an event loop is made; the words for an OSError that means such a lack.
+Owns:     LackError; check_descriptors, before an event loop is made; the text for an OSError of this kind.
 Thread:   any.
-Not here: descriptors that run out while it serves (connections/limit.py).
+Not here: running out of descriptors while serving (connections/limit.py).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import resource
 from ..core.descriptors import list_open
 from ..core.errors import FAILED, AserveError
 
-# What an event loop, a lane, a listener and a first connection take: measured with each kind of loop.
+# For an event loop, a lane, a listener and a first connection: measured with each kind of loop.
 NEEDED_DESCRIPTORS = 13
-# Where so many are allowed nobody counts them.
+# From this limit on the descriptors are not counted.
 ENOUGH_DESCRIPTORS = 256
 
 
 class LackError(AserveError):
-    """It cannot serve here: the fault of what has started it."""
+    """aserve cannot serve in these surroundings: the operator's fault."""
 
     exit_status = FAILED
 
 
 def check_descriptors() -> None:
     """
-    Check that a server can be started with the descriptors that are left: libuv aborts the process where one is missing.
+    Check that enough descriptors are left to start a server: libuv aborts the process if one is missing.
 
     Raises:
         LackError: there are not enough.
@@ -42,7 +42,7 @@ def check_descriptors() -> None:
 
 
 def describe_lack(fault: OSError) -> str | None:
-    """Return what is lacking if that is why something has failed; None: it is for another reason."""
+    """Return which resource is missing, if that has caused the error; None: it has another cause."""
     if fault.errno == errno.EMFILE:
         return f"too many open files: {_limit()}; {RAISE}"
     if fault.errno == errno.ENFILE:

@@ -1,7 +1,7 @@
-"""Find the WSGI app that the user has named.
+"""Finds and imports the WSGI app that the user has named.
 
 Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app", "config:site.ini#name"),
-          what goes on sys.path for it, one clear line for each failure, and the
+          its folder on sys.path, one clear line for each failure, and the
           check that the app has not patched the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
@@ -30,11 +30,11 @@ from .misnamed import hint_for_module, why_hidden
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-PASTE = "config:"  # PasteDeploy's own word for a file of its form
+PASTE = "config:"  # PasteDeploy's own prefix for a file
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
-# Modules that gevent and eventlet replace, and that a server with real threads and an event loop needs as they are.
+# Modules that gevent and eventlet replace, and that a server with real threads and an event loop needs unpatched.
 NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
 
 
@@ -44,7 +44,7 @@ class PatchedError(AserveError):
 
 class LoadError(AserveError):
     """
-    There is no app to serve: the user's or the app's fault. `str()` is one line: what was looked for, where, and what to do.
+    There is no app to serve: the user's or the app's fault. `str()` is one line: the name, where it was looked for, and what to do.
 
     `app_traceback` is the traceback of the app's own code, or empty.
     """
@@ -52,12 +52,12 @@ class LoadError(AserveError):
     def __init__(self, text: str, app_traceback: str = "") -> None:
         super().__init__(text)
         self.app_traceback = app_traceback
-        self.exit_status = FAILED if app_traceback else USAGE_ERROR  # code that ran may do so the next time
+        self.exit_status = FAILED if app_traceback else USAGE_ERROR  # code that has run may succeed the next time
 
 
 def check_unpatched() -> None:
     """
-    Check that neither gevent nor eventlet has patched what the server needs.
+    Check that neither gevent nor eventlet has patched modules that the server needs.
 
     Raises:
         PatchedError: one of them has.
@@ -76,7 +76,7 @@ def check_unpatched() -> None:
 
 
 def not_loaded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """A WSGI app in the place of one that cannot be imported: with --reload, a page says why."""
+    """Stand for an app that cannot be imported; never called: with --reload, a page says why."""
     raise AssertionError("the app could not be imported")
 
 
@@ -88,7 +88,7 @@ def load_app(spec: str) -> WSGIApplication:
     Raises:
         LoadError: there is no such app, or its code raised.
     """
-    if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app is of a module called config
+    if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app names a module `config`
         return _checked_app(_load_paste(spec[len(PASTE) :]), spec)
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
@@ -109,19 +109,19 @@ def load_module(where: str) -> ModuleType:
     Import a module by its name, or by the path of its file.
 
     Raises:
-        LoadError: there is none, or it has raised.
+        LoadError: there is no such module, or it has raised.
     """
     return _load_file(where) if _is_file(where) else _load_module(where)
 
 
 def folder_of(spec: str) -> str:
-    """Return the folder that comes first on sys.path for this app, whether or not there is one."""
+    """Return the folder that comes first on sys.path for this app, whether or not it exists."""
     where = spec.partition(":")[0]
     return _split(_absolute(where))[0] if _is_file(where) else working_folder()
 
 
 def working_folder() -> str:
-    """Return the working directory, or raise LoadError: it was removed, and sys.path may have another app of that name."""
+    """Return the working directory; raise LoadError if it was removed, since sys.path may have another app of that name."""
     try:
         return os.getcwd()
     except OSError:
@@ -137,7 +137,7 @@ def _is_file(where: str) -> bool:
 
 
 def _load_paste(place: str) -> object:
-    """Return what PasteDeploy makes of FILE[#NAME]; first, set up logging as the file says."""
+    """Set up the logging of FILE[#NAME]; return the app that PasteDeploy makes from it."""
     relative, _, name = place.partition("#")
     path = _absolute(relative)
     if not os.path.isfile(path):
@@ -148,7 +148,7 @@ def _load_paste(place: str) -> object:
         raise LoadError(
             f"{path} needs PasteDeploy, which is not installed; `pip install pastedeploy` would do it"
         ) from None
-    import configparser  # PasteDeploy has it; 1 MB of each process, both with what they need
+    import configparser  # PasteDeploy imports it, too; together 1 MB in each process
     import logging.config
 
     _put_first_on_path(working_folder())
@@ -175,7 +175,7 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str) -> ModuleType:
-    """Import a file under its package's name, or under its own."""
+    """Import a file, by the dotted name if it is in a package."""
     path = _absolute(path)
     if not os.path.isfile(path):
         hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
@@ -188,7 +188,7 @@ def _load_file(path: str) -> ModuleType:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the folder from which a file is imported, which is not its own if that is a package; and its name there."""
+    """Return the folder from which to import a file, which is above its package; and its dotted name."""
     folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
@@ -205,7 +205,7 @@ def _import(name: str, looked_for: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
-        # Only for the name itself or a package on the way to it; any other is an import of the app's.
+        # Only for the name itself or a package above it; any other is an import in the app.
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
             raise app_raised(name, "importing", fault) from None
         missing = "" if fault.name == name else f" (there is no {fault.name!r})"
@@ -215,9 +215,9 @@ def _import(name: str, looked_for: str) -> ModuleType:
 
 
 def _import_path(path: str, name: str) -> ModuleType:
-    if name in sys.modules:  # json.py must not replace the module that others have imported
+    if name in sys.modules:  # an app in json.py must not replace the imported module json
         name = f"aserve_app_{name}"
-    # mod_wsgi's users, and some of uWSGI's, have app.wsgi.
+    # app.wsgi is usual with mod_wsgi, and with uWSGI.
     loader = importlib.machinery.SourceFileLoader(name, path) if path.endswith(".wsgi") else None
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
@@ -243,7 +243,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
         shown = show_app(attribute)
         raise LoadError(f"{shown!r} in {where}:{shown} is neither a name nor a call such as create_app()")
     arguments, keywords = _read_arguments(where, path, attribute) if is_call else ([], {})
-    attribute = show_app(attribute)  # in messages: what a factory is given may be a password
+    attribute = show_app(attribute)  # for messages: a factory's arguments may be passwords
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -268,7 +268,7 @@ def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object]
         if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
             call = None  # `path` itself has a call, as in make('prod').wrap('b')
     except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
-        # The last three: nested too deeply; PyPy may raise a TypeError about its own RecursionError.
+        # The last three: too deep nesting; PyPy may raise a TypeError about its own RecursionError.
         call = None
     if not isinstance(call, ast.Call):
         raise LoadError(
@@ -332,7 +332,7 @@ def _own_callables(holder: object) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
-# What was found
+# Checking the app
 
 
 def _checked_app(found: object, spec: str) -> WSGIApplication:
@@ -353,11 +353,11 @@ def _checked_app(found: object, spec: str) -> WSGIApplication:
 
 def _accepts(found: object, count: int) -> bool:
     try:
-        # What a decorator has wrapped may take other arguments, as in Werkzeug's Request.application.
+        # A wrapped function may take other arguments than its wrapper, as in Werkzeug's Request.application.
         inspect.signature(found, follow_wrapped=False).bind(*range(count))  # type: ignore[arg-type]
     except TypeError:
         return False
-    except ValueError:  # written in C, without a signature: the first request will tell
+    except ValueError:  # written in C, without a signature: the first request shows it
         return True
     return True
 
@@ -384,7 +384,7 @@ def _origin(module: ModuleType) -> str:
 
 
 def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
-    """Return the error that says what of the app's has raised, and doing what; call it where that was caught."""
+    """Return the error for an exception of the app's code: `what` has raised while `doing`; call it in the except clause."""
     detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() gives (None,) on PyPy
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
     if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
@@ -397,7 +397,7 @@ def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
 
 
 def _cut_to_app(trace: traceback.TracebackException) -> None:
-    """Remove our frames and the import system's, here and in the causes."""
+    """Remove the frames of aserve and of the import system, here and in the causes."""
     ours = (__file__, importlib.__file__)
     trace.stack = traceback.StackSummary.from_list(
         [frame for frame in trace.stack if frame.filename not in ours and "frozen importlib" not in frame.filename]

@@ -1,12 +1,12 @@
-"""Where the server's own messages go, and in which form.
+"""Sets up the server's own log: its target, and its form.
 
 Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
 Thread:   the main thread, before it serves.
-Not here: what is logged; how it is written (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
+Not here: the messages; writing them (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
 
-The command owns the log of its process, so no configuration of the app, at whatever time, takes a logger away from it as a side effect. What
-names our loggers on purpose is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
-the loggers are ordinary ones, as nothing here is called.
+The command owns the log of its process, so a configuration by the app never takes a logger away from it as a side effect. Configuration
+that names aserve's loggers is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
+the loggers are ordinary ones, since it calls nothing here.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..core.local_time import local_time
 from ..settings import ConfigError, EngineSettings, read_toml
 
 logger = logging.getLogger("aserve")
-# All loggers of ours: some modules that have one are imported late.
+# All loggers of aserve: some modules that have one are imported late.
 NAMES = ("aserve", "aserve.app", "aserve.rpc", "aserve.slow", "aserve.wire")
 
-# What could forge a line, or move the cursor of a terminal: C0 but HTAB and LF, DEL, C1, and two that some take for a new line.
+# Characters that could forge a line, or control a terminal: C0 but HTAB and LF, DEL, C1, and two that some programs take for a new line.
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(9), *range(11, 32), *range(127, 160))}
 _CONTROLS.update({n: f"\\u{n:04x}" for n in (0x2028, 0x2029)})
 
 
 class LineFormatter(logging.Formatter):
     """
-    One event, one line that begins with its time; what belongs to it, as a traceback, is indented below.
+    Formats an event as one line that begins with its time; further lines, as of a traceback, are indented below.
 
-    So nothing that a client or an app has put into a message can pass for a line of the log.
+    So text from a client or an app in a message cannot pass for a line of the log.
     """
 
     converter = staticmethod(local_time)
@@ -47,22 +47,22 @@ class OwnLogger(logging.Logger):
     A logger that is never disabled, and never without a handler.
 
     `logging.config.dictConfig` and `fileConfig` disable each logger that they find and that their configuration does not name, unless
-    they are told otherwise. If they name it without a handler, they take ours.
+    they have disable_existing_loggers=False. If they name it without a handler, they remove the handler.
     """
 
     fallback: logging.Handler
 
     @property
     def disabled(self) -> bool:
-        """False: `logging` asks before each record."""
+        """Return False: `logging` reads this before each record."""
         return False
 
     @disabled.setter
     def disabled(self, _: bool) -> None:
-        """Leave it as it is."""
+        """Ignore the assignment."""
 
     def callHandlers(self, record: logging.LogRecord) -> None:
-        """Hand the record to the handlers; if there is none, to standard error."""
+        """Pass the record to the handlers; if there are none, to standard error."""
         if self.hasHandlers():
             super().callHandlers(record)
         else:
@@ -71,7 +71,7 @@ class OwnLogger(logging.Logger):
 
 def set_up_logging(config: EngineSettings, name: str = "") -> None:
     """
-    Send the "aserve" loggers to standard error; then do what --log-config says; `name` is this process's.
+    Send the "aserve" loggers to standard error; then apply --log-config; `name`: of this process.
 
     Raises:
         ConfigError: --log-config names no file of the right form.
@@ -81,7 +81,7 @@ def set_up_logging(config: EngineSettings, name: str = "") -> None:
     handler.setFormatter(LineFormatter(f"{{asctime}} {{levelname:<8}} {who}{{message}}", style="{"))
     logger.handlers[:] = [handler]
     logger.setLevel(config.log_level.upper())
-    logger.propagate = False  # the app's root handler would show each message again
+    logger.propagate = False  # a root handler of the app would show each message again
     OwnLogger.fallback = handler
     _own_loggers()
     if config.log_config is not None:
@@ -92,14 +92,14 @@ def _own_loggers() -> None:
     known = [name for name in logging.root.manager.loggerDict if name.startswith("aserve.")]
     for found in map(logging.getLogger, (*NAMES, *known)):
         if not isinstance(found, OwnLogger):
-            found.__class__ = type("OwnLogger", (OwnLogger, type(found)), {})  # an agent may have a class of its own
+            found.__class__ = type("OwnLogger", (OwnLogger, type(found)), {})  # an agent may have its own class
 
 
 def _configure(path: str) -> None:
-    import logging.config  # 0.8 MB of each process, with what it needs
+    import logging.config  # 0.8 MB in each process, with its imports
 
     content = _read(path)
-    # The form of logging.config; what exists already is the server's, and whatever was imported with it.
+    # The form of logging.config; existing loggers are the server's, and those of imported libraries.
     content.setdefault("version", 1)
     content.setdefault("disable_existing_loggers", False)
     try:

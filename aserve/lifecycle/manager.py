@@ -1,12 +1,12 @@
-"""What systemd is told while a service runs: where it stands, and that it makes progress.
+"""Reports the state and the progress of a service to systemd.
 
-Owns:     Manager: what was said last.
+Owns:     Manager: the last reported state.
 Thread:   the supervisor's only one; without --workers, the event loop's.
-Not here: the words (core/systemd.py); when anything changes (server/running.py, processes/supervisor.py), what is progress (processes/watch.py).
+Not here: systemd's protocol (core/systemd.py); the events (server/running.py, processes/supervisor.py), the meaning of progress (processes/watch.py).
 
-Whoever has one says after each event how things are, and only what has changed goes out; what systemd could not take is said
-again with the next event, which is a second later at most. That it ends is said once. A reload is the exception, and so
-is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
+The owner reports the state after each event, and only changes are sent; a message that systemd could not take is sent again with the
+next event, at most a second later. The end is reported once. Reloads and upgrades are exceptions: they are answered even if they
+fail at once, or `systemctl reload` would wait in vain (Type=notify-reload).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ logger = logging.getLogger("aserve")
 
 
 class Manager:
-    """The service manager that has started this process; without one, nobody."""
+    """The service manager that has started this process, if there is one."""
 
     def __init__(self, notifier: Notifier | None = None, main_pid: int | None = None) -> None:
-        """`main_pid`: the process that is the service; None: systemd is not told which."""
+        """`main_pid`: the main process of the service; None: do not report it."""
         self._main_pid = main_pid
         self._notifier = notifier or Notifier.from_environ()
-        self._is_ready = False  # the last word was READY
-        self._unsaid = ""  # that it reloads, which could not be said
+        self._is_ready = False  # the last message was READY
+        self._unsaid = ""  # a reload's message that could not be sent
         self._is_stopping = False
         self._status = ""
-        self._unchanged = ""  # what has changed nothing, and was the last to try
-        self._still_seconds = 0  # since when nothing has made progress
+        self._unchanged = ""  # the last reload or upgrade, if it has failed
+        self._still_seconds = 0  # seconds without progress
 
     @property
     def is_heard(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a service manager."""
         return self._notifier.is_heard
 
     def tell_ready(self, status: str) -> None:
-        """Say that it serves, unless that was said last; and in one line how it is, and what has failed."""
+        """Report READY, unless that was the last state; and one line of status, with a failed reload."""
         if self._is_stopping:
             return
         if self._unchanged:
@@ -53,7 +53,7 @@ class Manager:
             self._is_ready, self._status = True, status
 
     def tell_reloading(self, why: str) -> None:
-        """Say that a reload, or an upgrade, has begun: what follows is `tell_ready`, at its end."""
+        """Report that a reload or an upgrade has begun; call `tell_ready` at its end."""
         if self._is_stopping:
             return
         self._is_ready, self._unchanged = False, ""
@@ -65,17 +65,17 @@ class Manager:
         return is_said
 
     def note_unchanged(self, why: str) -> None:
-        """Have `tell_ready` say from now on, until the next reload, that this one has failed."""
+        """Note a failed reload, which `tell_ready` reports until the next one."""
         self._unchanged = why
 
     def tell_stopping(self, why: str) -> None:
-        """Say, once, that it ends."""
+        """Report, once, that the service ends."""
         if not self._is_stopping:
             self._is_stopping = True
             self._notifier.stopping(why)
 
     def feed_watchdog(self, has_moved: bool) -> None:
-        """Put off the watchdog, if there is one and something has made progress; called once a second."""
+        """Feed the watchdog once a second, if there is one and `has_moved`: progress was made."""
         seconds = watchdog_seconds()
         if not seconds:
             return
@@ -86,6 +86,6 @@ class Manager:
         self._still_seconds += 1
         if self._still_seconds == max(round(seconds / 2), 1):
             logger.warning(
-                "no progress for %d s: event loops hang, or no thread begins a request that waits; in %d s systemd's watchdog "
+                "no progress for %d s: event loops hang, or no thread takes queued requests; in %d s systemd's watchdog "
                 "ends this service (WatchdogSec=)", self._still_seconds, round(seconds) - self._still_seconds,
             )  # fmt: skip

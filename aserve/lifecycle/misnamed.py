@@ -1,8 +1,8 @@
-"""What to name in place of a module that is not the one that was meant.
+"""Hints for a name that leads to no module, or to the wrong one.
 
-Owns:     hint_for_module, for one that is not there; why_hidden, for one behind another of its name.
+Owns:     hint_for_module, for a missing module; why_hidden, for one hidden by another of its name.
 Thread:   any; before the server starts.
-Not here: importing (lifecycle/loading.py), apps that nobody has named (command/finding.py).
+Not here: importing (lifecycle/loading.py), looking for apps (command/finding.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..core.near_names import near_names
 
 
 def hint_for_module(name: str) -> str:
-    """Return what to do about a module that is neither in the current folder nor on sys.path."""
+    """Return a hint about a module that is neither in the current folder nor on sys.path."""
     parent, _, last = name.rpartition(".")
     if parent and (hasattr(sys.modules.get(parent), last)):
         return f"did you mean {parent}:{last}?"
@@ -32,9 +32,9 @@ def hint_for_module(name: str) -> str:
 
 def why_hidden(name: str, folder: str) -> str:
     """
-    Return why a module in this folder is not the one that its name imports, and what to do; "": it is, or there is none.
+    Return why the import of a name finds another module than the one in this folder, and what to do; "": it does not, or there is none.
 
-    Python imports a name once: what aserve, or Python at its start, has imported before stays.
+    Python imports a name once: modules that aserve or Python itself has imported stay.
     """
     top = name.partition(".")[0]
     own = [

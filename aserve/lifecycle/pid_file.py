@@ -1,8 +1,8 @@
-"""The file with the number of the process, for those who send it signals.
+"""The file with the process's number, for scripts that send it signals.
 
 Owns:     writing and removing it.
 Thread:   the main thread.
-Not here: when (server/running.py): after binding, so that a second server that finds the address taken does not write it.
+Not here: the caller (server/running.py), which binds first, so that a second server on the same address does not write it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ logger = logging.getLogger("aserve")
 @contextlib.contextmanager
 def pid_file(path: str | None) -> Iterator[None]:
     """
-    Write this process's number into the file, and remove it in the end, unless it is another's by then.
+    Write this process's number into the file, and remove it at the end, unless another process has replaced it.
 
-    What a process left there that is gone, or was killed, is replaced; None: there is no such file.
+    Replace the file of a process that has ended or was killed; None: write no file.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
     if path is not None:
         _write(os.path.abspath(path), _line())
@@ -35,7 +35,7 @@ def pid_file(path: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_pid_file(path: str | None) -> Iterator[None]:
-    """Remove the file in the end, as `pid_file` does, which this process has used already, as another program."""
+    """Remove the file at the end; this process has written it before its exec, by `pid_file`."""
     if path is None:
         yield
         return
@@ -53,7 +53,7 @@ def _line() -> str:
 def _write(path: str, line: str) -> None:
     own = f"{path}.{os.getpid()}"
     try:
-        # Renamed, so that nobody reads half of it, and that a link of somebody else's in its place is replaced, not followed.
+        # Renamed into place, so that readers never see half of it, and a symbolic link there is replaced, not followed.
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever --umask says
             file.write(line)
@@ -66,7 +66,7 @@ def _write(path: str, line: str) -> None:
 
 def _remove(path: str, line: str) -> None:
     if line != _line():
-        return  # a child of the app's that has come this far
+        return  # a forked child of the app that has come this far
     try:
         with open(path) as file:
             if file.read() == line:

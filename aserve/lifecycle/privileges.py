@@ -1,7 +1,7 @@
-"""Who the process is: --user and --group, given up root for, and the warning of those who keep it.
+"""The user and group of the process: giving up root for --user and --group, and whether it is root.
 
-Owns:     from names to numbers, the change, whether this is root.
-Thread:   the main thread, before there is another: others would stay what they are on some systems.
+Owns:     looking names up, the change, whether this is root.
+Thread:   the main thread, before there is another: on some systems other threads would keep their user.
 Not here: the order of things at the start (server/running.py), files of unix sockets (connections/listeners.py).
 """
 
@@ -18,16 +18,16 @@ from ..settings import ConfigError
 
 logger = logging.getLogger("aserve")
 
-# user_namespaces(7): numbers inside, numbers outside, how many. So it says where root is the machine's.
+# user_namespaces(7): first number inside, first outside, count. This is the map of the machine itself.
 NO_NAMESPACE = ["0", "0", "4294967295"]
 
 
 class Account(NamedTuple):
-    """Who the process is to be."""
+    """A user and group for the process."""
 
     uid: int
     gid: int
-    name: str | None  # whose further groups it gets; None: it has none
+    name: str | None  # for the user's further groups; None: it has none
 
     def __str__(self) -> str:
         return f"user {self.name or self.uid} and group {self.gid}"
@@ -38,7 +38,7 @@ def find_account(user: str | None, group: str | None) -> Account | None:
     Return the account of --user and --group, by name or number; None: neither is given.
 
     Raises:
-        ConfigError: one of them is not known.
+        ConfigError: there is no such user or group.
     """
     if user is None and group is None:
         return None
@@ -60,7 +60,7 @@ def find_account(user: str | None, group: str | None) -> Account | None:
 
 def become(account: Account) -> None:
     """
-    Be this account from now on, for good; warn if it may not read what Python imports from.
+    Change to this account for good; warn if it may not read folders of sys.path.
 
     Raises:
         ConfigError: this is not root, or the kernel refuses, as in a container without the capabilities.
@@ -76,24 +76,24 @@ def become(account: Account) -> None:
         else:
             os.setgroups([account.gid])
         os.setgid(account.gid)
-        os.setuid(account.uid)  # last: after it the others are forbidden
+        os.setuid(account.uid)  # last: the other calls need root
     except OSError as exc:
         raise ConfigError(f"cannot become {account}: {exc.strerror}; it takes CAP_SETUID and CAP_SETGID") from None
     closed = [place for place in dict.fromkeys(places) if not os.access(place, os.R_OK)]
-    if closed:  # as with Python, or a virtual environment, below /root: what nobody has imported yet would be missing
+    if closed:  # as with Python, or a virtual environment, below /root: later imports would fail
         text = "%s may not read %s: no module can be imported from there; have Python, aserve and the app where it may, as in /opt or /srv"
         logger.warning(text, account, ", ".join(closed))
 
 
 def is_root(uid_map: str = "/proc/self/uid_map") -> bool:
-    """Whether this process may do anything on its machine; root of a user namespace, as in rootless containers, may not."""
+    """Whether this process is root of the machine, and not of a user namespace, as in rootless containers."""
     if os.geteuid() != 0:
         return False
     try:
         with open(uid_map) as file:
             return file.read().split() == NO_NAMESPACE
     except OSError:
-        return True  # a system without them
+        return True  # a system without user namespaces
 
 
 def _find_user(user: str) -> pwd.struct_passwd | None:

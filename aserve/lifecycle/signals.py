@@ -1,10 +1,10 @@
 """The signals of a process that serves.
 
-Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored or blocked; the end at a second
-          signal; kept_handlers, around code that must not have them.
+Owns:     the handlers of run(), which call the app's own first; whether a signal is ignored or blocked; the end at a second
+          signal; kept_handlers, around code that must not change them.
 Thread:   the main thread.
-Not here: what a signal means to the server (server/running.py), what children inherit (core/forks.py), a process that has stopped and does
-          not end (lifecycle/exits.py).
+Not here: the server's reaction to a signal (server/running.py), handlers in children (core/forks.py), a process that has stopped and
+          does not end (lifecycle/exits.py).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ..core.error_log import end_logs
 logger = logging.getLogger("aserve")
 
 # A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
-# two signals this close together are one, and no wish to end at once.
+# two signals this close together count as one, and do not end the process at once.
 SAME_SIGNAL_SECONDS = 0.5
 STATUS = "/proc/self/status"
-# What the command handles in one of its processes or another.
+# All signals that the command handles in any of its processes.
 HANDLED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGCHLD,
 )  # fmt: skip
 
-_wakeup_fds: list[int] = []  # where this process reads its signals, if it does
+_wakeup_fds: list[int] = []  # where this process reads its signals, if it is set
 
 
 class Signals:
@@ -41,15 +41,15 @@ class Signals:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._earlier: dict[signal.Signals, Any] = {}
-        self._blocked: set[int] = set()  # before, by the program
-        self._have_run: list[signal.Signals] = []  # signals whose own handler of the app has run
+        self._blocked: set[int] = set()  # by the program, before
+        self._have_run: list[signal.Signals] = []  # signals whose handler of the app has run
 
     def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
         """
-        Call `callback` on the loop when the signal comes; before it, call the app's handler, if `is_once` only the first time.
+        Call `callback` on the loop when the signal comes; call the app's handler before it, with `is_once` only the first time.
 
-        Python's own handler, which raises KeyboardInterrupt, is not the app's. A signal that was ignored is
-        handled, too: a server that a shell has started in the background must end as well.
+        Python's own handler, which raises KeyboardInterrupt, is not the app's. An ignored signal is handled,
+        too: a server that a shell has started in the background must end as well.
         """
         earlier = self._earlier[number] = signal.getsignal(number)
         if callable(earlier) and earlier is not signal.default_int_handler:
@@ -60,16 +60,16 @@ class Signals:
         forks.own_handlers({number: earlier})
 
     def unblock(self) -> None:
-        """Let those come that are handled, until `close`: the program, or what has started it, may block them."""
+        """Unblock the handled signals, until `close`: the program, or its parent, may have blocked them."""
         self._blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, self._earlier) & {*self._earlier}
 
     def close(self) -> None:
         """Put the earlier handlers back."""
         for number, handler in self._earlier.items():
             self._loop.remove_signal_handler(number)
-            if handler is not None:  # None: it is not Python's
-                signal.signal(number, handler)  # uvloop would leave one that does nothing
-        forks.disown_handlers()  # last: a child forked just now must not keep one of ours
+            if handler is not None:  # None: it was not set by Python
+                signal.signal(number, handler)  # uvloop would leave a handler that does nothing
+        forks.disown_handlers()  # last: a child that is forked just now must not keep these handlers
         self._earlier.clear()
         signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
 
@@ -79,7 +79,7 @@ class Signals:
             try:
                 self._earlier[number](int(number), sys._getframe())  # as Python calls it
             except (SystemExit, KeyboardInterrupt):
-                pass  # it wants the process to end, as the server does
+                pass  # the handler wants the process to end, as the server does
             except BaseException:
                 logger.exception("the app's own handler of %s failed", number.name)
         callback()
@@ -90,12 +90,12 @@ def _name_of(handler: Any) -> str:
 
 
 def unblock_all() -> None:
-    """Let all signals come: whatever starts the command may block some, and processes inherit that."""
+    """Unblock all signals: the command may inherit blocked ones from its parent."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def is_ignored(number: signal.Signals) -> bool:
-    """Whether this signal does nothing; PyPy takes what it was started with, as by `nohup`, for the default."""
+    """Whether this signal is ignored; PyPy reports an inherited SIG_IGN, as by `nohup`, as the default."""
     if signal.getsignal(number) is signal.SIG_IGN:
         return True
     with contextlib.suppress(OSError), open(STATUS) as file:  # Linux
@@ -106,17 +106,17 @@ def is_ignored(number: signal.Signals) -> bool:
 
 
 def own_wakeup_fd(fd: int) -> None:
-    """Have the number of each signal that comes written there (signal.set_wakeup_fd); -1: nowhere."""
-    signal.set_wakeup_fd(fd, warn_on_full_buffer=False)  # a storm of them says no more than a few
+    """Write the number of each signal to this descriptor (signal.set_wakeup_fd); -1: to none."""
+    signal.set_wakeup_fd(fd, warn_on_full_buffer=False)  # in a storm of signals a few suffice
     _wakeup_fds[:] = [fd] if fd >= 0 else []
 
 
 @contextlib.contextmanager
 def kept_handlers(what: str) -> Iterator[None]:
     """
-    Run code of others below this that may set handlers for the server's signals; put ours back, and say so.
+    Run code of the user that may set handlers for the server's signals; restore the server's, and log that.
 
-    A loop of such code's own (loop.add_signal_handler) takes where they are read, too.
+    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, which is restored, too.
     """
     before = {number: signal.getsignal(number) for number in HANDLED}
     try:
@@ -130,7 +130,7 @@ def kept_handlers(what: str) -> Iterator[None]:
         if taken:
             names = ", ".join(number.name for number in taken)
             logger.warning(
-                "%s has set handlers of its own for %s, which are not kept: they are the server's here; an app may set some as it is imported",
+                "%s has set handlers for %s, which were removed: the server handles these signals; an app may set some while it is imported",
                 what, names,
             )  # fmt: skip
 

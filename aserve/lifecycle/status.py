@@ -1,9 +1,9 @@
-"""What a status says, on the control socket and on the status page.
+"""The content of a status, for the control socket and the status page.
 
 Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
           take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; Fleet, what only a supervisor knows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: which processes there are (features/metrics/lone.py, processes/status.py), what is counted (features/metrics/history.py), who asks
+Not here: the list of processes (features/metrics/lone.py, processes/status.py), counts (features/metrics/history.py), answering clients
           (processes/control.py, features/metrics/scrapes.py).
 """
 
@@ -23,21 +23,21 @@ from ..core.page import Field, Process
 from ..settings import VERSION, EngineSettings
 from .advice import Counted, add_warnings
 
-MAX_REQUESTS = 10  # of a process, the oldest that it is at
+MAX_REQUESTS = 10  # of a process, the oldest running ones
 
 
 class Whole(NamedTuple):
     """A server as a whole."""
 
-    text: str  # in one line how it is
+    text: str  # its state in one line
     listening: Sequence[Mapping[str, Any]]  # see describe_listening
     slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last
     workers_wanted: int = 0
     workers_ready: int = 0
     crashes: Sequence[Mapping[str, Any]] = ()
-    # What only a supervisor has.
+    # With a supervisor only.
     reload: Mapping[str, Any] = MappingProxyType({})
-    beside: Mapping[str, Any] = MappingProxyType({})  # its workers
+    beside: Mapping[str, Any] = MappingProxyType({})  # about its workers
 
 
 class Statuses:
@@ -46,7 +46,7 @@ class Statuses:
     def __init__(
         self, config: Callable[[], EngineSettings], look: Callable[[], tuple[Whole, Sequence[Process]]]
     ) -> None:
-        """`look` returns how the server is at this moment, and its processes in the order of a status."""
+        """`look` returns the server's present state, and its processes in the order of a status."""
         self._config = config
         self._look = look
         self.counted: Counted = lambda: ({}, {})
@@ -55,13 +55,13 @@ class Statuses:
         self._footprints, self._seconds = Footprints(), 0
 
     def on_second(self, serving: Callable[[], Iterable[Process]]) -> None:
-        """Called once a second: look now and then what those take that serve."""
+        """Look up the memory of the serving processes, every SAMPLE_SECONDS; called once a second."""
         self._seconds += 1
         if not self._seconds % SAMPLE_SECONDS:
             self.growths.look(serving())
 
     def footprint_of(self, pid: int) -> Footprint | None:
-        """Return what a process takes; None: it is not there yet, as it has no pid."""
+        """Return the memory and descriptors of a process; None: it has no pid yet."""
         return self._footprints.of(pid) if pid else None
 
     def describe(self) -> dict[str, Any]:
@@ -85,11 +85,11 @@ class Statuses:
         }
 
     def describe_with_warnings(self) -> dict[str, Any]:
-        """Return the same with the warnings that the status page has."""
+        """Return a status with the warnings of the status page."""
         return add_warnings(self.describe(), self._config(), *self.counted())
 
     def describe_footprint(self, pid: int) -> dict[str, int | None]:
-        """Return what a status says of what a process takes; see `footprint_of`."""
+        """Return the status fields about a process's memory; see `footprint_of`."""
         return describe_footprint(self.footprint_of(pid))
 
     def _describe(self, process: Process) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Statuses:
 
 
 class Fleet(NamedTuple):
-    """What only a supervisor knows."""
+    """The facts of a supervisor, beyond its workers."""
 
     attached: Sequence[Mapping[str, Any]]  # see Attached.describe
     jobs: Mapping[str, Any] | None  # see Attached.describe_jobs
@@ -151,28 +151,28 @@ class Observed(Protocol):
 
     @property
     def why_unready(self) -> str:
-        """Why balancers should send requests elsewhere, as the server was told; "": nothing was."""
+        """Return why balancers should send requests elsewhere, as set by the program; "": no reason."""
 
     @property
     def listening(self) -> list[dict[str, Any]]:
-        """How many clients wait in the kernel; see describe_listening."""
+        """Return how many clients wait in the kernel; see describe_listening."""
 
     @property
     def fleet(self) -> Fleet | None:
-        """What only a supervisor knows; None: there is none."""
+        """Return the facts of the supervisor; None: there is none."""
 
     def processes(self) -> list[Process]:
-        """Return those that serve clients, are to, or finish."""
+        """Return the processes that serve, start, or drain."""
 
     def pages(self) -> list[tuple[int, Any]]:
-        """Return the slot and the page of each of them: it counts behind the words of Field."""
+        """Return the slot and the page of each process; its counts follow the words of Field."""
 
     def silent_seconds(self, process: Process) -> float:
-        """Return for how long the event loop of a process has been seen not to turn."""
+        """Return for how many seconds the event loop of a process has not turned."""
 
 
 def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
-    """Return what a status says of what a process takes; None: it is not there yet."""
+    """Return the status fields about a process's memory; None: not known yet."""
     memory = footprint.memory if footprint else None
     return {
         "rss_bytes": memory.rss_bytes if memory else None,
@@ -184,5 +184,5 @@ def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
 
 
 def describe_requests(at: Sequence[tuple[float, str]], shows_queries: bool) -> list[list[object]]:
-    """Return what a status says of the requests that a process is at."""
+    """Return the status fields about a process's running requests."""
     return [[round(seconds, 1), text if shows_queries else without_query(text)] for seconds, text in at[:MAX_REQUESTS]]

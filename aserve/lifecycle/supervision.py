@@ -1,8 +1,8 @@
-"""What an extension does in a supervisor.
+"""An extension's part in a supervisor.
 
-Owns:     Supervision, of which every method is optional; SupervisorContext, what it is given; HandedDown, what it leaves to new code.
+Owns:     Supervision, whose every method is optional; SupervisorContext, its argument; HandedDown, its state for the next program.
 Thread:   the supervisor's only one: nothing here may wait for long.
-Not here: which extensions do anything there (Extension.supervise), when each method is called (processes/overview.py).
+Not here: making it (Extension.supervise), calling its methods (processes/overview.py).
 """
 
 from __future__ import annotations
@@ -13,59 +13,59 @@ from typing import Any, Callable, NamedTuple
 from ..connections.listeners import Listener
 from .status import Observed
 
-# Is given the pid of the worker that says it, the message, and its descriptors, which are the handler's to close.
+# Takes the pid of the sending worker, the message, and its descriptors, which the handler must close.
 Word = Callable[[int, Mapping[str, Any], "list[int]"], None]
 
 
 class SupervisorContext(NamedTuple):
-    """A supervisor that begins, for what an extension does in it."""
+    """A starting supervisor, as the argument of Extension.supervise."""
 
     observed: Observed
     environ: Mapping[str, str]  # of the command
     watch: Callable[
         [int, Callable[[], None], int], None
-    ]  # call this when the descriptor is ready for these events of selectors'
-    tell: Callable[[int, dict[str, Any]], None]  # give an order to the worker with this pid; see Extension.orders
-    bound: Sequence[Listener] = ()  # see Extension.bind; after an upgrade in place, those of the code before
+    ]  # call a function when a descriptor is ready for these events of selectors
+    tell: Callable[[int, dict[str, Any]], None]  # send an order to the worker with this pid; see Extension.orders
+    bound: Sequence[Listener] = ()  # see Extension.bind; after an upgrade in place, the previous supervisor's
 
 
 class HandedDown(NamedTuple):
-    """What the next program in this process is to have, after an upgrade in place."""
+    """The state of an extension for the next program in this process, in an upgrade in place."""
 
-    state: Mapping[str, Any]  # JSON, by names that no other extension has
+    state: Mapping[str, Any]  # JSON, with names that no other extension uses
     bound: Sequence[Listener] = ()
     fds: Sequence[int] = ()  # other descriptors that `state` names
 
 
 class Supervision:
-    """What one extension does in a supervisor, from its start to its end; override what it needs."""
+    """One extension's part in a supervisor, from start to end; override the methods that it needs."""
 
     def words(self) -> Mapping[str, Word]:
-        """Return what it hears of workers, by the word: the "say" of a message."""
+        """Return the handlers of workers' messages, by the "say" of a message."""
         return {}
 
     def share(self) -> Mapping[str, Any]:
-        """Return what each child is given as Role.given, by names of its own; called before each fork."""
+        """Return values for each child's Role.given, by names of its own; called before each fork."""
         return {}
 
     def on_second(self) -> None:
-        """Called once a second."""
+        """Do what is due once a second."""
 
     def on_end(self, pid: int, page_number: int) -> None:
-        """Note that a child has ended; its page is read once more, in `on_page_end`, and is another's then."""
+        """Note that a child has ended; its page is read once more, in `on_page_end`, and then reused."""
 
     def on_page_end(self, slot: int, page: Sequence[int]) -> None:
-        """Read for the last time what the worker of a slot has counted, which has ended."""
+        """Read the page of an ended worker for the last time."""
 
     def on_lost(self, slot: int, count: int) -> None:
-        """Note how many requests the worker of a slot was at when it died."""
+        """Note the number of requests that the worker of a slot was serving when it died."""
 
     def hand_down(self) -> HandedDown:
-        """Return what the next program needs; this process becomes it at once, or goes on, if that cannot be."""
+        """Return the state for the next program; the exec follows at once, or this process continues if it fails."""
         return HandedDown({})
 
     def take_over(self, state: Mapping[str, Any], has_children: bool) -> None:
-        """Go on from what the code before has left, of all extensions; without its children, that is all that is known of these."""
+        """Take over the state of all extensions from the previous supervisor; `has_children`: its workers are still there."""
 
     def close(self, is_end: bool) -> None:
-        """Let go of all; without `is_end` in a child only: the supervisor goes on. May be called again."""
+        """Close everything; without `is_end` in a child only, while the supervisor continues. May be called again."""

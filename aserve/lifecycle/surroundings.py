@@ -1,6 +1,6 @@
-"""What the app finds in its process: its folder, variables, and where it imports from.
+"""The surroundings of the app in its process: its folder, variables, and sys.path.
 
-Owns:     the effect of --chdir, --env and --python-path; paths that mean the same whatever the folder is.
+Owns:     the effect of --chdir, --env and --python-path; absolute paths in settings.
 Thread:   the main thread, before the app is imported, in each process that imports it.
 Not here: the folder of the app itself on sys.path (loading.py).
 """
@@ -25,12 +25,12 @@ HERE = StartFolder(".", is_said=False)
 
 
 class SurroundingsError(AserveError):
-    """The folder that the app is to run in cannot be entered."""
+    """The folder of --chdir cannot be entered."""
 
 
 def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) -> None:
     """
-    Make them for this process; `environ` is its os.environ.
+    Set the surroundings of this process; `environ`: its os.environ.
 
     Raises:
         SurroundingsError: --chdir names no folder that this process may enter.
@@ -48,7 +48,7 @@ def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) 
 
 
 def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:
-    """Return settings by whose paths everybody means the same file: the app may change the folder, and a supervisor has them, too."""
+    """Return the settings with absolute paths: the app may change the folder, and a supervisor uses the same settings."""
     base = Base(folder, is_left=config.chdir is not None)
     rows = [setting for setting in config.rows() if setting.path is not None]
     return dataclasses.replace(
@@ -57,8 +57,8 @@ def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:
 
 
 def _import_from(folder: str) -> None:
-    """Put a folder first, and what its .pth files name behind it: that is how packages are installed in place."""
+    """Put a folder first on sys.path, followed by those of its .pth files, by which packages are installed in place."""
     before = [path for path in sys.path if path != folder]
-    sys.path[:] = before  # the same list: others refer to it
+    sys.path[:] = before  # in place: other code refers to this list
     site.addsitedir(folder)
     sys.path[:] = [folder, *(path for path in sys.path[len(before) :] if path != folder), *before]

@@ -17,7 +17,7 @@ from .packets import decode_reply, encode_call, show_name
 
 # The default of uWSGI's own clients (socket-timeout).
 TIMEOUT_SECONDS = 4.0
-MAX_RESULT_BYTES = 1 << 30  # Guess: what aserve allows a request body
+MAX_RESULT_BYTES = 1 << 30  # Guess: aserve's limit of a request body
 
 
 def _cut_short(had: int) -> RpcError:
@@ -70,7 +70,7 @@ async def call(
     """
     Call a function of another server; text is sent as UTF-8.
 
-    `timeout` is in seconds, for all of it; None: wait for ever. When cancelled,
+    `timeout`: in seconds, for the whole call; None: wait for ever. When cancelled,
     the connection is closed.
 
     Raises:
@@ -111,7 +111,7 @@ async def _exchange(bind: Bind, packet: bytes, max_result_bytes: int) -> bytes:
     except OSError:
         raise _cut_short(had) from None  # a reset
     finally:
-        writer.transport.abort()  # the reply is whole, or nobody wants it any more
+        writer.transport.abort()  # the reply is complete, or the call was given up
 
 
 # The blocking client
@@ -199,4 +199,4 @@ def _exchange_blocking(sock: socket.socket, packet: bytes, deadline: float | Non
         return bytes(end.value)
     except OSError as fault:
         _give_up_if_late(fault)
-        raise _cut_short(had) from None  # a reset, or nobody has acknowledged what was sent
+        raise _cut_short(had) from None  # a reset, or the peer has not acknowledged the call

@@ -1,4 +1,4 @@
-"""How a call may fail: all are RpcErrors."""
+"""The errors of a call: all are RpcErrors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class RpcError(AserveError):
 
 
 class BadAddress(RpcError, ValueError):
-    """What should be the address of a server is not one."""
+    """The text is not the address of a server."""
 
 
 class CannotConnect(RpcError):
-    """Nobody accepts connections at the address."""
+    """No server accepts connections at the address."""
 
 
 class TimedOut(RpcError):
-    """There was no whole reply in time."""
+    """No complete reply came in time."""
 
 
 class NoReply(RpcError):
@@ -26,7 +26,7 @@ class NoReply(RpcError):
 
 
 class MalformedReply(RpcError):
-    """What came is not a reply, or only a part of one."""
+    """The octets are not a reply, or only a part of one."""
 
 
 class ResultTooLarge(RpcError):

@@ -2,8 +2,8 @@
 
 Owns:     encoding calls and replies, decoding replies.
 Thread:   any; pure.
-Spec:     uwsgi-docs Protocol.rst, modifier1 173; where that is silent, what
-          uWSGI 2.0.30 does.
+Spec:     uwsgi-docs Protocol.rst, modifier1 173; where that is silent,
+          uWSGI 2.0.30's behaviour.
 Not here: parsing calls (protocols/uwsgi.py).
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Generator
 from .errors import MalformedReply, PacketTooLarge, ResultTooLarge, TooManyArguments
 
 RPC = 173  # modifier1
-# modifier2 of a request: the form of the reply; any other than these two is answered in raw octets.
+# modifier2 of a request: the form of the reply; for other values, raw octets.
 FRAMED, HTTP = 0, 2
 LONG_RESULT = 5  # modifier2 of a reply: vars with CONTENT_LENGTH, then the result
 MAX_NAME_BYTES = 255
@@ -29,7 +29,7 @@ def encode_call(name: str | bytes, arguments: tuple[str | bytes, ...]) -> bytes:
     Return the packet that calls a function.
 
     Raises:
-        PacketTooLarge: it would have more than 65,535 octets, or the name more than 255.
+        PacketTooLarge: the packet would have more than 65,535 octets, or the name more than 255.
         TooManyArguments: there are more than 254.
         TypeError: the name or an argument is neither bytes nor text.
     """
@@ -48,7 +48,7 @@ def encode_call(name: str | bytes, arguments: tuple[str | bytes, ...]) -> bytes:
 
 def to_octets(item: str | bytes) -> bytes:
     """
-    Return what a packet holds for an item; text is UTF-8.
+    Return the octets of an item; text is UTF-8.
 
     Raises:
         TypeError: it is neither bytes nor text.
@@ -71,7 +71,7 @@ def show_name(name: str | bytes) -> str:
 
 def decode_reply(max_result_bytes: int) -> Generator[int, bytes, bytes]:
     """
-    Decode a reply: yield how many octets to send in next, until it is whole; return the result.
+    Decode a reply: yield the number of octets to send in next, until it is complete; return the result.
 
     Raises:
         MalformedReply: this is not a reply.
@@ -104,7 +104,7 @@ def _decode_length(data: bytes) -> int:
 
 
 def encode_reply(result: bytes) -> bytes:
-    """Return a result as a packet, in the long form where its length does not fit a header."""
+    """Return a result as a packet, in the long form if its length does not fit into a header."""
     if len(result) <= MAX_SIZE:
         return _HEAD.pack(RPC, len(result), FRAMED) + result
     length = _encode_items([b"CONTENT_LENGTH", b"%d" % len(result)])

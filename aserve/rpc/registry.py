@@ -1,10 +1,10 @@
 """The functions that other servers may call, and the replies to their calls.
 
 Thread:   any; functions run in a worker.
-Spec:     uwsgi-docs RPC.rst; where that is silent, what uWSGI 2.0.30 does.
+Spec:     uwsgi-docs RPC.rst; where that is silent, uWSGI 2.0.30's behaviour.
 Not here: calls by routes (features/routes.py), `import uwsgi` (features/uwsgi_api/module.py).
 
-Nothing can be called until a function is registered, and then only that.
+Only registered functions can be called.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
     Call a registered function of this process; return its result.
 
     Raises:
-        UnknownFunction: there is none of this name.
-        FunctionFailed: it raised, or did not return bytes.
+        UnknownFunction: there is no function of this name.
+        FunctionFailed: the function raised, or did not return bytes.
     """
     function = _functions.get(name)
     if function is None:
@@ -80,7 +80,7 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
     count = len(forked)
     try:
         result: object = function(*arguments)
-    except BaseException as exc:  # SystemExit and the like end this call and nothing else
+    except BaseException as exc:  # SystemExit and the like end only this call
         end_if_forked(count, exc)
         logger.error("the RPC function %s raised %s", _show(name), type(exc).__name__, exc_info=exc)
         raise FunctionFailed(f"the RPC function {_show(name)} raised {type(exc).__name__}") from exc
@@ -98,7 +98,7 @@ def _show(name: bytes) -> str:
 
 
 def respond(call: RpcCall) -> bytes | None:
-    """Call the function that a packet names; return the whole reply. None: close without an octet."""
+    """Call the function that a packet names; return the complete reply. None: close without an octet."""
     if call.modifier2 == HTTP:
         reply = _respond_http(call)
         return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
@@ -108,7 +108,7 @@ def respond(call: RpcCall) -> bytes | None:
 
 
 def respond_framed(*items: bytes) -> bytes:
-    """Call the function that is named first, with the other items; return the whole reply as a packet, empty: close without an octet."""
+    """Call the function named by the first item, with the others; return the complete reply as a packet, empty: close without an octet."""
     result = _result_of(items)
     return encode_reply(result) if result else b""
 
@@ -117,7 +117,7 @@ def _result_of(items: Sequence[bytes]) -> bytes:
     try:
         return call_local(*items) if items else b""
     except RpcError:
-        return b""  # it is in the log; and as in uWSGI an empty result is no result
+        return b""  # the error is in the log; and as in uWSGI an empty result is no result
 
 
 def _respond_http(call: RpcCall) -> bytes:
@@ -126,13 +126,13 @@ def _respond_http(call: RpcCall) -> bytes:
     try:
         result = call_local(*call.items)
     except FunctionFailed:
-        # Stricter than uWSGI, which says 404: the function is there.
+        # Stricter than uWSGI, which says 404: the function exists.
         return _error("500 Internal Server Error")
     except UnknownFunction:
         return _error("404 Not Found")
     if not result:
         return _error("404 Not Found")
-    # Stricter than uWSGI: its Content-Type is whatever a client accepts, even a list or */*.
+    # Stricter than uWSGI, whose Content-Type is the client's Accept field, even a list or */*.
     kind = call.accept if _MEDIA_TYPE.fullmatch(call.accept) else "application/binary"
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(result)}\r\nContent-Type: {kind}\r\n\r\n".encode() + result
 

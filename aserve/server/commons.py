@@ -1,9 +1,9 @@
-"""What all listeners of one server have in common.
+"""The objects that all listeners of one server share.
 
-Owns:     Commons: the fields of every response, the certificates, the proxies that are believed, the budgets of large bodies, what reads the
-          ends of requests; it makes the services of listeners.
+Owns:     Commons: the fields of every response, the certificates, the trusted proxies, the budgets of large bodies, the readers of
+          requests' ends; it makes the services of listeners.
 Thread:   event loop only.
-Not here: what belongs to one listener (services.py), the listeners and their connections (listening.py).
+Not here: the objects of one listener (services.py), the listeners and their connections (listening.py).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from .services import Shared, new_service
 
 
 class Commons:
-    """What the listeners of one server have in common, found anew at each start."""
+    """The shared objects of one server's listeners, made anew at each start."""
 
     def __init__(self, config: EngineSettings, extensions: Extensions) -> None:
         self._config, self._extensions = config, extensions
         self.fields = CommonFields(config.server_name, config.proxy_status, extensions.fields)
         self.certificates = Certificates(())
         self.budgets = Budgets(config)
-        self.ends: Ends | None = None  # from start on; None, too: nothing reads them
+        self.ends: Ends | None = None  # from start on, if an extension reads them
         self._peers: Peers | None = None
 
     def load(self) -> None:
         """
-        Find what is outside of this process.
+        Read certificates, accounts, and free space.
 
         Raises:
             BindError: an account in --trusted-proxies does not exist.
-            ConfigError: a certificate, or what belongs to it, cannot be used.
+            ConfigError: a certificate, or its key or authorities, cannot be used.
         """
-        self.ends = None  # those of an earlier start are over
+        self.ends = None  # drop those of an earlier start
         self._peers = peers_of(self._config)
-        self.budgets = Budgets(self._config)  # of what is free now
+        self.budgets = Budgets(self._config)  # from the present free space
         self.certificates = load_certificates(self._config)
         self.certificates.log_warnings()
         self.fields.refresh()
@@ -56,7 +56,7 @@ class Commons:
     def new_services(
         self, app: WSGIApp, listening: Listening, threads: AppThreads, *, times_requests: bool, is_alone: bool
     ) -> list[Service]:
-        """Return what the connections of each listener share; the extensions have started. `times_requests`: something else reads times."""
+        """Return the service of each listener, after the start of extensions. `times_requests`: times are needed by others than extensions."""
         config, loop, extensions = self._config, asyncio.get_running_loop(), self._extensions
         self.ends = extensions.new_ends(threads.executor)
         websockets = WebSockets(config, loop, threads.deadlines, extensions.upgraded)
@@ -68,18 +68,18 @@ class Commons:
         return [new_service(listener, shared) for listener in listening.listeners]
 
     def thread_seconds(self, under_way: Callable[[], float]) -> float | None:
-        """Return for how long threads have been with requests, those `under_way` included; None: that is not counted."""
+        """Return how long threads have worked on requests, in seconds, including those `under_way`; None: not counted."""
         if self.ends is None or self.ends.thread_seconds is None:
             return None
-        return under_way() + self.ends.thread_seconds  # in this order: none that ends now is missing
+        return under_way() + self.ends.thread_seconds  # in this order: a request may end meanwhile
 
     def on_second(self) -> None:
-        """Called once a second: the Date field, the certificates and the budgets."""
+        """Refresh the Date field, the certificates and the budgets; called once a second."""
         self.fields.refresh()
         self.certificates.on_second()
         self.budgets.on_second()
 
     def flush(self) -> None:
-        """Let the ends of requests be read that wait for it."""
+        """Pass the queued ends of requests to their readers."""
         if self.ends is not None:
             self.ends.flush()

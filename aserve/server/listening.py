@@ -1,9 +1,9 @@
-"""What one server listens on, and the connections that come of it.
+"""The listeners of one server, and their connections.
 
 Owns:     Listening: the listeners with their services, acceptors and lane, from the bind to the last connection's end.
 Thread:   event loop only.
-Not here: how many connections there may be (connections/limit.py), one of them (connections/connection.py), what the services are made
-          of (commons.py), when a drain takes its steps (server.py).
+Not here: the limit of connections (connections/limit.py), one of them (connections/connection.py), making the services
+          (commons.py), the steps of a drain (server.py).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Listening:
         load_board: LoadBoard | None = None,
         in_flight: Any = None,
     ) -> None:
-        """`shared`: listeners that are bound already, and not to be closed; None: the settings say where. The others: see Server."""
+        """`shared`: listeners that are bound already, and must not be closed; None: bind by the settings. The others: see Server."""
         self._config, self._shared = config, shared
         self._load_board, self._memory = load_board, in_flight
         self.listeners: list[Listener] = []
-        self.bound: list[bytes] = []  # their addresses, for core/forks.py; also after their end
-        self.services: list[Service] = []  # of each
+        self.bound: list[bytes] = []  # addresses of listeners, for core/forks.py; also after their end
+        self.services: list[Service] = []  # of each listener
         self.connections = ConnectionLimit()
         self.lane: Lane | None = None
         self._acceptors: list[Acceptor] = []
@@ -50,23 +50,23 @@ class Listening:
 
     def bind(self) -> None:
         """
-        Bind, and accept nothing yet.
+        Bind, without accepting yet.
 
         Raises:
-            BindError: an address could not be bound; none is.
+            BindError: an address could not be bound; then none is.
         """
         self.listeners = bind_listeners(self._config) if self._shared is None else [*self._shared]
         self.bound = [local_address(listener.socket.fileno()) for listener in self.listeners]
-        self.services = []  # those of an earlier start are over
+        self.services = []  # drop those of an earlier start
 
     @property
     def in_flight(self) -> InFlight | None:
-        """What shows other processes the requests on the event loop's wires; None: none looks."""
+        """Return the record of requests on the event loop's wires for other processes; None: none reads it."""
         is_seen = self._load_board is not None or self._memory is not None
         return InFlight(self._load_board, self._memory) if is_seen else None
 
     def accept(self, services: list[Service], threads: AppThreads) -> None:
-        """Accept from now on, for these services, one for each listener."""
+        """Begin to accept, for these services, one for each listener."""
         self.services = services
         self.connections.join_board(self._load_board, self._config.threads)
         pairs = list(zip(self.listeners, services))
@@ -82,11 +82,11 @@ class Listening:
 
     @property
     def count(self) -> int:
-        """Connections that are open."""
+        """Return the number of open connections."""
         return self.connections.count
 
     def on_second(self) -> None:
-        """Called once a second: the time-outs of connections, and their limit."""
+        """Check time-outs of connections, and their limit; called once a second."""
         for connection in list(self.connections):
             connection.on_second()
         if self.lane is not None:
@@ -129,17 +129,17 @@ class Listening:
         return any(service.is_draining or service.is_replaced for service in self.services)
 
     def begin_draining(self, is_replaced: bool) -> None:
-        """Let pings and health checks answer so, and every response say that its connection closes; accept as before."""
+        """Let pings and health checks report it, and every response say that its connection closes; still accept."""
         for service in self.services:
             service.is_draining, service.is_replaced = not is_replaced, is_replaced
 
     def end_leave(self) -> None:
-        """Tell connections that were left in peace, as other processes go on with them, that they close."""
+        """Let connections close that were kept so that other processes could adopt them."""
         for service in self.services:
             service.is_draining = True
 
     async def stop_accepting(self) -> None:
-        """Accept no more, and let what was accepted become connections."""
+        """Stop accepting, and let accepted sockets become connections."""
         self.connections.leave_board()
         if self.lane is not None:
             self.lane.stop_accepting()
@@ -148,20 +148,20 @@ class Listening:
         await let_connect()
 
     async def accept_queued(self) -> None:
-        """End the listeners, and accept what was queued before."""
+        """Shut the listeners down, and accept the clients queued before."""
         listeners, self.listeners = self.listeners, []
         for listener, service in zip(listeners, self.services):
             await accept_queued(service.loop, listener, protocol_factory(service, listener.bind))
 
     def close_listeners(self) -> None:
-        """Close those that are not shared."""
+        """Close the listeners, unless they are shared."""
         if self._shared is None:
             for listener in self.listeners:
                 listener.close()
         self.listeners = []
 
     def drain(self) -> None:
-        """Close what idles, and let every other connection close after its response."""
+        """Close idle connections, and let every other one close after its response."""
         for service in self.services:
             service.websockets.is_ending = True
         for connection in list(self.connections):
@@ -169,7 +169,7 @@ class Listening:
         self._drain_lane()
 
     def is_drained(self) -> bool:
-        """Look whether any connection is left; call it until none is."""
+        """Whether no connection is left; call it until it returns True."""
         self.connections.leave_board()
         self._drain_lane()
         return self.count == 0
@@ -184,17 +184,17 @@ class Listening:
             connection.abort()
 
     async def end(self, threads: AppThreads) -> None:
-        """Close the lane, with all connections that are left; log what has not ended."""
+        """Close the lane, with all remaining connections; log those that have not ended."""
         lane = self.lane
         if lane is not None:
-            while threads.executor.is_leader_waiting:  # nobody may wait on what is closed: it would never end
+            while threads.executor.is_leader_waiting:  # a leader that waits on closed descriptors would never end
                 lane.wake()
                 await asyncio.sleep(0.001)
             lane.close()
-            self.services[0].request_count += lane.request_count  # they were served all the same
+            self.services[0].request_count += lane.request_count  # requests that the lane has served
             self.lane = None
             self.connections.include_lane(None)
-            self.abort()  # what has left the lane since the others were told
+            self.abort()  # connections that have left the lane after the others were closed
         self.connections.leave_board()
         for service in self.services:
             service.log_cut()
@@ -203,5 +203,5 @@ class Listening:
 
     @property
     def fds(self) -> list[int]:
-        """Every descriptor of the lane's; see forks.Watched."""
+        """Return the lane's descriptors; see forks.Watched."""
         return self.lane.fds if self.lane is not None else []

@@ -1,10 +1,10 @@
-"""Serve one app until told to stop: in a task, or as the process itself.
+"""Serves one app until a cancellation or a signal: in a task, or as the process itself.
 
-Owns:     serve() and run(); the start of a process that binds as root, signals that drain, what systemd is told
-          of that, and the choice of event loop.
+Owns:     serve() and run(); the start of a process that binds as root, signals that drain, reports to systemd,
+          and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
-Not here: what is served and how it ends (server.py), handlers that the app has set (lifecycle/signals.py), how systemd is
-          told (core/systemd.py), who the process is (lifecycle/), argv (command/cli.py).
+Not here: serving and draining (server.py), handlers of the app (lifecycle/signals.py), systemd's protocol
+          (core/systemd.py), the user of the process (lifecycle/), argv (command/cli.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-TELLING_SECONDS = 1.0  # between two words to systemd
+TELLING_SECONDS = 1.0  # between two reports to systemd
 
 
 Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
@@ -66,17 +66,17 @@ def serve(
 
         server = await task_group.start(aserve.serve, app, "127.0.0.1:0")
 
-    `task_status`, which the group gives, is started with the Server once it accepts. A call that nothing awaits serves
-    nothing; without a running event loop, as in a script, a RuntimeWarning says what to write.
+    `task_status`, from the group, is started with the Server once it accepts. A call that is not awaited serves nothing;
+    without a running event loop, as in a script, a RuntimeWarning says what to write.
 
     Raises:
         BindError: see Server.
-        WorkersStuck: as many as --max-stuck hang inside the app; it has drained.
+        WorkersStuck: --max-stuck threads hang inside the app; the server has drained.
     """
     begun: list[None] = []
     serving = cast("CoroutineType[Any, Any, None]", _serve(app, _merged(bind, threads, settings), task_status, begun))
-    serving.__name__ = serving.__qualname__ = "serve"  # as tasks and warnings show it
-    # Not an object of our own with a __del__: anyio takes nothing but a coroutine. It is called at exit, too, as PyPy needs it.
+    serving.__name__ = serving.__qualname__ = "serve"  # for tasks and warnings
+    # Not an own class with a __del__: anyio accepts only a coroutine. Called at exit, too, as PyPy needs it.
     weakref.finalize(serving, _warn_unawaited, begun)
     return serving
 
@@ -93,18 +93,18 @@ async def _serve(
 
 
 def _warn_unawaited(begun: Sequence[None]) -> None:
-    """Say what to write in a script; a task that is cancelled before it begins needs no word, and where a loop runs, Python warns."""
+    """Warn a script that has not awaited serve(); not after a cancellation before the start, nor with a running loop, where Python warns."""
     if not begun and asyncio._get_running_loop() is None:
         warnings.warn(
             "aserve.serve() was not awaited, and has served nothing: in a script write aserve.run(app, ...), which blocks; "
             "in a coroutine, await aserve.serve(app, ...)",
             RuntimeWarning,
-            stacklevel=3,  # where the coroutine was given up
+            stacklevel=3,  # the place that has dropped the coroutine
         )
 
 
 def _merged(bind: str | list[str] | None, threads: int | None, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings by their names."""
+    """Return all settings by name."""
     by_position = {"bind": bind, "threads": threads}
     return {**settings, **{name: value for name, value in by_position.items() if value is not None}}
 
@@ -116,11 +116,11 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int
 
         aserve.run(app, "0.0.0.0:7878", threads=3)
 
-    Bind and threads may be given by position, other settings by their names.
+    Bind and threads may be given by position, other settings by name.
 
-    Make a new event loop for it. On the main thread, handle signals: the app's
-    own handlers run before ours, and a second signal ends the process at once.
-    SIGHUP drains, too, where nothing is reloaded by it and it would end the process.
+    Make a new event loop. On the main thread, handle signals: the app's own
+    handlers run before aserve's, and a second signal ends the process at once.
+    SIGHUP drains, too, if it reloads nothing and would end the process by default.
 
     Raises:
         BindError: see Server.
@@ -149,14 +149,14 @@ def prepared(
     config: EngineSettings, inherited: Sequence[Listener] | None = None
 ) -> Iterator[Sequence[Listener] | None]:
     """
-    Make of this process what the settings of the group Process say; yield what was bound for that, or None.
+    Apply the settings of the group Process; yield the listeners that were bound before that, or None.
 
-    Files that the app makes while it is imported are then of the right user and mode. Whoever connects meanwhile waits.
-    With `inherited`, which another program of this process has bound, it is all that already. What extensions prepare comes before anything is bound.
+    Files that the app makes at its import then have the right user and mode. Clients that connect meanwhile wait.
+    With `inherited`, from the program before this process's exec, all that is done already. Extensions prepare before anything is bound.
 
     Raises:
         BindError: see Server.
-        ConfigError: an account is not known, or may not be had; the pid file cannot be written.
+        ConfigError: an account does not exist, or is not permitted; the pid file cannot be written.
     """
     if inherited is not None:
         with kept_pid_file(config.pid_file):
@@ -181,18 +181,18 @@ def _prepared(config: EngineSettings) -> Iterator[Sequence[Listener] | None]:
                 become(account)
             yield listeners
     except BaseException:
-        for listener in listeners if os.getpid() == pid else ():  # not in a worker process, which comes out here, too
+        for listener in listeners if os.getpid() == pid else ():  # workers also leave through here
             listener.remove_file()
         raise
     finally:
         for listener in listeners:
-            listener.socket.close()  # whose file may be another's by now
+            listener.socket.close()  # another process may have replaced the file by now
 
 
 def run_prepared(
     app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener] | None, beside: Beside = contextlib.nullcontext
 ) -> int:
-    """Serve as `run` does, on what `prepared` has bound; `beside` is entered with the server, on its loop."""
+    """Serve as `run` does, on the listeners of `prepared`; enter `beside` with the server, on its loop."""
     call_post_fork()
     check_unpatched()  # before the signal handlers, which belong to the main thread
     return run_on_new_loop(
@@ -212,10 +212,10 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
     is_main = threading.current_thread() is threading.main_thread()
     manager = Manager() if is_main else Manager(Notifier(""))
     try:
-        # Before anybody can connect: after that, to end without a drain would lose requests.
+        # Before clients can connect: afterwards, an end without a drain would lose requests.
         if is_main:
             has_certificates = any(bind.startswith("https://") for bind in config.bind)
-            is_reload = has_certificates or manager.is_heard  # Type=notify-reload sends SIGHUP, and waits for an answer
+            is_reload = has_certificates or manager.is_heard  # Type=notify-reload sends SIGHUP, and waits for a report
             for number in (signal.SIGTERM, signal.SIGINT, *(() if is_reload else _hangup_if_default())):
                 signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)
             signals.handle(signal.SIGUSR1, server.reopen_logs)
@@ -253,7 +253,7 @@ def _status_of(server: Server) -> str:
 
 
 def _hangup_if_default() -> tuple[signal.Signals, ...]:
-    """Return SIGHUP if it would end this process; `nohup` has it ignored, and a handler of the app's has its own meaning."""
+    """Return SIGHUP if it would end this process by default; under `nohup` it is ignored, and the app may handle it."""
     is_default = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and not is_ignored(signal.SIGHUP)
     return (signal.SIGHUP,) if is_default else ()
 
@@ -273,11 +273,11 @@ def _reload_nothing() -> bool:
 
 
 async def _tell_manager(server: Server, manager: Manager) -> None:
-    """Say again what systemd could not take; put off its watchdog while the loop turns and workers begin what waits."""
+    """Repeat reports that systemd could not take; feed its watchdog while the loop turns and workers take queued requests."""
     if not manager.is_heard:
         return
     if watchdog_seconds() and not faulthandler.is_enabled():
-        faulthandler.enable()  # it ends us by SIGABRT, and then the log has every thread's stack
+        faulthandler.enable()  # the watchdog sends SIGABRT, and then the log has every thread's stack
     while True:
         await asyncio.sleep(TELLING_SECONDS)
         manager.tell_ready(_status_of(server))
@@ -293,7 +293,7 @@ def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, floa
 
 def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, int]]) -> int:
     """
-    Serve on a new event loop, by the setting `loop`, to the end of what `begin` makes; return its exit status.
+    Run the coroutine of `begin` on a new event loop, by the setting `loop`; return its exit status.
 
     Raises:
         LackError: there are not enough descriptors.
@@ -315,7 +315,7 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 
 
 def loop_factory(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes event loops, by the setting `loop`; only here is uvloop imported."""
+    """Return the constructor of event loops, by the setting `loop`; only here is uvloop imported."""
     if kind != "asyncio":
         try:
             import uvloop

@@ -1,8 +1,8 @@
-"""Serve one app on one event loop: start, drain, stop.
+"""Serves one app on one event loop: start, drain, stop.
 
-Owns:     Server (the embedding API): the order in which its parts begin and end, and the one timer that ticks for them all.
+Owns:     Server (the embedding API): the order of start and end of its parts, and their one timer.
 Thread:   event loop only.
-Not here: the parts: listeners and connections (listening.py), the threads (app_threads.py), what listeners have in common (commons.py),
+Not here: the parts: listeners and connections (listening.py), the threads (app_threads.py), objects shared by listeners (commons.py),
           extensions (extension.py); settings (settings/table.py), the loop and signals (running.py).
 """
 
@@ -33,7 +33,7 @@ from .shielding import shielded
 
 logger = logging.getLogger("aserve")
 
-# For kept connections of a server that is replaced to be detached, before they are to close. Guess.
+# How long kept connections of a replaced server may be detached, before they close. Guess.
 LEAVING_SECONDS = 2.0
 
 
@@ -44,19 +44,19 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Keyword arguments are the settings of Config. Leaving the block drains: what runs is finished. No signal handlers,
-    no global state; several servers may share a loop.
+    Keyword arguments are the settings of Config. Leaving the block drains: running requests are finished. No signal
+    handlers, no global state; several servers may share a loop.
 
     `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
-    removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
-    is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
-    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them. With
+    removed here, but at the end of all processes (`drain`). With `is_alone` there are no other processes, as the environ
+    says. `load_board` decides which of the processes accepts; `in_flight`, memory of
+    connections.in_flight.TABLE_BYTES, shows this one's running requests to others; `slot`: its number among them. With
     `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself;
-    `say` brings what extensions say to the supervisor.
+    `say` sends messages of extensions to the supervisor.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
-        ConfigError: a certificate, or what belongs to it, cannot be used.
+        ConfigError: a certificate, or its key or authorities, cannot be used.
         PatchedError: gevent or eventlet have replaced threads and sockets in this process.
     """
 
@@ -88,26 +88,26 @@ class Server:
 
     @property
     def addresses(self) -> list[Address]:
-        """Where it listens: (host, port) each, or the path of a unix socket."""
+        """Return the addresses of the listeners: (host, port), or the path of a unix socket."""
         return [listener.address for listener in self._listening.listeners]
 
     @property
     def urls(self) -> list[str]:
-        """Where it listens, as a person would type it."""
+        """Return the URLs of the listeners."""
         return [listener.url for listener in self._listening.listeners]
 
     @property
     def failure(self) -> str:
-        """Why this process should be replaced, workers being stuck beyond --max-stuck; empty when all is well."""
+        """Return why this process should be replaced, with --max-stuck workers stuck; "": it should not."""
         failing = self._threads.failing
         return failing.why if failing is not None else ""
 
     async def wait_failing(self) -> str:
         """
-        Wait until there is a `failure`, and return it. The server goes on serving: draining is the caller's.
+        Wait until there is a `failure`, and return it. The server serves on; the caller drains it.
 
         Raises:
-            RuntimeError: it has not been started.
+            RuntimeError: the server has not been started.
         """
         failing = self._threads.failing
         if failing is None:
@@ -153,18 +153,18 @@ class Server:
 
     async def drain(self, is_replaced: bool = False) -> bool:
         """
-        Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
+        Stop accepting, finish running requests, close; at most `drain_seconds` after `drain_delay_seconds`.
 
-        What the kernel has queued on the listeners is served, and they end, for whoever shares them.
-        With `is_replaced` other processes go on to serve them: they stay, with what is queued, and there is no delay. For two
-        seconds kept connections go on as before, and `detach_idle` may take them; then they have two more for a last request.
+        Clients that the kernel has queued are served, and the listeners are shut down, also for other processes that share them.
+        With `is_replaced` other processes continue to serve the listeners: they and their queues stay, and there is no delay. For
+        two seconds kept connections continue, and `detach_idle` may take them; then they have two more for a last request.
 
-        Returns whether everything was finished; True if it has not been started.
+        Returns whether all requests were finished; True if the server has not been started.
         """
         if self._threads.failing is None:
             return True
         listening = self._listening
-        listening.begin_draining(is_replaced)  # first: a ping from now on is told
+        listening.begin_draining(is_replaced)  # first: pings and health checks report it from now on
         if self.config.drain_delay_seconds and listening.listeners and not is_replaced:
             await asyncio.sleep(self.config.drain_delay_seconds)
         await listening.stop_accepting()
@@ -173,9 +173,9 @@ class Server:
         else:
             await listening.accept_queued()
         listening.close_listeners()
-        listening.drain()  # now: nobody whose connection idles, and closes, can connect anew
+        listening.drain()  # only now: clients of idle connections, which close, cannot connect anew
         deadline = self._loop.time() + self.config.drain_seconds
-        # Polled: an event would add a step to the close of every connection.
+        # Polled: an event would add work to the close of every connection.
         while not (listening.is_drained() and self._threads.executor.is_idle) and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
         if unfinished := self.connection_count:
@@ -185,57 +185,57 @@ class Server:
         return await self._stop(deadline) and not unfinished
 
     async def _wait_until_left(self) -> None:
-        """Serve on for a while, until every connection has been detached; those that are left are told that they close."""
+        """Serve on until every connection has been detached, at most LEAVING_SECONDS; the others then close with their next response."""
         deadline = self._loop.time() + LEAVING_SECONDS
         while self.connection_count and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
         self._listening.end_leave()
 
     async def stop_accepting(self) -> None:
-        """Accept no more, and let what was accepted become connections: the first step of `drain`."""
+        """Stop accepting, and let accepted sockets become connections: the first step of `drain`."""
         await self._listening.stop_accepting()
 
     def detach_idle(self, count: int | None = None) -> list[Detached]:
         """
-        Let go of connections that wait for a request, `count` at most; another server may go on with them.
+        Detach connections that wait for a request, `count` at most; another server may adopt them.
 
-        Their descriptors are the caller's. Those in TLS stay, and those that are busy: what `drain` closes after their
-        response. To be called on the event loop's thread.
+        The caller owns their descriptors. Connections with TLS, and busy ones, stay: `drain` closes them after their response.
+        To be called on the event loop's thread.
         """
         return self._listening.detach_idle(count)
 
     async def adopt(self, detached: Detached) -> bool:
         """
-        Go on with a connection that another server with the same listeners has let go of; its client notices nothing.
+        Adopt a connection that another server with the same listeners has detached; its client notices nothing.
 
-        Returns whether it is ours now, the descriptor included. Otherwise it is the caller's, as before: this server
-        does not serve, or has no room, or listens for something else at this index.
+        Returns whether this server owns the connection and its descriptor now. Otherwise the caller still does: this server
+        does not serve, or has no room, or has another listener at this index.
         """
         return await self._listening.adopt(detached)
 
     def reload_certificates(self) -> bool:
-        """Load the certificates of https binds anew, for connections from now on; False, and a line in the log: all stays as it is."""
+        """Load the certificates of https binds anew, for new connections; on a failure log it, keep the old ones, and return False."""
         return self._commons.certificates.reload()
 
     def set_unready(self, why: str) -> None:
         """
-        Let `ready` (--healthcheck-path) and pings answer `why` from now on; "": by what is known here, as before.
+        Let `ready` (--healthcheck-path) and pings answer `why` from now on; "": by the server's own state, as before.
 
-        Requests are served all the same. To be called after `start`, on the event loop's thread.
+        Requests are still served. To be called after `start`, on the event loop's thread.
         """
         self._listening.set_unready(why)
 
     def show_fault(self, fault: Fault) -> None:
-        """Show to clients why the app's code as it is now cannot serve, if something is there for that (--reload); see Extension."""
+        """Show to clients why the app's new code cannot serve (--reload); see Extension."""
         self._extensions.show_fault(fault)
 
     def reopen_logs(self) -> None:
-        """Go on with the access log in the file that has its name now: the one of before was moved away."""
+        """Open the access log's file anew: logrotate has renamed the old one."""
         self._commons.flush()
         self._extensions.reopen_logs()
 
     def obey(self, order: str) -> None:
-        """Let an extension do what the supervisor says; see Extension.orders."""
+        """Pass an order of the supervisor to its extension; see Extension.orders."""
         self._extensions.obey(order)
 
     def slow_requests(self) -> list[dict[str, Any]]:
@@ -244,17 +244,17 @@ class Server:
         return found
 
     def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
-        """Return what is counted, as warnings need it; see Picture.counted. Nothing: there is no --metrics."""
+        """Return the counts that warnings need; see Picture.counted. Empty without --metrics."""
         found: tuple[dict[str, Any], dict[int, int]] = self._extensions.ask("counted") or ({}, {})
         return found
 
     def listening(self) -> list[dict[str, Any]]:
-        """Return for each listener how many clients wait in the kernel, and their limit; see describe_listening."""
+        """Return for each listener the number of clients that wait in the kernel, and their limit; see describe_listening."""
         return describe_listening(self._listening.listeners)
 
     @property
     def connection_count(self) -> int:
-        """Connections that are open."""
+        """Return the number of open connections."""
         return self._listening.count
 
     @property
@@ -263,20 +263,20 @@ class Server:
         return self._listening.is_draining
 
     def statistics(self) -> Statistics:
-        """Return what it is doing at this moment. To be called on the event loop's thread; it costs a step for each connection."""
+        """Return the server's present numbers. To be called on the event loop's thread; costs a step for each connection."""
         return self._listening.statistics(self._threads, self._commons.budgets.response_memory_bytes)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
+        """Return the `count` oldest running requests; see take_ongoing. Only if times are taken: --metrics, --control."""
         return self._listening.ongoing(count)
 
     def thread_seconds(self, now: float) -> float:
-        """Return for how long threads have been with the requests that have not ended; see take_thread_seconds."""
+        """Return how long threads have been working on the running requests, in seconds; see take_thread_seconds."""
         return self._listening.thread_seconds(now)
 
     @property
     def _shows_oldest(self) -> bool:
-        """Whether the times of requests are noted, as `aserve status` has the oldest; with workers, their supervisor knows."""
+        """Whether `aserve status` shows the oldest requests of this process, which needs their times; with workers, their supervisor does."""
         return self.config.control is not None and self._slot is None
 
     def _context(self) -> ServerContext:
@@ -286,7 +286,7 @@ class Server:
         )
 
     async def _stop(self, deadline: float) -> bool:
-        """End all that `start` has begun; return whether every thread has come back by the deadline (loop time)."""
+        """Undo `start`; return whether every thread has returned by the deadline (loop time)."""
         is_clean = await self._threads.stop(self._loop, deadline)
         await self._listening.end(self._threads)
         if self._timer is not None:
@@ -297,11 +297,11 @@ class Server:
         return is_clean
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(1.0, self._tick)  # first: a fault below must not end it
+        self._timer = self._loop.call_later(1.0, self._tick)  # first: an exception below must not stop the timer
         self.on_second()
 
     def on_second(self) -> None:
-        """Called once a second: time-outs, the Date field and what extensions do; one timer for all."""
+        """Check time-outs, refresh the Date field and call extensions, once a second; one timer for all."""
         self._commons.on_second()
         self._listening.on_second()
         self._threads.on_second()
@@ -313,6 +313,6 @@ class Server:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """Give up; see forks.Watched."""
+        """Drop everything; see forks.Watched."""
         self._threads.on_forked()
         return self._listening.fds, self._listening.bound

@@ -1,8 +1,8 @@
-"""What the connections of each listener share, made from the settings.
+"""Makes the objects that the connections of a listener share, from the settings.
 
-Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener; what extensions put there.
+Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener; extensions' steps and layers.
 Thread:   event loop only, before it serves.
-Not here: what a service is (connections/service.py), what all listeners of a server share (server.py).
+Not here: the class Service (connections/service.py), objects shared by all listeners of a server (server.py).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .steps import steps_of
 
 
 class Shared(NamedTuple):
-    """What services of all listeners of a server are made of."""
+    """The parts from which the services of all listeners of a server are made."""
 
     context: ServiceContext
-    app: WSGIApp  # with --request-timeout, what is timed
+    app: WSGIApp  # with --request-timeout, wrapped by it
     certificates: Certificates
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
-    names_requests: bool = False  # each gets a name, by which logs show it
+    names_requests: bool = False  # each request gets an id for the logs
     extensions: Extensions = Extensions()
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
-    """Return what the connections of this listener share."""
+    """Return the service of this listener, which its connections share."""
     shares, bind = shared.context, listener.bind
     config, peers, log = shares.config, shares.peers, shares.ends
     trust = trust_of(config, bind, peers)
@@ -47,7 +47,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     if config.reload:
         strip_forwarded_by = marking(strip_forwarded_by)
     protocol = "http" if bind.protocol == "https" else bind.protocol
-    listed = shared.extensions.underscored if protocol == "http" else ()  # others have names of CGI
+    listed = shared.extensions.underscored if protocol == "http" else ()  # other protocols have CGI names already
     underscores = ListedUnderscores(listener.url, listed) if listed else Underscores(listener.url)
     limits = Limits.of(config, strip_forwarded_by, shares.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"

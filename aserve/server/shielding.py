@@ -1,8 +1,8 @@
-"""What must be finished though its task is cancelled.
+"""Shields a block from cancellation of its task.
 
 Owns:     shielded.
 Thread:   event loop only.
-Not here: what is finished (server/server.py).
+Not here: the shielded code (server/server.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ import contextlib
 
 def shielded() -> contextlib.AbstractContextManager[object]:
     """Return a block that no cancellation interrupts, anyio's or asyncio's."""
-    import anyio  # 0.9 MB with what it needs: a program that serves in a task group has it, and the command does without
+    import anyio  # 0.9 MB with its imports: a program with a task group has it already, and the command saves it
 
     return anyio.CancelScope(shield=True)

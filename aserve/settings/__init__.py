@@ -1,4 +1,4 @@
-"""Settings: the engine's, how any is written, and where servers listen; those of an option are in features/."""
+"""Settings: the engine's rows, parsing values, and binds; the rows of a feature are in features/."""
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni

@@ -1,8 +1,8 @@
-"""Where to listen: bind specs.
+"""Bind specs: where to listen.
 
 Owns:     Bind, and its parser.
 Thread:   any; a Bind never changes.
-Not here: opening sockets (connections/listeners.py), what an https bind's options accept (table.py).
+Not here: opening sockets (connections/listeners.py), values of an https bind's options (table.py).
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ TLS_KEYS = tuple(name.replace("_", "-") for name in TLSSettings._fields)
 class Bind(NamedTuple):
     """Where to listen, and for which protocol; `str()` is the spec without its options."""
 
-    kind: str  # "tcp" or "unix"; "fd" or "systemd": a socket that this process is given, and that others may have, too
+    kind: str  # "tcp" or "unix"; "fd" or "systemd": an inherited socket, which other processes may have, too
     host: str = ""  # empty: all interfaces
     port: int = 0  # 0: the kernel picks one
     path: str = ""  # of a unix socket; "@name" is in Linux's abstract namespace
-    name: str = ""  # of a socket that is given: its descriptor's number, or what systemd calls it
+    name: str = ""  # of an inherited socket: its descriptor's number, or systemd's name
     protocol: str = "http"  # or "https", "uwsgi", "scgi"
     is_proxied: bool = False  # each connection begins with a header of the PROXY protocol
     options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group that this bind overrides
 
     @property
     def spec(self) -> str:
-        """The whole spec, which `parse_bind` accepts."""
+        """Return the whole spec, which `parse_bind` accepts."""
         options = "&".join(f"{key}={quote(value, OPTION_SAFE)}" for key, value in self.options)
         return f"{self}?{options}" if options else str(self)
 
     @property
     def is_given(self) -> bool:
-        """Whether the socket is there already: somebody else has bound it, for this process and perhaps for others."""
+        """Whether the socket is inherited: another process has bound it."""
         return self.kind in GIVEN_KINDS
 
     @property
     def unix_address(self) -> str:
-        """The address of a unix socket for bind() and connect()."""
+        """Return the address of a unix socket for bind() and connect()."""
         # unix(7): a NUL before the name is the abstract namespace, which has no files.
         return "\0" + self.path[1:] if self.is_abstract else self.path
 
     @property
     def is_abstract(self) -> bool:
-        """Whether it is a unix socket without a file."""
+        """Whether this is a unix socket without a file."""
         return self.path.startswith("@")
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY proto
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
 DESCRIPTOR = re.compile(r"[0-9]{1,9}\Z")
-# systemd.socket(5), FileDescriptorName=; without it, it is the unit's name.
+# systemd.socket(5), FileDescriptorName=; by default the unit's name.
 SYSTEMD_NAME = re.compile(r"[A-Za-z0-9_.@\\-]{1,255}\Z")
 IPV6 = re.compile(r"([0-9A-Fa-f:.]{2,45})(%[A-Za-z0-9_.-]{1,32})?\Z")  # with RFC 4007's zone
 
@@ -187,5 +187,5 @@ def _checked_host(host: str, text: str) -> str:
 
 
 def with_reach(url: str, address: tuple[str, int] | str) -> str:
-    """Return the URL of a listening socket as the log has it: its 127.0.0.1 must not hide that others reach it."""
+    """Return the URL of a listening socket for the log: 127.0.0.1 must not hide that other machines reach it."""
     return f"{url} (all interfaces)" if address[0] in ("0.0.0.0", "::") else url

@@ -1,6 +1,6 @@
 """Programs that run beside the workers, as --attach and --cron name them.
 
-Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; the names of commands that have none.
+Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; default names of commands.
 Thread:   any; pure.
 Not here: the times (crontab.py), starting programs (processes/attached.py).
 """
@@ -25,27 +25,27 @@ SHELL = "/bin/sh"
 
 
 class Program(NamedTuple):
-    """A command, and what it is called in the log."""
+    """A command, and its name in the log."""
 
     name: str
     words: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...] = ()  # of its own; with some it is our own, and finds its folder by itself
-    when: str = ""  # see parse_times; without it, it is always to run
+    variables: tuple[tuple[str, str], ...] = ()  # only of aserve's own programs, which find their folder by themselves
+    when: str = ""  # see parse_times; "": it always runs
 
     def __str__(self) -> str:
         return show_command(self.words, self.when)
 
 
 def show_command(words: Sequence[str], when: str) -> str:
-    """Return what may be shown of a program's command: its first word; with times, the first of what its shell reads."""
+    """Return a program's command without possible secrets: its first word; with times, the first word of the shell's command."""
     return show_program(words[-1] if when else shlex.join(words))
 
 
 def parse_program(text: str) -> Program:
     """
-    Return what `[NAME=]COMMAND` says; without a name, it is that of the program's file.
+    Parse `[NAME=]COMMAND`; the default name is that of the program's file.
 
-    The words are a shell's as far as quotes go. No shell reads them: nothing in them is replaced.
+    Words and quotes are a shell's, but no shell runs: nothing is expanded.
 
     Raises:
         ValueError: it is not of that form.
@@ -67,7 +67,7 @@ def parse_program(text: str) -> Program:
 
 def parse_timed(text: str) -> Program:
     """
-    Return what `[NAME=]MINUTE HOUR DAY MONTH WEEKDAY COMMAND` says; a shell reads the command, as cron has it.
+    Parse `[NAME=]MINUTE HOUR DAY MONTH WEEKDAY COMMAND`; a shell runs the command, as in cron.
 
     Raises:
         ValueError: it is not of that form.
@@ -83,12 +83,12 @@ def parse_timed(text: str) -> Program:
     parse_times(when)
     file = command.split()[0].rpartition("/")[2]
     name = match[1] if match else file if _PLAIN.match(file) else "sh"
-    # So it is none of --attach's: what runs under a name is one or the other.
+    # The prefix keeps names of --cron and --attach apart.
     return Program(f"cron {name}", (SHELL, "-c", command), when=when)
 
 
 def name_programs(programs: Iterable[Program]) -> list[Program]:
-    """Return them with names that differ: the second `celery` is celery-2."""
+    """Return the programs with unique names: the second `celery` is celery-2."""
     named: dict[str, Program] = {}
     for program in programs:
         name, number = program.name, 1

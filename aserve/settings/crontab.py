@@ -1,10 +1,10 @@
-"""When a command of --cron is due: the five fields of crontab(5), and the clock.
+"""When a command of --cron is due: the five fields of crontab(5).
 
-Owns:     Times, and their grammar; last_due, which looks at what has passed since the last look.
+Owns:     Times, and their grammar; last_due, which checks the minutes since the last look.
 Thread:   any; pure.
-Spec:     crontab(5): lists, ranges, steps; 0 and 7 are Sunday; a day of the month and one of the week are either, unless one begins with *.
+Spec:     crontab(5): lists, ranges, steps; 0 and 7 are Sunday; of day of month and day of week either suffices, unless one begins with *.
           Stricter than: no names of days and months, no @daily, no %.
-Not here: the command behind the fields (commands.py), who looks at the clock (processes/attached.py).
+Not here: the command after the fields (commands.py), watching the clock (processes/attached.py).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Callable, NamedTuple
 from .secrecy import show_word
 
 MINUTE = 60
-# Who could not look for so long makes up for these minutes; Guess: long enough for a stalled machine.
+# How many missed minutes are still checked. Guess: long enough for a stalled machine.
 MISSED_MINUTES = 5
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _PART = re.compile(r"(?:(\*)|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?\Z", re.A)
 
 
 class Times(NamedTuple):
-    """Minutes of the local time."""
+    """The due minutes, in local time."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
     days: frozenset[int]
     months: frozenset[int]
     weekdays: frozenset[int]  # 0 is Sunday
-    is_either: bool  # a day of the month or one of the week will do
+    is_either: bool  # day of month or day of week suffices
 
     def names(self, moment: time.struct_time) -> bool:
-        """Whether it names this minute."""
-        day, weekday = moment.tm_mday in self.days, (moment.tm_wday + 1) % 7 in self.weekdays  # of Python 0 is Monday
+        """Whether this minute is due."""
+        day, weekday = moment.tm_mday in self.days, (moment.tm_wday + 1) % 7 in self.weekdays  # in Python 0 is Monday
         return (
             moment.tm_min in self.minutes
             and moment.tm_hour in self.hours
@@ -47,10 +47,10 @@ class Times(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def parse_times(text: str) -> Times:
     """
-    Return what five fields say.
+    Parse five fields.
 
     Raises:
-        ValueError: they are none.
+        ValueError: the text is not of that form.
     """
     fields = text.split()
     if len(fields) != len(_FIELDS):
@@ -67,7 +67,7 @@ def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
         if not match:
             raise ValueError(f"{show_word(part)!r} is no {name}: a number, *, 1-5, */10 or a list of these")
         first = low if match[1] else int(match[2])
-        # A step needs an end: 5/10 is said to be 5-59/10.
+        # A step needs an end: 5/10 means 5-59/10.
         last = high if match[1] or (match[4] and not match[3]) else int(match[3] or first)
         step = int(match[4] or 1)
         if not low <= first <= last <= high or step == 0:
@@ -77,7 +77,7 @@ def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
 
 
 def last_due(names: Callable[[time.struct_time], bool], looked_at: float, now: float) -> int | None:
-    """Return the last minute since 1970 that is named, of those after `looked_at` and up to `now` (s); None: none is."""
+    """Return the latest due minute since 1970, after minute `looked_at` and up to `now` (s); None: none was due."""
     latest = int(now // MINUTE)
     for minute in range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1):
         if names(time.localtime(minute * MINUTE)):

@@ -1,9 +1,9 @@
-"""The kinds of value that settings have: how each is read from text, and shown.
+"""The kinds of value that settings have: parsing each, and showing it.
 
 Thread:   any; pure.
-Not here: which setting is of which kind (table.py), the grammars of binds and peers (bind.py, peer.py).
+Not here: the kind of each setting (table.py), the grammars of binds and peers (bind.py, peer.py).
 
-It is long because it is a list: each kind is read alone.
+It is long because it is a list: each kind can be read alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .secrecy import show_place, show_variable
 
 class Kind(NamedTuple):
     """
-    One sort of value: what it accepts in words, how it is read, how it is shown.
+    One kind of value: its accepted texts in words, its parser, its display.
 
     `parse` takes text (a flag, a variable) or a native value (TOML, a keyword),
     is idempotent, and raises ValueError saying what was wrong.
@@ -35,12 +35,12 @@ class Kind(NamedTuple):
 
 
 def show_text(text: str | None) -> str:
-    """Return a text that may be missing, as it is shown."""
+    """Show a text that may be missing."""
     return text or "none"
 
 
 def show_texts(texts: Iterable[str]) -> str:
-    """Return several texts, as they are shown."""
+    """Show several texts."""
     return ", ".join(texts) or "none"
 
 
@@ -64,7 +64,7 @@ def count(low: int, high: int) -> Kind:
 
 
 def count_or_auto(low: int, high: int) -> Kind:
-    """Return the kind of such numbers, or the word "auto"; without a value: None."""
+    """Return the kind of whole numbers in these bounds, or the word "auto"; without a value: None."""
     counted = count(low, high)
 
     def parse(value: object) -> object:
@@ -104,7 +104,7 @@ def size(low: int, high: int) -> Kind:
 DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
-MONTH_SECONDS = 30 * DAY_SECONDS  # for what outlives days
+MONTH_SECONDS = 30 * DAY_SECONDS  # for settings that may last many days
 YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
 # Of the name of a field, as a regular expression: RFC 9110 sections 5.1 and 5.6.2.
 NAME_CHARACTER = "[!#$%&'*+.^_`|~0-9A-Za-z-]"
@@ -155,7 +155,7 @@ def _parse_binds(value: object) -> tuple[str, ...]:
 
 
 def _bind_of_table(table: Mapping[str, object]) -> str:
-    """Return the spec that a table of a TOML file means: its address, and options."""
+    """Return the bind spec of a table of a TOML file: its address, and options."""
     address, pairs = table.get("address"), []
     for key, value in table.items():
         for item in value if isinstance(value, (list, tuple)) else [value]:
@@ -172,7 +172,7 @@ def texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
     """Return the parts of a text, or the texts of a list, without the empty ones."""
     texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("it is neither text nor a list of texts")  # and may hold a secret
+        raise ValueError("it is neither text nor a list of texts")  # without the value, which may hold a secret
     return [text.strip() for text in texts if text.strip()]
 
 
@@ -186,7 +186,7 @@ def _parse_peers(value: object) -> tuple[str, ...]:
     return tuple(str(parse_peer(text)) for text in parse_list(value))
 
 
-# The fields in which proxies describe their client and which aserve obeys; others are only passed on.
+# Fields in which proxies describe their client, and which aserve obeys; others are only passed on.
 CLIENT_FIELDS = (
     "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
     "x-real-ip",
@@ -214,7 +214,7 @@ def _parse_client_fields(value: object) -> tuple[str, ...]:
 
 
 def _parse_server_name(value: object) -> str:
-    # RFC 9110 10.2.4 and 5.5; nothing in it may end the field line.
+    # RFC 9110 10.2.4 and 5.5; the value must not end the field line.
     if not isinstance(value, str) or not re.match(r"[ -~]{0,200}\Z", value):
         raise ValueError(f"{value!r} cannot be sent in a field")
     return value.strip()
@@ -233,7 +233,7 @@ def _parse_field_name(value: object) -> str | None:
 def _parse_proxy_name(value: object) -> str | None:
     if value is None or value == "":
         return None
-    # RFC 8941 3.3.4, a token. One in quotes could hold more, and a host's name needs no more.
+    # RFC 8941 3.3.4, a token. A quoted string could hold more characters, but a host's name needs none.
     if not isinstance(value, str) or not re.match(r"[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]{0,99}\Z", value):
         raise ValueError(f"{value!r} does not begin with a letter, or has characters beyond letters, digits and .-_:/")
     return value
@@ -274,7 +274,7 @@ def split_sni(text: str) -> tuple[str, str, str | None]:
     Return server name (as TLS has it), certificate and key (or None) of NAME=CERTIFICATE[:KEY].
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text is not of that form.
     """
     name, _, files = text.partition("=")
     certificate, colon, key = files.partition(":")
@@ -302,7 +302,7 @@ def _parse_paths(value: object) -> tuple[str, ...]:
     return paths
 
 
-# RFC 9112 3.2: what may stand in a request's Host field and target, which are sent as they are.
+# RFC 9112 3.2: the characters of a request's Host field and target, which are sent unchanged.
 PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
@@ -323,7 +323,7 @@ def _parse_places(value: object) -> tuple[str, ...]:
 
 
 def parse_path(value: object) -> str | None:
-    """Return a path as it is; None: none is given."""
+    """Return a path unchanged; None: there is none."""
     if value is None or value == "":
         return None
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
@@ -334,7 +334,7 @@ def parse_path(value: object) -> str | None:
 
 def _parse_file(value: object) -> str | None:
     if isinstance(value, str) and ("\n" in value or "-----BEGIN" in value):
-        raise ValueError("it is what a file has in it, and not its path")  # of a key, maybe: it is not shown
+        raise ValueError("it is the content of a file, and not its path")  # perhaps a key: do not show it
     return parse_path(value)
 
 
@@ -354,7 +354,7 @@ def _parse_listening(value: object) -> str | None:
     bind = parse_bind(value)
     if bind.is_given or bind.is_proxied or bind.protocol != "http":
         raise ValueError(
-            f"{value!r}: an address without a protocol; numbers are told over plain HTTP, and stats without it"
+            f"{value!r}: an address without a protocol; metrics are sent over plain HTTP, and stats over bare TCP"
         )
     return bind.spec
 
@@ -368,7 +368,7 @@ BINDS = Kind(
 LISTENING = Kind("ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_listening, show_text)
 PEERS = Kind(
     "PEER",
-    "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",
+    "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for every peer",
     _parse_peers,
     show_texts,
 )
@@ -378,7 +378,7 @@ FIELDS = Kind(
     _parse_client_fields,
     show_texts,
 )
-# What aserve says in each head, or what says where a response ends: RFC 9110 and 9112.
+# Fields that aserve puts into each head, or that frame a response: RFC 9110 and 9112.
 OWN_FIELDS = (
     "connection", "content-length", "date", "keep-alive", "server", "te", "trailer", "transfer-encoding", "upgrade",
 )  # fmt: skip
@@ -391,7 +391,7 @@ UMASK = Kind(
     "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
 )
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
-# A flag of this kind has no value: to give it means on.
+# A flag of this kind has no value: it means on.
 SWITCH = Kind("", "on or off; in a TOML file, true or false", _parse_switch, lambda is_on: "on" if is_on else "off")
 PLACES = Kind(
     "PATH",
@@ -402,7 +402,7 @@ PLACES = Kind(
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
 MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
-# RFC 3986 2.3: unreserved characters, which nobody needs to escape; and no segment of dots alone, which clients resolve (6.2.2.3).
+# RFC 3986 2.3: unreserved characters, which need no escaping; and no segment of dots only, which clients resolve (6.2.2.3).
 HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(
     "PATH",
@@ -420,4 +420,4 @@ SNI = Kind(
 )
 CIPHERS = Kind("LIST", "a cipher list of OpenSSL", _parse_ciphers)
 SERVER_NAME = Kind("TEXT", "up to 200 printable ASCII characters", _parse_server_name)
-PROGRESS = duration(0.1)  # a deadline of 0 would refuse everybody
+PROGRESS = duration(0.1)  # a deadline of 0 would refuse every client

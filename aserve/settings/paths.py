@@ -1,8 +1,8 @@
-"""How a path that is given from a folder becomes one that means the same file from every folder.
+"""Makes a path of a setting absolute, so that it names the same file from every folder.
 
 Owns:     Base; the functions in the column `path` of the table of settings, one for each form of value.
 Thread:   the main thread, before --chdir has an effect.
-Not here: which setting has which, binds (table.py); when they are called (lifecycle/surroundings.py).
+Not here: the function of each setting, binds (table.py); calling them (lifecycle/surroundings.py).
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import NamedTuple
 
 from ..core.start_folder import StartFolder
 
-QUEUE = "shared:"  # what stands before the name of a queue of jobs in --spooler
+QUEUE = "shared:"  # the prefix of a queue's name in --spooler
 QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 
 
 class Base(NamedTuple):
-    """From where paths are meant."""
+    """The folder that relative paths refer to."""
 
     folder: StartFolder
-    is_left: bool  # --chdir leads elsewhere before they are used
+    is_left: bool  # --chdir changes the folder before the paths are used
 
 
 def whole(text: str, base: Base) -> str:
-    """Return a path, or a pattern of such, from the root on."""
+    """Return an absolute path, or pattern of paths."""
     return os.path.abspath(text)
 
 
 def whole_by_name(text: str, base: Base) -> str:
-    """Return a path by the name of the folder: where a link leads elsewhere later, it is another file."""
+    """Return an absolute path by the folder's name, which may be a link: when the link changes, so does the file."""
     return base.folder.whole(text)
 
 
 def whole_spool(text: str, base: Base) -> str:
-    """Return the folder of a spooler, or the queue that hosts share."""
+    """Return the absolute folder of a spooler, or the name of a shared queue."""
     return text if text.startswith(QUEUE) else whole(text, base)
 
 
 def whole_folder(text: str, base: Base) -> str:
-    """Return [PREFIX=]FOLDER."""
+    """Return [PREFIX=]FOLDER with an absolute folder."""
     prefix, equals, folder = text.rpartition("=")
     return f"{prefix}{equals}{whole(folder.strip(), base)}"
 
 
 def whole_certificates(text: str, base: Base) -> str:
-    """Return NAME=CERTIFICATE[:KEY]."""
+    """Return NAME=CERTIFICATE[:KEY] with absolute paths."""
     name, equals, files = text.partition("=")
     return f"{name}{equals}{':'.join(whole(file, base) for file in files.split(':'))}"

@@ -50,14 +50,14 @@ def parse_peer(text: str) -> Peer:
         if account is None:
             raise ValueError(f"{text!r} is not like 'unix:uid=33' or 'unix:gid=www-data'")
         if SO_PEERCRED is None:
-            raise ValueError(f"{text!r}: this platform does not tell who is at the other end; give 'unix'")
+            raise ValueError(f"{text!r}: this platform does not tell the user of a peer; give 'unix'")
         return Peer(account[1], account[2])
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ValueError(f"{text!r} is neither an address nor a network such as 10.0.0.0/8") from None
     if not network.prefixlen or network == _ALL_V4_IN_V6:
-        raise ValueError(f"{text!r} would make a proxy of every client; '*' says that whoever connects is one")
+        raise ValueError(f"{text!r} would make every client a proxy; if every peer is one, write '*'")
     if "/" in text and ipaddress.ip_address(text.partition("/")[0]) != network.network_address:
         raise ValueError(f"{text!r} has bits behind its prefix; '{network}' has none")
     return Peer("network", str(network) if "/" in text else str(network.network_address))

@@ -1,11 +1,11 @@
-"""What the platform says where no setting does: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS.
+"""Settings from the platform, which every other source overrides: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS.
 
-Owns:     these variables, and which settings they stand for.
-Thread:   any; pure, but that systemd's are for one process.
-Not here: that every source of a setting wins over them (table.py), the sockets themselves (core/systemd.py).
+Owns:     these variables, and the settings that they set.
+Thread:   any; pure, but systemd's variables are for one process.
+Not here: the order of sources (sources.py), the sockets themselves (core/systemd.py).
 
-Heroku and its like choose the port (https://12factor.net/port-binding), and mean by WEB_CONCURRENCY
-how many processes their memory has room for.
+Heroku and its like choose the port (https://12factor.net/port-binding), and set WEB_CONCURRENCY
+to the number of processes that fit into memory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..core.systemd import passed_sockets
 
 
 class Said(NamedTuple):
-    """What one variable says."""
+    """The setting from one variable."""
 
     variable: str
-    value: str | tuple[str, ...]  # of the setting that it stands for
-    note: str  # what it means, for the log
+    value: str | tuple[str, ...]  # of the setting
+    note: str  # for the log
 
 
 def platform_settings(environ: Mapping[str, str]) -> dict[str, Said]:
-    """Return what the environment says, by the names of settings."""
+    """Return the settings of the environment, by name."""
     found = {}
     port, workers = environ.get("PORT"), environ.get("WEB_CONCURRENCY")
     names = _names_of_sockets(environ)
@@ -44,4 +44,4 @@ def _names_of_sockets(environ: Mapping[str, str]) -> list[str]:
     try:
         return [*passed_sockets(environ)]
     except ValueError:
-        return []  # they are another process's; a bind that names one says so
+        return []  # the sockets are another process's; a bind that names one is an error later

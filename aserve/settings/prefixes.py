@@ -1,8 +1,8 @@
-"""What answers below a path, as a setting names it: PREFIX=WHAT, as in --mount and --static.
+"""The form PREFIX=WHAT of a setting, for requests below a path, as in --mount and --static.
 
 Owns:     Below, and its grammar.
 Thread:   any; pure.
-Not here: what is done with it (features/mounts.py, features/files/).
+Not here: answering these requests (features/mounts.py, features/files/).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Callable, NamedTuple
 from .kinds import texts_of
 from .secrecy import show_app
 
-# A path as it is when decoded, of segments that are neither empty nor dots alone.
+# A decoded path, of segments that are neither empty nor only dots.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
 
 
 class Below(NamedTuple):
-    """What answers for the paths below a prefix."""
+    """A prefix of paths, and what answers for them."""
 
     prefix: (
-        str  # of the decoded path, as PEP 3333 has it (octets as latin-1), without the slash at its end; "": every path
+        str  # of the decoded path, in PEP 3333's form (octets as latin-1), without a slash at its end; "": every path
     )
     what: str  # a folder's absolute path, or the spec of an app
 
@@ -39,7 +39,7 @@ def parse_below(text: str, example: str) -> Below:
 
 
 def parsed_texts(value: object, parse: Callable[[str], object]) -> tuple[str, ...]:
-    """Return texts of which each can be parsed; a table of a TOML file stands for PREFIX=WHAT."""
+    """Return the texts, each of which `parse` accepts; a table of a TOML file means PREFIX=WHAT."""
     if isinstance(value, Mapping):
         value = [f"{key}={what}" for key, what in value.items()]
     texts = tuple(texts_of(value, str.splitlines))

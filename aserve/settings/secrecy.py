@@ -1,10 +1,10 @@
-"""What may be shown of a value that may hold a secret.
+"""Shows values that may contain a secret, without the secret.
 
 Owns:     the functions in the column `secret` of the table of settings, one for each form of value.
 Thread:   any; pure.
-Not here: which setting has which (table.py), what is shown of a request (core/exchange.py).
+Not here: the function of each setting (table.py), showing a request (core/exchange.py).
 
-Each takes one text as it was given, in whichever form: the messages about wrong values show them, too. What a function does not
+Each takes one text as the user gave it, also a wrong one, since messages about wrong values show it. Text that a function does not
 recognize is hidden.
 """
 
@@ -13,22 +13,22 @@ from __future__ import annotations
 import re
 
 HIDDEN = "..."
-# No longer than any variable's: the lines of a key in base64 may end in = as well.
+# With a limit on the name: the lines of a key in base64 may end in = as well.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}\Z")
 _PROGRAM_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
 # Not (PASSWORD=x, and not "$(cat key)".
 _WORD = re.compile(r"[\w.~/+@-]+\Z")
-# Pattern, action and function of a route; what follows are arguments.
+# Pattern, action and function of a route; arguments follow.
 _ROUTE = re.compile(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
 _TIME = re.compile(r"[0-9*,/-]{1,40}\Z")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
-# Without a number behind the colon, that is a password whose @ is missing.
+# Without a number after the colon, the text is a password whose @ is missing.
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[\w.-]*)(:[0-9]*)?\Z")
 _DATABASE = re.compile(r"db=[0-9]{1,6}\Z")
 
 
 def show_variable(text: str) -> str:
-    """Return the name alone of NAME=VALUE."""
+    """Return the name of NAME=VALUE."""
     name, equals, _ = text.partition("=")
     return f"{name}={HIDDEN}" if equals and _VARIABLE.match(name) else HIDDEN
 
@@ -61,7 +61,7 @@ def _show_command(text: str) -> str:
 
 
 def show_url(text: str) -> str:
-    """Return a URL without its user and password, and of its options only which database; of a whole text, none of it that may be one."""
+    """Return a URL without its user and password, and of its options only the database; nothing else that may be a secret."""
     scheme = match[0] if (match := _SCHEME.match(text)) else ""
     _, at, place = text[len(scheme) :].rpartition("@")
     place, question, query = place.partition("?")
@@ -79,7 +79,7 @@ def show_argument(text: str) -> str:
 
 
 def show_route(text: str) -> str:
-    """Return a route without the arguments of its function; of what is none, the first word, which may be a pattern."""
+    """Return a route without its function's arguments; of a text that is no route, the first word, which may be a pattern."""
     match = _ROUTE.match(text) or re.match(r"\S*", text)
     shown = match[0] if match else ""
     return f"{shown} {HIDDEN}" if text[len(shown) :].strip(": \n") else text
@@ -92,6 +92,6 @@ def show_place(text: str) -> str:
 
 
 def show_app(text: str) -> str:
-    """Return the name of an app, or of a factory without what it is called with; something before it stays."""
+    """Return the name of an app, or of a factory without its arguments; text before it stays."""
     name, _, arguments = text.partition("(")
     return f"{name}({HIDDEN})" if arguments not in ("", ")") else text

@@ -1,8 +1,8 @@
-"""One setting: its row, what it needs, how a value of it is read and shown.
+"""One setting: its row, the settings that it needs, parsing and showing its values.
 
-Owns:     Setting, Needs, ConfigError; `row`, by which a dataclass of settings has one.
+Owns:     Setting, Needs, ConfigError; `row`, which makes a field of a dataclass of settings.
 Thread:   any; pure.
-Not here: the rows (table.py, and those of each feature), how a value is read from text (kinds.py), which source wins (sources.py).
+Not here: the rows (table.py, and those of each feature), parsing text (kinds.py), the order of sources (sources.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple
 from .kinds import Kind
 from .paths import Base
 
-# As --help and docs/settings.md have them; a group of a feature alone follows them.
+# The order in --help and docs/settings.md; groups that only features have follow.
 GROUPS = (
     "Serving", "Files and mounts", "Processes", "Development", "TLS", "Proxies", "Limits", "Time limits", "Health checks", "Metrics",
     "Process", "Logs",
@@ -22,14 +22,14 @@ GROUPS = (
 
 
 class ConfigError(ValueError):
-    """A setting is wrong; `str()` is one line that says whose, what, and what is accepted."""
+    """A setting is wrong; `str()` is one line that says where, what, and what is accepted."""
 
 
 class Needs(NamedTuple):
-    """What a setting has no effect without."""
+    """The settings without which another one has no effect."""
 
-    any_of: tuple[str, ...]  # names of settings; or what stands before the address of a bind
-    why: str = ""  # what the error says, if it is refused from whichever source; otherwise only a flag is: see Config.from_sources
+    any_of: tuple[str, ...]  # names of settings; or the scheme of a bind
+    why: str = ""  # the error's text, if any source is refused; "": only a flag is, see Config.from_sources
 
 
 class Setting(NamedTuple):
@@ -42,14 +42,10 @@ class Setting(NamedTuple):
     kind: Kind
     help: str
     why: str
-    secret: Callable[[str], str] | None = None  # what may be shown of one text of a value that may hold a secret
+    secret: Callable[[str], str] | None = None  # shows one text of a value without its secrets
     needs: Needs | None = None
-    fixed: bool = (
-        False  # what is done with it once, before the first worker, is not done again while the supervisor runs
-    )
-    path: Callable[[str, Base], str] | None = (
-        None  # what makes one text of a value name the same file from every folder
-    )
+    fixed: bool = False  # applied once, before the first worker, and not again while the supervisor runs
+    path: Callable[[str, Base], str] | None = None  # makes the paths in one text of a value absolute
 
     lacks: Callable[[str], bool] | None = (
         None  # whether the next argument belongs to this flag's value, too; None: it never does
@@ -57,45 +53,45 @@ class Setting(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The TOML key."""
+        """Return the TOML key."""
         return self.flag[2:]
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
+        """Return the environment variable."""
         return "ASERVE_" + self.key.upper().replace("-", "_")
 
     @property
     def is_list(self) -> bool:
-        """Whether it has several values: its flag may be repeated."""
+        """Whether the setting takes several values: its flag may be repeated."""
         return isinstance(self.default, tuple)
 
     def asks(self, value: Any) -> bool:
-        """Whether a value asks for anything: neither what is so by default, nor that something is off."""
+        """Whether a value has an effect: it is neither the default, nor off."""
         return value != self.default and value not in (0, None, (), "", "off", "none")
 
     def without_secrets(self, value: Any) -> Any:
-        """Return a value of this setting without its secrets."""
+        """Return a value without its secrets."""
         if self.secret is None or value is None:
             return value
         return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
 
     def with_whole_paths(self, value: Any, base: Base) -> Any:
-        """Return a value of this setting that names the same files from every folder."""
+        """Return a value with absolute paths."""
         if self.path is None or value is None:
             return value
         return tuple(self.path(text, base) for text in value) if self.is_list else self.path(value, base)
 
     def show(self, value: Any) -> str:
-        """Return a value of this setting as text that anybody may read."""
+        """Return a value as text without secrets."""
         return _USER.sub("...@", self.kind.show(self.without_secrets(value)))
 
     def parse(self, value: object, where: str) -> Any:
         """
-        Return a value of this setting.
+        Parse a value.
 
         Raises:
-            ConfigError: it is not accepted; `where` says where it stands.
+            ConfigError: it is not accepted; `where`: its source, for the message.
         """
         try:
             return self.kind.parse(value)
@@ -103,7 +99,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{where}: {fault}; accepted: {self.kind.accepts}") from None
 
 
-_USER = re.compile(r"(?<=://)[^/@\s]*@")  # user and password of a URL: a setting that takes none may be given one
+_USER = re.compile(r"(?<=://)[^/@\s]*@")  # user and password of a URL: users may write them where they do not belong
 
 
 def row(
@@ -123,5 +119,5 @@ def row(
     """Return the field of a dataclass of settings; its columns are those of Setting."""
     columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
     columns.update(secret=secret, needs=needs, fixed=fixed, path=path, lacks=lacks)
-    # Reports of errors have the reprs of local variables.
+    # Error reports contain the reprs of local variables.
     return dataclasses.field(default=default, metadata=columns, repr=secret is None)

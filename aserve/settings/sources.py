@@ -1,9 +1,9 @@
-"""Settings as a whole: the rows of a dataclass, where their values come from, and which source wins.
+"""All settings of a dataclass: its rows, the sources of values, and their order.
 
 Owns:     Settings, the base of every dataclass of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and
           docs/settings.md are made from its rows.
 Thread:   any; Settings never change.
-Not here: the rows (table.py, and those of each feature), one of them (setting.py), argv itself (the command).
+Not here: the rows (table.py, and those of each feature), one row (setting.py), argv itself (the command).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .secrecy import show_app
 from .setting import GROUPS, ConfigError, Needs, Setting
 
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
-COMMAND_NAMES = ("app", "config")  # not settings of a server: the command reads them itself
+COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
 
 S = TypeVar("S", bound="Settings")
 
@@ -28,10 +28,10 @@ class Settings:
     """
     Values of settings, one for each row, and immutable.
 
-    A class with rows may have a method `check`, which raises ConfigError where its values contradict one another, or others'; each
-    class has its own, and none calls another's.
+    A class with rows may have a method `check`, which raises ConfigError if its values contradict one another, or those of other
+    classes; none calls another's.
 
-    Only the class that has them all is made into objects: the others are dataclasses without `init`, `repr` and `eq`, as to write these for
+    Only the class with all rows has objects: the others are dataclasses without `init`, `repr` and `eq`, since generating these for
     each took 0.1 s of the command's start.
 
     Raises:
@@ -42,7 +42,7 @@ class Settings:
 
     @classmethod
     def rows(cls) -> tuple[Setting, ...]:
-        """Return the rows, by their groups."""
+        """Return the rows, sorted by group."""
         if "_rows" not in vars(cls):
             places = {group: place for place, group in enumerate(GROUPS)}
             rows = [Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(cls)]
@@ -57,26 +57,26 @@ class Settings:
                 one.check(self)  # type: ignore[attr-defined]
 
     def check(self) -> None:
-        """See that nothing is there without what it needs, where that is refused from whichever source."""
+        """Refuse settings without those that they need, if `Needs.why` is given, from any source."""
         for row in self.rows():
             if row.needs and row.needs.why and row.asks(getattr(self, row.name)) and not self.has(row.needs):
                 raise ConfigError(f"{row.key} {row.needs.why}")
 
     def has(self, needs: Needs) -> bool:
-        """Whether there is one of those that a setting needs."""
+        """Whether one of the needed settings is given."""
         return any(bool(getattr(self, name)) for name in needs.any_of)
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
-        """Return what holds for settings that no source has given, in place of their defaults."""
+        """Return values that other settings imply, in place of defaults."""
         return {}
 
     def refuse_idle(self, names: Iterable[str]) -> None:
         """
-        Refuse those of these settings that have no effect.
+        Refuse settings of `names` that have no effect.
 
         Raises:
-            ConfigError: one of them needs another setting, which is not there.
+            ConfigError: one of them needs another setting, which is not given.
         """
         flags = {setting.name: setting.flag for setting in self.rows()}
         for setting in self.rows():
@@ -97,13 +97,13 @@ class Settings:
         is_at_terminal: bool = False,
     ) -> S:
         """
-        Merge the sources: argv over environment over TOML over what the platform says over defaults.
+        Merge the sources: argv over environment over TOML over the platform over defaults.
 
         `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  A value that loses is checked, too, unless it is the platform's. `is_at_terminal`: standard output is one.
+        environment.  An overridden value is checked, too, unless it is the platform's. `is_at_terminal`: standard output is a terminal.
 
-        A flag that has no effect is refused: the one that types it expects something.  A variable or a file may be for several
-        servers, of which some need it, and another server's file has what its own defaults were.
+        A flag that has no effect is refused, since its user expects one.  A variable or a file may be for several servers, of
+        which some need it, and another server's file contains that server's defaults.
 
         Raises:
             ConfigError: an unknown name or a wrong value in any source.
@@ -133,7 +133,7 @@ class Settings:
 
 
 def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:
-    """Return the words of a command line of ours without the secrets of settings that these rows have."""
+    """Return the words of an aserve command line without the secrets in values of these rows."""
     by_flag, shown, flag = {setting.flag: setting.secret for setting in rows if setting.secret}, [], ""
     for word in words:
         name, equals, value = word.partition("=")

@@ -1,10 +1,10 @@
-"""The settings of the engine: what each server has, whichever features it has beside.
+"""The settings of the engine, which every server has.
 
-Owns:     EngineSettings, a row for each setting, and which of them contradict one another.
+Owns:     EngineSettings, a row for each setting, and the checks for contradictions.
 Thread:   any; pure.
-Not here: what a row is (setting.py), the rows of a feature (features/), where values come from (sources.py).
+Not here: the form of a row (setting.py), the rows of a feature (features/), the sources of values (sources.py).
 
-It is long because it is data: the table is read by looking a row up.
+It is long because it is data, in which one looks up single rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TLS = "TLS"  # the group whose settings a bind may override
 
 
 def _whole_bind(text: str, base: Base) -> str:
-    """Return a bind: its options, and its unix socket only if need be, as a path of that has no more than 107 octets."""
+    """Return a bind with absolute paths in its options; of its unix socket only with --chdir, as a path there has at most 107 octets."""
     given = bind = parse_bind(text)
     if base.is_left and bind.kind == "unix" and not bind.is_abstract:
         bind = bind._replace(path=whole(bind.path, base))
@@ -82,9 +82,9 @@ _LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give m
 _CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
 _HOPS = Needs(
     ("trusted_proxies",),
-    "counts proxies, but trusted-proxies names none; name who connects to this server, or '*' for whoever does",
+    "counts proxies, but trusted-proxies names none; name the peers of this server, or '*' for all",
 )
-_EXTRA = Needs(("reload",), "says what reload is to look at, too; give reload")
+_EXTRA = Needs(("reload",), "adds files for reload to watch; give reload")
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -96,32 +96,32 @@ class EngineSettings(Settings):
         ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
         "where to listen; repeatable, or separated by commas; https:// for TLS",
         "Loopback: nothing is reachable from outside until you say so. Without a bind, the command takes the sockets that systemd has "
-        "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] takes IPv4 clients as well, as the kernel has it "
+        "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] accepts IPv4 clients as well, by the kernel's setting "
         "(net.ipv6.bindv6only), unless a bind of IPv4 has the same port; REMOTE_ADDR is then their IPv4 address.",
         fixed=True,
         path=_whole_bind,
     )
     threads: int = row(
         32, "Serving", "--threads", count(0, 4096),
-        "worker threads that call the app; 0: it is called on the event loop's thread",
-        "The most that Python's own ThreadPoolExecutor starts by default. They are started when "
-        "the app keeps the others waiting, so those never needed cost nothing.",
+        "worker threads that call the app; 0: call it on the event loop's thread",
+        "The most that Python's ThreadPoolExecutor starts by default. A thread is started when "
+        "all others are busy, so unneeded ones cost nothing.",
     )
     extra_threads: int = row(
         64, "Serving", "--extra-threads", count(0, 4096),
-        "threads beyond --threads, for streamed responses that their clients read too slowly (and that go to --response-spool): each gives "
+        "threads beyond --threads, for streamed responses whose clients read slowly (and that go to --response-spool): such a thread gives "
         "its place to another request, and they continue in turns; with 0, or --threads 1, it keeps its place",
-        "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
+        "Guess: twice the default of --threads. Each holds the resources of its generator, such as a connection to a database.",
     )
     websockets: int = row(
         100, "Serving", "--websockets", count(0, 65536),
         "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see docs/websockets.md",
-        "Guess: a site's chat. Each takes a thread of ours, mostly one of the app's library, three descriptors and some 60 KiB.",
+        "Guess: a site's chat. Each takes a thread of aserve, mostly one of the app's library, three descriptors and some 60 KiB.",
     )
     loop: str = row(
         "auto", "Serving", "--loop", choice("auto", "uvloop", "asyncio"),
         "event loop; auto: uvloop where it is installed",
-        "uvloop is the faster one on CPython; PyPy has none.",
+        "uvloop is faster on CPython; it does not exist for PyPy.",
     )
     http_parser: str = row(
         "c", "Serving", "--http-parser", choice("c", "httptools"),
@@ -148,28 +148,28 @@ class EngineSettings(Settings):
     uwsgi_module: str = row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
+        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
         fixed=True,
     )
     scgi_status: str = row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
         "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",
-        "RFC 3875 6.3.3: what a CGI script says, and every front server reads.",
+        "RFC 3875 6.3.3: the form of CGI scripts, which every front server reads.",
         needs=Needs(("scgi://",)),
     )
     unix_mode: int = row(
         0o666, "Serving", "--unix-mode", MODE,
-        "mode of the files of unix sockets; whom it lets write may connect",
-        "A front server runs as another user, and must connect. It is as open as a port on "
-        "loopback: all of this machine's users reach it, so narrow it (660 with --unix-group, or "
-        "a folder of its own) where they are not all to be trusted.",
+        "mode of the files of unix sockets; users with write access may connect",
+        "A front server runs as another user, and must connect. The socket is as open as a port on "
+        "loopback: all users of this machine reach it, so restrict it (660 with --unix-group, or "
+        "a folder of its own) if you do not trust them all.",
         needs=_UNIX,
         fixed=True,
     )
     unix_owner: str | None = row(
         None, "Serving", "--unix-owner", ACCOUNTS,
-        "user who owns the files of unix sockets",
+        "owner of the files of unix sockets",
         "The user that aserve runs as. Only root may give a file away.",
         needs=_UNIX,
         fixed=True,
@@ -184,17 +184,17 @@ class EngineSettings(Settings):
     backlog: int = row(
         2048, "Serving", "--backlog", count(1, 65535),
         "connections that the kernel keeps waiting for accept",
-        "What gunicorn asks for; the kernel lowers it to its own limit (net.core.somaxconn).",
+        "gunicorn's default; the kernel lowers it to its own limit (net.core.somaxconn).",
         fixed=True,
     )
     server_name: str = row(
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
-        "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
+        "RFC 9110 10.2.4 warns of needlessly fine detail, so it has no version.",
     )
     workers: int | str | None = row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
-        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/workers.md, "
+        "serve in worker processes, with a supervisor that replaces them; auto: one for each available CPU; see docs/workers.md, "
         "and docs/two-workers.md for an app that keeps state in memory",
         "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
         "CPUs on CPython, and let new code take over without a pause.",
@@ -202,29 +202,29 @@ class EngineSettings(Settings):
     preload: bool = row(
         False, PROCESSES, "--preload", SWITCH,
         "import the app once, in a process from which workers are forked; see docs/preload.md for what an app must not do at import",
-        "Not every app can be forked: connections and threads that it opens at import are none of a worker's. Where it can, workers take "
+        "Not every app can be forked: connections and threads that it opens at import do not work in a worker. If it can be, workers need "
         "less memory, and are ready at once.",
         needs=_REPLACED,
     )
     warm_up: Sequence[str] = row(
         (), PROCESSES, "--warm-up", PLACES,
-        "request that the app answers before a worker of it counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
+        "request that the app must answer before its worker counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
         "new code that answers with 5xx is not served; repeatable; see docs/upgrades.md",
-        "Only you know which requests show most of your app, and change nothing.",
+        "Only you know which requests test most of your app, and change nothing.",
         secret=show_place,
         needs=_REPLACED,
     )
     start_seconds: float = row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),
-        "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
-        "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+        "how long a worker may take to import the app and listen; then it is ended, with its stack in the log; 0: any time",
+        "Some imports take minutes, and nothing is lost meanwhile: the old workers serve on.",
         needs=_REPLACED,
     )
     attach: Sequence[str] = row(
         (), PROCESSES, "--attach", COMMANDS,
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
-        "systemd starts services as well; this is for those that belong to the app, and change with it.",
+        "systemd can start such services, too; this is for those that belong to the app, and change with it.",
         secret=show_program,
         needs=_REPLACED,
     )
@@ -232,13 +232,13 @@ class EngineSettings(Settings):
         (), PROCESSES, "--cron", TIMED,
         "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
         "repeatable; see docs/attached.md",
-        "cron and systemd do it as well; this is for what belongs to the app, and changes with it.",
+        "cron and systemd can do it, too; this is for commands that belong to the app, and change with it.",
         secret=show_timed,
         needs=_REPLACED,
     )
     spooler: Sequence[str] = row(
         (), PROCESSES, "--spooler", PATHS,
-        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
+        "folder of jobs that the app adds by uwsgi.spool or @spool, and that separate processes do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
         needs=_REPLACED,
         path=whole_spool,
@@ -251,14 +251,14 @@ class EngineSettings(Settings):
     )
     spooler_seconds: float = row(
         0.0, PROCESSES, "--spooler-timeout", duration(0.0),
-        "how long a job of --spooler may take; beyond it, its process is killed, and it is done again; 0: any time",
+        "how long a job of --spooler may take; then its process is killed, and the job is done again; 0: any time",
         "Only you know how long a job may take, and what it leaves behind if it is cut off.",
         needs=_SPOOLER,
     )
     spooler_max_jobs: int = row(
         0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
         "jobs after which a process of --spooler is replaced by a new one; 0: any number",
-        "As for --max-requests: it is for an app that leaks.",
+        "As for --max-requests: only an app that leaks needs it.",
         needs=_SPOOLER,
     )
     spooler_import: Sequence[str] = row(
@@ -270,26 +270,26 @@ class EngineSettings(Settings):
     touch_reload: Sequence[str] = row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
-        "SIGHUP does it. A file is for those who may write there, but send no signal.",
+        "SIGHUP does it. A file is for users with write access there, but no right to send signals.",
         needs=_REPLACED,
         path=whole_by_name,
     )
     reload_at_once: bool = row(
         False, PROCESSES, "--reload-at-once", SWITCH,
-        "start the successors of all workers at once when reloading, in place of one after another",
-        "One more worker than usual needs the least memory and CPU. At once, code of before and new code serve side by side "
+        "start the successors of all workers at once when reloading, instead of one after another",
+        "One more worker than usual needs the least memory and CPU. At once, old and new code serve side by side "
         "for a shorter time.",
         needs=_REPLACED,
     )
     max_requests: int = row(
         0, PROCESSES, "--max-requests", count(0, 1_000_000_000),
         "requests after which a worker process is replaced, when its successor is ready; 0: any number",
-        "An app that does not leak needs none of this, and one that does is served better by a limit of memory.",
+        "An app that does not leak needs no limit, and for one that does a limit of memory is better.",
         needs=_REPLACED,
     )
     max_requests_jitter: int = row(
         0, PROCESSES, "--max-requests-jitter", count(0, 1_000_000_000),
-        "at most so many more requests, drawn anew for each worker process",
+        "most requests to add to that, drawn for each worker process",
         "Workers are replaced one after another in any case.",
         needs=_JITTER,
     )
@@ -301,67 +301,67 @@ class EngineSettings(Settings):
     )
     max_lifetime_jitter_seconds: float = row(
         0.0, PROCESSES, "--max-lifetime-jitter", duration(0.0, MONTH_SECONDS),
-        "at most so much longer, drawn anew for each worker process",
+        "most time to add to that, drawn for each worker process",
         "As for --max-requests-jitter.",
         needs=_LIFETIME_JITTER,
     )
     max_rss_bytes: int = row(
         0, PROCESSES, "--max-rss", size(0, TIB),
-        "resident memory of a worker process, what it shares with others included, from which on it is replaced, when its successor "
+        "resident memory of a worker process, including shared memory, above which it is replaced, when its successor "
         "is ready; 0: any",
-        "Only you know what your app takes when it is well.",
+        "Only you know what your app normally takes.",
         needs=_REPLACED,
     )
     max_pss_bytes: int = row(
         0, PROCESSES, "--max-pss", size(0, TIB),
-        "the same of its proportional memory: what n processes share counts as an nth part",
-        "The fairest measure: those of all processes add up to what is in use.",
+        "the same for its proportional memory (PSS): memory that n processes share counts as an nth part",
+        "The fairest measure: the sum over all processes is the memory in use.",
         needs=_REPLACED,
     )
     max_uss_bytes: int = row(
         0, PROCESSES, "--max-uss", size(0, TIB),
-        "the same of the memory that it shares with nobody: what its end would give back",
-        "What a leak adds to.",
+        "the same for its unshared memory (USS), which its end would free",
+        "A leak adds to this one.",
         needs=_REPLACED,
     )
     hang_warning_seconds: float = row(
         10.0, PROCESSES, "--hang-warning", duration(0.0),
-        "how long the event loop of a worker process may stand still before the log says so, with all stacks; 0: any time",
-        "Guess: no good loop stands still for a second; a machine that swaps, for some.",
+        "how long the event loop of a worker process may stand still before it is logged, with all stacks; 0: any time",
+        "Guess: no good loop stands still for a second; on a machine that swaps, for some seconds.",
         needs=_WORKERS,
     )
     hang_timeout_seconds: float = row(
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
-        "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
-        "As long as nginx waits for an answer: by then nobody waits any more.",
+        "how long it may stand still before the worker process is replaced, when its successor is ready; 0: any time",
+        "As long as nginx waits for an answer: later, no client waits any more.",
         needs=_WORKERS,
     )
     reload: bool = row(
         False, DEVELOPMENT, "--reload", SWITCH,
-        "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
+        "for development: serve new code within a second of a save, or show in the browser why that fails; it implies "
         "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see docs/development.md",
-        "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
+        "It checks files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
         needs=_REPLACED,
         fixed=True,
     )
     reload_extra: Sequence[str] = row(
         (), DEVELOPMENT, "--reload-extra", PATHS,
         "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
-        "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
+        "The imported modules of the project are watched anyway; only you know which other files it reads.",
         needs=_EXTRA,
         path=whole,
     )
     certificate: str | None = row(
         None, TLS, "--certificate", FILE,
-        "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
-        "Clients would trust none of ours. A change of the file is seen within two seconds, and SIGHUP "
+        "PEM file of the certificate of https binds: the server's own first, then the intermediate ones",
+        "Clients would not trust one made by aserve. A change of the file is seen within two seconds, and SIGHUP "
         "loads it at once; open connections continue.",
         needs=_CERTIFICATE,
         path=whole,
     )
     key: str | None = row(
         None, TLS, "--key", FILE,
-        "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
+        "PEM file of the private key, without a passphrase; none: the certificate's file has it",
         "Most tools write it to a file of its own; some put both into one.",
         needs=_HTTPS,
         path=whole,
@@ -376,19 +376,19 @@ class EngineSettings(Settings):
     client_ca: str | None = row(
         None, TLS, "--client-ca", FILE,
         "PEM file of the authorities whose client certificates are believed",
-        "Only yours: an authority of the public web would vouch for anybody.",
+        "Only your own: a public authority would vouch for every client.",
         needs=_HTTPS,
         path=whole,
     )
     client_certificate: str = row(
         "none", TLS, "--client-certificate", choice("none", "optional", "required"),
-        "whether clients are asked for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
-        "Browsers would bother their users with a question.",
+        "whether to ask clients for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
+        "Browsers would show a dialog to their users.",
         needs=_HTTPS,
     )
     tls_min: str = row(
         "1.2", TLS, "--tls-min", choice("1.2", "1.3"),
-        "oldest version of TLS that is spoken",
+        "oldest accepted version of TLS",
         "RFC 8996 forbids the older ones; 1.2 is still needed by clients from before 2019.",
         needs=_HTTPS,
     )
@@ -400,20 +400,20 @@ class EngineSettings(Settings):
     )
     trusted_proxies: Sequence[str] = row(
         (), "Proxies", "--trusted-proxies", PEERS,
-        "peers that are believed about their clients, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
+        "proxies whose fields, or PROXY protocol, about their clients are believed; repeatable; see docs/proxies.md",
         "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
     )
     trusted_hops: int = row(
         0, "Proxies", "--trusted-hops", count(0, 100),
-        "proxies that a request passes on its way here; 0: those whose addresses are in --trusted-proxies",
-        "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
+        "number of proxies that a request passes on its way here; 0: those whose addresses are in --trusted-proxies",
+        "Addresses are exact. The number is for proxies whose addresses are not known beforehand.",
         needs=_HOPS,
     )
     forwarded_fields: Sequence[str] = row(
         ("x-forwarded-for", "x-forwarded-proto"), "Proxies", "--forwarded-fields", FIELDS,
         "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
-        "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
-        "as it got it is the client's word: name only what it overwrites or appends to.",
+        "The fields that gunicorn and uvicorn read. A field that a proxy passes on "
+        "unchanged is the client's word: name only those that it overwrites or appends to.",
         needs=Needs(("trusted_proxies",)),
     )
     max_connections: int = row(
@@ -426,12 +426,12 @@ class EngineSettings(Settings):
     max_body_bytes: int = row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
-        "What waitress allows: room for an upload. --body-spool-total limits what all of them put on disk.",
+        "waitress's limit: room for an upload. --body-spool-total limits all of them on disk.",
     )
     body_memory_bytes: int = row(
         512 * KIB, "Limits", "--body-memory", size(0, TIB),
         "octets of a request body kept in memory; a larger one goes to a temporary file",
-        "What waitress keeps: forms and JSON stay in memory, uploads do not.",
+        "waitress's limit: forms and JSON stay in memory, uploads do not.",
     )
     max_head_bytes: int = row(
         64 * KIB, "Limits", "--max-head", size(256, 16 * MIB),
@@ -457,13 +457,13 @@ class EngineSettings(Settings):
         256 * KIB, "Limits", "--write-buffer", size(KIB, GIB),
         "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
         "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
-        "hold 256 MiB at most.",
+        "use 256 MiB at most.",
     )
     response_spool_bytes: int = row(
         GIB, "Limits", "--response-spool", size(0, TIB),
         "octets of a streamed response kept in a temporary file before the app's thread waits for the client; "
         "0: none, it waits once --write-buffer is full",
-        "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
+        "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream to a client that does not read ends.",
     )
     response_memory_bytes: int = row(
         64 * MIB, "Limits", "--response-memory", size(0, TIB),
@@ -474,14 +474,14 @@ class EngineSettings(Settings):
     body_spool_total_bytes: int = row(
         0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
-        "0: half of what is free in their folder (TMPDIR) at the start",
-        "Clients must not fill a disk to which the app writes. Only the system knows what is free.",
+        "0: half of the free space in their folder (TMPDIR) at the start",
+        "Clients must not fill a disk to which the app writes. Only the system knows the free space.",
     )
     response_spool_total_bytes: int = row(
         0, "Limits", "--response-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for responses, for all clients together; beyond it the app's thread waits for its client; "
-        "0: a quarter of what is free in their folder (TMPDIR) at the start",
-        "Half of what request bodies have: a response that finds no room is only slower, a request is refused.",
+        "0: a quarter of the free space in their folder (TMPDIR) at the start",
+        "Half of the space for request bodies: without room a response is only slower, but a request is refused.",
     )
     spool_files: int = row(
         0, "Limits", "--spool-files", count(0, 1_000_000),
@@ -498,7 +498,7 @@ class EngineSettings(Settings):
     head_seconds: float = row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
         "how long a request head may take from its first octet; beyond it: 408",
-        "Guess: a head is a packet or two; clients that drip one lose their connection.",
+        "Guess: a head is a packet or two; a client that sends it octet by octet is cut off.",
     )
     body_seconds: float = row(
         60.0, "Time limits", "--body-timeout", PROGRESS,
@@ -514,26 +514,26 @@ class EngineSettings(Settings):
         240, "Time limits", "--min-rate", size(0, GIB),
         "octets a second at which a request body must arrive and a response be read, as the mean of each "
         "--body-timeout and --write-timeout; slower: 408, or cut off; 0: no limit",
-        "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
+        "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; slower clients are attackers.",
     )
     request_seconds: float = row(
         0.0, "Time limits", "--request-timeout", duration(0.0),
         "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
         "see docs/deadlines.md",
-        "An exception between any two steps of an app can leave its locks taken and its work half "
+        "An exception between any two steps of an app can leave locks taken and work half "
         "done, and only you know how long a request may take. 60 s suits many: nginx waits no longer.",
     )
     keep_half_closed: bool = row(
         False, "Time limits", "--keep-half-closed", SWITCH,
-        "serve a request that has waited for a thread for over a second also when its client has ended what it sends: it may still "
-        "read; without this it counts as gone, as over TCP both look alike",
-        "nginx takes such a client for gone, too, and HAProxy with abortonclose. Browsers, curl and front servers close both "
-        "sides at once, and who has waited for so long has mostly given up.",
+        "serve a request that has waited for a thread for over a second also if its client has shut down its sending side: it may still "
+        "read; without this it counts as gone, since over TCP both look alike",
+        "nginx treats such a client as gone, too, and HAProxy with abortonclose. Browsers, curl and front servers close both "
+        "sides at once, and a client that has waited this long has mostly given up.",
     )
     max_stuck: int = row(
         32, "Time limits", "--max-stuck", count(1, 4096),
-        "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
-        "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
+        "number of worker threads that --request-timeout could not interrupt, at which the process drains and ends",
+        "The default of --threads: stuck threads then hold as much as a whole pool.",
         needs=Needs(("request_seconds",)),
     )
     drain_seconds: float = row(
@@ -543,8 +543,8 @@ class EngineSettings(Settings):
     )
     drain_delay_seconds: float = row(
         0.0, "Time limits", "--drain-delay", duration(0.0),
-        "how long to go on accepting after SIGTERM, while health checks and pings already say that it drains",
-        "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
+        "how long to go on accepting after SIGTERM, while health checks and pings already report draining",
+        "Only a load balancer needs it: give a little more than it takes to notice.",
     )
     healthcheck_path: str | None = row(
         None, "Health checks", "--healthcheck-path", URL_PATH,
@@ -554,80 +554,80 @@ class EngineSettings(Settings):
     )
     healthcheck_max_wait_seconds: float = row(
         10.0, "Health checks", "--healthcheck-max-wait", duration(0.0),
-        "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
-        "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
-        "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
+        "how long a request may wait for a worker before the server is not ready, also for pings over uwsgi; 0: any time",
+        "Guess: a server whose requests wait this long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
+        "dangerous: under a load that is too high for all servers, each one taken out leaves its share to the others.",
         needs=Needs(("healthcheck_path", "agent_check", "metrics", "uwsgi://")),
     )
     proxy_status: str | None = row(
         None, "Health checks", "--proxy-status", PROXY_NAME,
-        "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
+        "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with the cause; "
         "see docs/balancers.md",
-        "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
+        "It shows strangers a host's name, if no front server removes it. Responses of the app have no such field.",
     )
     user: str | None = row(
         None, "Process", "--user", ACCOUNTS,
-        "user to become after binding, and before the app is imported; only root may",
+        "user to become after binding, and before the app is imported; only for root",
         "The user that starts it; a Server in your own program changes nothing of its process. Under systemd User= does the same, and more: prefer it, with a socket unit for a port below 1024.",
         fixed=True,
     )
     group: str | None = row(
         None, "Process", "--group", ACCOUNTS,
-        "group to become after binding; only root may",
+        "group to become after binding; only for root",
         "That of --user, with its further groups.",
         fixed=True,
     )
     umask: int | None = row(
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
-        "That of whoever starts it.",
+        "It is inherited.",
         fixed=True,
     )
     chdir: str | None = row(
         None, "Process", "--chdir", FILE,
-        "folder to change to before the app is imported; other settings' paths are those of the folder before, but for --python-path",
-        "Whoever starts it has chosen one.",
+        "folder to change to before the app is imported; other settings' paths stay relative to the old folder, but for --python-path",
+        "It is inherited.",
     )
     python_path: Sequence[str] = row(
         (), "Process", "--python-path", PATHS,
-        "folder to import from, before all others; its .pth files count; repeatable",
-        "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
+        "folder to import from, before all others; its .pth files are read; repeatable",
+        "The app's folder always comes first, and a virtual environment has its own aserve.",
     )
     env: Sequence[str] = row(
         (), "Process", "--env", ENV,
         "variable of the environment for the app; repeatable; a password is better in the environment of aserve itself, as all users of the machine can read a command line",
-        "Whoever starts it sets them: systemd by Environment= and EnvironmentFile=, a container by its own.",
+        "They are inherited: set them by systemd's Environment= and EnvironmentFile=, or in the container.",
         secret=show_variable,
     )
     pid_file: str | None = row(
         None, "Process", "--pid-file", FILE,
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
-        "systemd and containers know their process, and nothing else need.",
+        "systemd and containers know their process without a file.",
         fixed=True,
         path=whole,
     )
     control: str | None = row(
         None, "Process", "--control", FILE,
-        "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
-        "Nothing is written where nobody has asked for it.",
+        "unix socket through which `aserve status`, `stacks`, `reload`, `workers` and `balancers` reach this server; for root and its own user only",
+        "No file is written unless you ask for it.",
         fixed=True,
         path=whole,
     )
     request_id_header: str | None = row(
         None, "Logs", "--request-id-header", FIELD_NAME,
-        "field of each response that tells the request's id, such as X-Request-ID: what came as X-Request-ID, whatever this field is called, or one of ours; "
+        "field of each response with the request's id, such as X-Request-ID: the client's X-Request-ID, whatever this field is called, or a new one; "
         "see docs/logging.md",
-        "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
+        "Some frameworks send one themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
     slow_request_seconds: float = row(
         0.0, "Logs", "--slow-request", duration(0.0),
-        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "log a request that takes longer than this while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
     show_queries: bool = row(
         False, "Logs", "--show-queries", SWITCH,
-        "show what stands behind the ? of a request in aserve status, top and stacks, slow requests, the error log and the spans of --tracing; the access log has it in any case",
-        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
+        "show the query of a request in aserve status, top and stacks, slow requests, the error log and the spans of --tracing; the access log always has it",
+        "A query may contain passwords and tokens, and people paste such output into tickets.",
     )
     log_level: str = row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -637,7 +637,7 @@ class EngineSettings(Settings):
     log_config: str | None = row(
         None, "Logs", "--log-config", FILE,
         "TOML or JSON file in the form of Python's logging.config, for all loggers of the process",
-        "Messages go to standard error, one event a line.",
+        "Messages go to standard error, one event per line.",
         path=whole,
     )
     # fmt: on
@@ -652,7 +652,7 @@ class EngineSettings(Settings):
         if self.request_seconds and self.threads == 0:
             raise ConfigError(
                 f"request-timeout ({self.request_seconds:g} s) needs threads of 1 or more: on the event loop's "
-                "thread nobody could look at the clock while the app runs"
+                "thread no timer can run while the app runs"
             )
         if self.max_request_line_bytes > self.max_head_bytes:
             raise ConfigError(
@@ -671,7 +671,7 @@ class EngineSettings(Settings):
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:
                 raise ConfigError(
-                    f"bind {proxied[0]!r}: nobody could connect there; name the balancers in trusted-proxies"
+                    f"bind {proxied[0]!r}: no client could connect there; name the balancers in trusted-proxies"
                 )
         for bind in map(parse_bind, self.bind):
             if bind.protocol == "https":
@@ -690,7 +690,7 @@ class EngineSettings(Settings):
         return [*self.bind, *(place for place in beside if place is not None)]
 
     def has(self, needs: Needs) -> bool:
-        """See Settings; what stands before an address is looked for in all addresses."""
+        """See Settings; a scheme is looked for in all addresses."""
         schemes = [name for name in needs.any_of if ":" in name]
         names = tuple(name for name in needs.any_of if ":" not in name)
         return super().has(Needs(names)) or any(scheme in place for scheme in schemes for place in self.places)
@@ -704,7 +704,7 @@ class EngineSettings(Settings):
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """
-        Return what the group TLS says for an https bind, the bind's own options included.
+        Return the settings of the group TLS for an https bind, with the bind's own options.
 
         Raises:
             ConfigError: an option is not accepted, or two contradict each other.
@@ -713,7 +713,7 @@ class EngineSettings(Settings):
         values = {setting.name: getattr(self, setting.name) for setting in rows}
         own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
         if own["certificate"]:
-            values["key"] = None  # the key of the other binds cannot fit it
+            values["key"] = None  # the key of the other binds cannot match it
         for setting in rows:
             texts = own[setting.name]
             if texts:
@@ -723,7 +723,7 @@ class EngineSettings(Settings):
             raise ConfigError(f"the bind {bind} has no certificate; give --certificate, and --key with it")
         if values["client_certificate"] != "none" and values["client_ca"] is None:
             raise ConfigError(
-                f"the bind {bind} wants client certificates, but from nobody; name the authority with --client-ca"
+                f"the bind {bind} wants client certificates, but no authority is trusted; name one with --client-ca"
             )
         if values["client_ca"] is not None and values["client_certificate"] == "none" and not own["client_certificate"]:
             raise ConfigError(
@@ -733,9 +733,9 @@ class EngineSettings(Settings):
         return TLSSettings(**values)
 
 
-# With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
+# With one thread, breakpoint() stops one request, and its prompt owns the terminal; no time-out ends the stopped process.
 RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
-# And at a terminal a line for each request, without the fields that only fill it, unless an access log is named.
+# And at a terminal a short line for each request, unless an access log is named.
 TERMINAL_IMPLIES = {"access_log": "-", "access_log_format": "common"}
 
 

@@ -1,7 +1,7 @@
 """The settings file.
 
 Thread:   any.
-Not here: which of its keys are known, and which source wins (table.py).
+Not here: checking its keys, and the order of sources (sources.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# For those who give --config, or --log-config, what another server's takes.
+# Hints for files of other forms that are given to --config or --log-config.
 OTHER_FORMS = {
-    ".py": "; a configuration of gunicorn's is given to --gunicorn-conf",
-    ".ini": "; one of uWSGI's is given to --uwsgi-ini; that of logging.config.fileConfig is not read",
+    ".py": "; give a configuration of gunicorn to --gunicorn-conf",
+    ".ini": "; give a file of uWSGI to --uwsgi-ini; the form of logging.config.fileConfig is not read",
     ".conf": "; the form of logging.config.fileConfig is not read",
 }
 

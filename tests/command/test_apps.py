@@ -94,7 +94,9 @@ def test_this_hosts_alone(served, capsys, flags, monkeypatch):
     monkeypatch.setattr(memory, "_memory", None)
     monkeypatch.setattr(memory, "KEPT", {})
     assert cli.main(["hello:app", *flags]) == 0
-    assert capsys.readouterr().err.count("are this host's alone; --shared has all hosts share them") == bool(flags)
+    assert capsys.readouterr().err.count("are for this host only; to share them between hosts give --shared") == bool(
+        flags
+    )
     if memory._memory is not None:
         os.close(memory._memory.fd)
 

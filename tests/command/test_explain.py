@@ -18,7 +18,7 @@ def test_one_setting(name):
     """By any of its names: what it does, is, and why; each way to write it."""
     text = explain(name, {"max_body_bytes": "5M"}, {}, {}, "x.toml")
     assert text.startswith("--max-body SIZE (Limits)\n\nLargest request body; beyond it: 413.\n\n")
-    assert "now:       5MiB, from --max-body\n" in text and "default:   1GiB. What waitress allows" in text
+    assert "now:       5MiB, from --max-body\n" in text and "default:   1GiB. waitress's limit" in text
     assert 'variable:  ASERVE_MAX_BODY\nTOML:      max-body = "5MiB"\nkeyword:   max_body_bytes\n' in text
 
 

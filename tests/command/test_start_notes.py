@@ -26,4 +26,4 @@ def test_a_warning_for_root(served, monkeypatch, capsys):
     monkeypatch.setattr(start_notes, "is_root", lambda: True)
     cli.main([])
     cli.main(["--user", str(os.geteuid()), "--group", str(os.getegid()), "--bind", "127.0.0.1:0"])
-    assert capsys.readouterr().err.count("running as root, and so does the app") == 1
+    assert capsys.readouterr().err.count("the app runs as root") == 1

@@ -117,7 +117,7 @@ def test_a_folder_that_moves_before_the_import(supervised, tmp_path, monkeypatch
 
     monkeypatch.setattr(with_workers.Supervisor, "run", run)
     assert cli.main([spec.format(tmp_path / "moved"), "--workers", "1"]) == 7
-    assert ("until then workers have the code of before" in capsys.readouterr().err) is is_told
+    assert ("until then workers import the old code" in capsys.readouterr().err) is is_told
     if not is_told:
         assert reads[0]().spec == spec.format(tmp_path / "moved")
     sys.modules.pop("late_app", None)

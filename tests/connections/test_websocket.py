@@ -267,7 +267,7 @@ def test_an_app_that_hears_nothing_of_a_drain(begun, caplog):
     server.begin_drain()
     assert client.is_closed()
     server.stop()
-    assert not server.is_clean and "left behind, still inside the app" in caplog.text
+    assert not server.is_clean and "threads still inside the app at the end" in caplog.text
     may_return.set()
     assert app.ended.acquire(timeout=30)
 

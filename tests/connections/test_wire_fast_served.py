@@ -228,8 +228,8 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
     wait_until(lambda: not server._thread.is_alive())
     assert client.is_closed()
     (name,) = executor.threads.join(0)  # who only sleeps is not inside the app
-    (line,) = [line for line in caplog.messages if "left behind" in line]
-    head = f"left behind, still inside the app: {name}; they are at (the last call first):\n{name}, at GET {path}"
+    (line,) = [line for line in caplog.messages if "still inside the app" in line]
+    head = f"threads still inside the app at the end: {name}; stacks (the last call first):\n{name}, at GET {path}"
     assert line.startswith(head) and "\n  File " in line
     gate.set()
     wait_until(lambda: executor.threads.join(0.1) == [])

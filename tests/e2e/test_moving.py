@@ -205,7 +205,7 @@ def test_signals_stay_the_supervisors(serve, raw_client, tmp_path):
     process.signal(signal.SIGHUP)
     wait_until(lambda: process.log.count("SIGHUP: done in") == 2, 30, lambda: process.log)
     stop(process)
-    assert "gunicorn's hook on_reload has set handlers of its own for SIGTERM, SIGHUP, " in process.log
+    assert "gunicorn's hook on_reload has set handlers for SIGTERM, SIGHUP, " in process.log
 
 
 def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):

@@ -101,7 +101,7 @@ def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
 @needs_root
 def test_a_warning_for_root(start_process):
     """Root without --user is told so."""
-    assert "WARNING  running as root, and so does the app" in start_process("hello").log
+    assert "WARNING  the app runs as root" in start_process("hello").log
 
 
 def run(*arguments, **env):

@@ -128,7 +128,7 @@ def test_a_name_that_is_not_known(released, tmp_path, becomes):
     assert versions(process) == ({"one"}, "one")
     (pid,) = process.workers
     os.kill(pid, 9)
-    process.wait_for_log("until then workers have the code of before")
+    process.wait_for_log("until then workers import the old code")
     wait_until(lambda: process.count("worker 1 .* is ready") == 2)
     assert versions(process) == ({"one"}, "one")
     assert process.stop() == 0

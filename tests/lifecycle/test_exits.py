@@ -160,7 +160,7 @@ def test_a_thread_that_does_not_end(ends, caplog, seconds, status, expected):
     waiting, leaving = caplog.messages
     assert waiting == WAITING.format(f"{expected[1] - 1:.0f}")
     first, *stack = leaving.splitlines()
-    assert first.startswith("the time to end is over: leaving the app's thread of-the-app unfinished; at (")
+    assert first.startswith("the time to end is over: leaving the app's thread of-the-app unfinished; stacks (")
     assert stack[0] == "of-the-app:" and "threading.py" in leaving
 
 
@@ -180,7 +180,7 @@ def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
     begin_ending(30.0)
     bound()
     [line] = caplog.messages
-    assert line.startswith("the time to end is over: leaving what the app does at exit unfinished; at (")
+    assert line.startswith("the time to end is over: leaving what the app does at exit unfinished; stacks (")
     assert ends == [(1, 34.0)]  # if the interpreter has not ended by then
 
 

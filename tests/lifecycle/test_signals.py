@@ -182,7 +182,7 @@ def test_handlers_are_kept(caplog):
         signals.own_wakeup_fd(-1)
         os.close(reading)
         os.close(writing)
-    assert "conf.py has set handlers of its own for SIGTERM, SIGINT, which are not kept" in caplog.text
+    assert "conf.py has set handlers for SIGTERM, SIGINT, which were removed" in caplog.text
 
 
 def test_nothing_is_set(caplog):

@@ -62,7 +62,7 @@ async def test_a_thread_that_does_not_come_back(caplog):
     while not begun.is_set():
         await asyncio.sleep(0.001)
     assert not await threads.stop(loop, loop.time())
-    assert "left behind, still inside the app: aserve-worker-1" in caplog.text
+    assert "threads still inside the app at the end: aserve-worker-1" in caplog.text
     is_over.set()
     assert isinstance(threads.executor, Executor)
     wait_until(lambda: not threads.executor.threads.join(0.0))

@@ -210,7 +210,7 @@ async def test_drain_has_an_end(caplog):
 
     await main()
     assert "1 connections unfinished" in caplog.text
-    assert "left behind, still inside the app: aserve-worker-1" in caplog.text
+    assert "threads still inside the app at the end: aserve-worker-1" in caplog.text
     go_on.set()
     for thread in threading.enumerate():
         if thread.name.startswith("aserve-worker-"):

@@ -322,7 +322,7 @@ def test_reload_implies_at_a_terminal():
     ("settings", "text"),
     [
         ({"workers": 1, "reload": True, "preload": True}, "reload imports the app anew after each save"),
-        ({"reload_extra": "templates"}, "reload-extra says what reload is to look at, too; give reload"),
+        ({"reload_extra": "templates"}, "reload-extra adds files for reload to watch; give reload"),
     ],
 )
 def test_what_reload_goes_with(settings, text):

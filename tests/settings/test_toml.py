@@ -52,7 +52,7 @@ def test_not_toml(tmp_path, octets):
     ("name", "meant"),
     [
         ("a.py", "to --gunicorn-conf"),
-        ("a.ini", "to --uwsgi-ini; that of"),
+        ("a.ini", "to --uwsgi-ini; the form of"),
         ("a.conf", "fileConfig is not read"),
         ("a", ""),
     ],

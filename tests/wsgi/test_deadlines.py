@@ -384,7 +384,9 @@ def test_too_many_are_stuck(serve, app, raw_client, caplog):
     assert raw_client(server).fetch("/").status == 200
     server.stop()
     assert server.is_clean is False
-    assert any("left behind, still inside the app: aserve-worker-1," in text for text in messages(caplog, "WARNING"))
+    assert any(
+        "threads still inside the app at the end: aserve-worker-1," in text for text in messages(caplog, "WARNING")
+    )
 
 
 @pytest.mark.one_way

@@ -73,7 +73,7 @@ def test_one_that_is_stuck_does_not_hold_up_the_end(start_process, raw_client, t
     client.close()
     server.signal(signal.SIGTERM)
     assert server.wait() == 1
-    assert "left behind, still inside the app: aserve-worker-1" in server.log
+    assert "threads still inside the app at the end: aserve-worker-1" in server.log
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The app that `manage.py runaserve` serves.
 
-Owns:     application: the project's WSGI_APPLICATION; where DEBUG is on, with its static files before it, as with runserver.
+Owns:     application: the project's WSGI_APPLICATION; with DEBUG, behind its static files, as with runserver.
 Thread:   the main thread, at import.
 Not here: the command (management/commands/runaserve.py).
 """

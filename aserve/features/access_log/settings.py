@@ -59,7 +59,7 @@ SKIPS = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class AccessLogSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     access_log: str | None = row(

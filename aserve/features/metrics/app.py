@@ -1,18 +1,18 @@
-"""The app's own metrics: those that it keeps by prometheus_client, if it does.
+"""The app's own metrics, of prometheus_client.
 
-Owns:     reading the app's registry, in a thread of its own; how a worker's files are called in prometheus_client's multiprocess mode.
+Owns:     reading the app's registry, in a thread of its own; naming a worker's files in prometheus_client's multiprocess mode.
 Thread:   the event loop's; `_read` its own, one at a time. `name_files` the main thread, before the app is imported.
 Spec:     prometheus_client, "Multiprocess Mode".
-Not here: where these files are, and what becomes of those of a worker that is gone (features/metrics/app_files.py); who asks (scrapes.py).
+Not here: the folder of these files, and removing those of an ended worker (features/metrics/app_files.py); answering clients (scrapes.py).
 
-With workers, one of them reads the files of all, and not the supervisor: to read a hundred thousand samples takes a second, and takes
-prometheus_client, of whatever version the app's code has by now. A process for that alone would have both, for memory
-that nobody else needs. In a worker the library is there already; its loop goes on meanwhile, and other threads as the GIL lets them.
-When no worker answers, aserve's own metrics are told without the app's.
+With workers, one of them reads the files of all, and not the supervisor: to read a hundred thousand samples takes a second, and
+prometheus_client in the version of the app's present code. A separate process for it would cost memory. A worker has the library
+already; its event loop continues meanwhile, and other threads as the GIL permits.
+If no worker answers, aserve's own metrics are sent without the app's.
 
-prometheus_client names files by process, and keeps those of processes that are gone, as their counts must not be lost: with each
-worker that is replaced there are more. Here they are named by the worker's page (processes/slots.py), which no two
-processes have at the same time: whoever has the page next goes on with its files.
+prometheus_client names files by process, and keeps those of ended processes, since their counts must not be lost: each replaced
+worker would add some. Here they are named by the worker's page (processes/slots.py), which no two processes have at
+the same time: the next process with that page continues its files.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ from .table import METRICS
 PACKAGE = "prometheus_client"
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
-Told = Callable[[bytes, str], None]  # with the text; or why there is none
+Told = Callable[[bytes, str], None]  # with the text; or the reason why there is none
 
-# What the supervisor says to the worker that is to read them, and this answers.
+# The supervisor's order to read the app's metrics, and the worker's answer.
 READ, TEXT = "read app", "app metrics"
-MAX_FAULT_LENGTH = 500  # it fits into a message
+MAX_FAULT_LENGTH = 500  # so that it fits into a message
 
-_name, _pid = "", 0  # how this process's files are called, if it is this process
+_name, _pid = "", 0  # the name of this process's files, and the process that they belong to
 
 
 def is_installed() -> bool:
-    """Whether an app can keep metrics of its own."""
+    """Whether prometheus_client is installed."""
     return find_spec(PACKAGE) is not None
 
 
 def name_files(environ: MutableMapping[str, str], folder: str, name: str) -> None:
     """
-    Let what the app counts from now on be in files of this folder and name.
+    Put the app's metrics from now on into files of this folder and name.
 
-    To be called before the app is imported, and once more after a fork, in a process that has another name.
+    Call it before the app is imported, and again after a fork, in a process with another name.
     """
     global _name, _pid
     is_first = not _pid
     _name, _pid = name, os.getpid()
     environ[VARIABLE] = folder
     if is_first:
-        from prometheus_client import values  # an optional dependency, which is the app's
+        from prometheus_client import values  # an optional dependency of the app
 
         values.ValueClass = values.MultiProcessValue(_identify)  # type: ignore[no-untyped-call]
 
 
 def _identify() -> str:
-    """Return the name of this process's files; a process that the app has forked has its own, as it would have without us."""
+    """Return the name of this process's files; a child that the app has forked has its own, as without aserve."""
     pid = os.getpid()
     return _name if pid == _pid else str(pid)
 
 
 def telling(say: Say) -> Told:
-    """Return what says to the supervisor what the app counts, in a file: it may be more than a message holds."""
+    """Return a function that sends the app's metrics to the supervisor, in a file, since they may exceed a message."""
 
     def tell(text: bytes, fault: str) -> None:
         fds = []
@@ -87,7 +87,7 @@ def telling(say: Say) -> Told:
 
 
 class AppMetrics:
-    """Reads what the app has counted, for those who ask on this loop."""
+    """Reads the app's metrics, for requests on this event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Told) -> None:
         self._loop = loop
@@ -95,7 +95,7 @@ class AppMetrics:
         self._is_reading = False
 
     def ask(self) -> bool:
-        """Have it read, and told on the loop; return False if there is nothing to be told. Whoever asks meanwhile hears the same."""
+        """Begin to read, and call `tell` on the loop with the result; return False if there are no metrics. Calls meanwhile share the result."""
         if PACKAGE not in sys.modules:
             return False
         if not self._is_reading:
@@ -104,7 +104,7 @@ class AppMetrics:
         return True
 
     def answer(self) -> None:
-        """Have it read, and told; nothing of it, if there is nothing to be told."""
+        """Begin to read, and call `tell` with the result, or at once with b"" if there are no metrics."""
         if not self.ask():
             self._tell(b"", "")
 
@@ -118,7 +118,7 @@ class AppMetrics:
         text, fault = b"", ""
         try:
             text = read_app_metrics()
-        except BaseException as exc:  # of a collector of the app's; SystemExit and the like, too
+        except BaseException as exc:  # from a collector of the app; SystemExit and the like, too
             fault = f"{type(exc).__name__}: {exc}"
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._on_read, text, fault)
@@ -126,10 +126,10 @@ class AppMetrics:
 
 def read_app_metrics() -> bytes:
     """
-    Return all that the app has counted, in all processes if it is in files, without what aserve tells itself.
+    Return the app's metrics, of all processes if they are in files, without metrics of aserve's names.
 
     Raises:
-        Exception: whatever a collector of the app's raises.
+        Exception: any that a collector of the app raises.
     """
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, values
 
@@ -143,7 +143,7 @@ def read_app_metrics() -> bytes:
 
 
 class _Others:
-    """A registry without metrics that have the names of ours, such as the start of the process: a name stands in a text once."""
+    """A registry without aserve's names, such as the start of the process: a name may occur once in a text."""
 
     def __init__(self, registry: Any) -> None:
         self._registry = registry

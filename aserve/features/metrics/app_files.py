@@ -1,13 +1,13 @@
-"""The folder in which workers keep what the app counts, for prometheus_client.
+"""The folder in which workers keep the app's own metrics, for prometheus_client.
 
-Owns:     AppFiles: making it, what a worker's files are called, what goes with a worker, and the end of it all; `enter` and `leave`, for a process that
+Owns:     AppFiles: making the folder, the names of a worker's files, removing files and folder; `enter` and `leave`, for a process that
           imports the app.
 Thread:   the supervisor's only one; `enter` and `leave` the main thread.
-Not here: what is in these files (features/metrics/app.py).
+Not here: the content of these files (features/metrics/app.py).
 
-A folder of our own is in memory if it can be, and only this user's. Whoever uses it, the supervisor and workers that have outlived
-it, holds a lock on it, by a descriptor that all of them have from the supervisor. A supervisor that was killed leaves it behind; the
-next one that starts finds that nobody holds it any more, and removes it.
+A folder of aserve's own is in memory if possible, and only for this user. The supervisor, and workers that have outlived it, hold a lock
+on it, by a descriptor that all of them have from the supervisor. A killed supervisor leaves the folder behind; the next one
+that starts finds it unlocked, and removes it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ logger = logging.getLogger("aserve")
 
 PREFIX = "aserve-app-metrics-"
 # In memory first. Never the working directory, which tempfile would take in the end.
-ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes what only this user may enter
+ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes it for this user only
 GIVEN = "app_metrics_folder"  # in Role.given
-MAX_TRIES = 20  # to make a folder. Guess: a try fails if another supervisor looks in a certain microsecond.
+MAX_TRIES = 20  # to make a folder. Guess: a try fails only if another supervisor looks within the same microsecond.
 
 
 def chosen_folder(config: MetricsSettings, environ: Mapping[str, str]) -> str | None:
-    """Return the folder that the user has chosen, "" if one is to be made, None if there is to be none."""
+    """Return the folder that the user has chosen; "": make one; None: none is needed."""
     if config.metrics is None or config.metrics_app == "off" or not is_installed():
         return None
     return environ.get(VARIABLE, "")
@@ -51,20 +51,20 @@ class AppFiles:
 
     @classmethod
     def open(cls, given: str | None) -> AppFiles | None:
-        """Make a folder, or clean the one that the user has given; None, with a line in the log, if that cannot be."""
+        """Make a folder, or clean the user's; return None, with a line in the log, if that fails."""
         try:
             if given:
                 folder = os.path.abspath(given)
                 os.makedirs(folder, exist_ok=True)
                 for path in glob.glob(
                     f"{glob.escape(folder)}/*_{name_of('[0-9]*')}.db"
-                ):  # those of processes beside us stay
+                ):  # keep the files of other processes
                     os.unlink(path)
                 return cls(folder, None)
             return cls._open_own()
         except OSError as exc:
             logger.warning(
-                "the app's own metrics are not told: there is no folder for them (%s); set %s to one, or --metrics-app off",
+                "the app's own metrics are left out: no folder for them can be made (%s); set %s to one, or --metrics-app off",
                 exc, VARIABLE,
             )  # fmt: skip
             return None
@@ -79,38 +79,38 @@ class AppFiles:
             lock = _lock(folder)
             if lock is not None:
                 return cls(folder, lock)
-        raise FileNotFoundError(errno.ENOENT, "others remove what is made", folder)
+        raise FileNotFoundError(errno.ENOENT, "another process removes each new folder", folder)
 
     @classmethod
     def inherit(cls, state: dict[str, Any]) -> AppFiles:
-        """Go on with the one that was described."""
+        """Take over the folder of `describe`."""
         return cls(state["folder"], state["lock"])
 
     def describe(self) -> dict[str, Any]:
-        """Return it for `inherit`."""
+        """Return the folder and lock for `inherit`."""
         return {"folder": self.folder, "lock": self.lock}
 
     def forget(self, page: int) -> None:
-        """A worker is gone: its live gauges are no more."""
+        """Remove the live gauges of a worker that has ended."""
         for path in glob.glob(f"{glob.escape(self.folder)}/gauge_live*_{name_of(page)}.db"):
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
     def close(self) -> None:
-        """Remove what is ours: nobody counts any more."""
+        """Remove the folder, unless it is the user's: no process counts any more."""
         if self.lock is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self.lock)
 
 
 def _lock(folder: str) -> int | None:
-    """Hold a new folder; None: another supervisor that starts has removed it, as nobody held it yet."""
+    """Lock a new folder; None: another starting supervisor has removed it, since it was not locked yet."""
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         return None
     with contextlib.suppress(FileNotFoundError):
-        fcntl.flock(lock, fcntl.LOCK_SH)  # waits for one that removes it
+        fcntl.flock(lock, fcntl.LOCK_SH)  # waits while another supervisor removes it
         if os.path.samestat(os.fstat(lock), os.stat(folder)):
             return lock
     os.close(lock)
@@ -118,9 +118,9 @@ def _lock(folder: str) -> int | None:
 
 
 def _remove_abandoned(root: str) -> None:
-    """Remove the folders of ours that nobody holds."""
+    """Remove aserve's folders that are not locked."""
     for folder in glob.glob(f"{root}/{PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or held, or another supervisor removes it at the same time
+        with contextlib.suppress(OSError):  # another user's, or locked, or just being removed by another supervisor
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +133,7 @@ _own: list[AppFiles] = []  # of a trial
 
 
 def enter(role: Any, environ: MutableMapping[str, str]) -> None:
-    """Let what the app of this process counts be in the files of its role; a trial has a folder of its own, until `leave`."""
+    """Put the app's metrics of this process into the files of its role; a trial has a folder of its own, until `leave`."""
     folder = role.given.get(GIVEN)
     if role.is_trial and chosen_folder(role.plan.config, environ) is not None:
         files = AppFiles.open(None)
@@ -145,11 +145,11 @@ def enter(role: Any, environ: MutableMapping[str, str]) -> None:
 
 
 def leave() -> None:
-    """Remove what this process had for itself."""
+    """Remove the folder of a trial."""
     while _own:
         _own.pop().close()
 
 
 def name_of(page: object) -> str:
-    """Return what the files of a worker are called that has this page; of a mold, which has none, 0."""
+    """Return the name in the files of the worker with this page; 0 for a mold, which has none."""
     return f"w{page}"

@@ -1,11 +1,11 @@
-"""What others see of a server from outside: Prometheus, a person on the status page, balancers, statsd.
+"""The outside view of a server: for Prometheus, the status page, balancers, statsd.
 
-Owns:     Exporter: the text of all metrics, and what is done for them once a second.
+Owns:     Exporter: the text of all metrics, and the work for them once a second.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: the names (table.py), connections (scrapes.py), which processes there are (lone.py, processes/overview.py; Observed in lifecycle/status.py).
+Not here: the names (table.py), connections (scrapes.py), the list of processes (lone.py, processes/overview.py; Observed in lifecycle/status.py).
 
-One process is a list of one: the same numbers are read from the same places, with a supervisor and without. What there is only with one, an
-Observed without a Fleet has not.
+One process is a list of one: the same numbers are read from the same places, with a supervisor and without. Metrics of a supervisor need an
+Observed with a Fleet.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from .table import (
 from .text import Samples, label, worker
 from .totals import Totals, describe_words
 
-LONE = 1  # a process without a supervisor, as if it were the only worker of one: the same queries do for both
-# By what is said of workers: the states of their processes.
+LONE = 1  # the label of a process without a supervisor, like an only worker: the same queries fit both
+# By the label of workers: the states of their processes.
 STATES = {"ready": ("ready",), "starting": ("starting",), "draining": ("draining", "killed")}
 
 
 class Exporter:
-    """What is told of one server."""
+    """The metrics of one server, and their outlets."""
 
     def __init__(self, observed: Observed, listeners: Sequence[Listener], ask_app: Callable[[], bool]) -> None:
         """`listeners`: see open_metrics; `ask_app`: see Scrapes."""
-        self.started_at = time.time()  # that of code of before, if it goes on from there
-        self._monotonic_at = time.time() - time.monotonic()  # when that clock began
+        self.started_at = time.time()  # after an upgrade in place, the previous supervisor's
+        self._monotonic_at = time.time() - time.monotonic()  # the monotonic clock's zero, in seconds since 1970
         self._observed = observed
-        self.totals = Totals()  # what those have counted that are gone
+        self.totals = Totals()  # the counts of ended processes
         self._picture = Picture(lambda: observed.config, observed.statuses.describe, self.words)
         self.balance = Balance(self._look)
         self.counted = self._picture.counted
@@ -72,17 +72,17 @@ class Exporter:
         self._statsd = Statsd.of(settings_of(observed.config))
 
     def words(self) -> WordsBySlot:
-        """Return what is counted, by slot."""
+        """Return the counts, by slot."""
         return self.totals.with_present((slot, read_words(page)) for slot, page in self._observed.pages())
 
     def add_gone(self, slot: int, page: Any) -> None:
-        """Keep what a process has counted that has ended."""
+        """Keep the counts of a process that has ended."""
         self.totals.add_gone(slot, read_words(page))
 
     def on_second(self) -> None:
-        """Called once a second."""
+        """Update balancers, statsd and the status page, once a second."""
         if self.scrapes is not None or (self._statsd is not None and self._observed.fleet is None):
-            self._picture.on_second()  # a process alone warns by it
+            self._picture.on_second()  # a single process makes its warnings from it
         if self.scrapes is not None:
             self.balance.on_second()
             self.scrapes.on_second()
@@ -95,7 +95,7 @@ class Exporter:
             self.scrapes.on_app_metrics(text, fault)
 
     def close(self, is_end: bool) -> None:
-        """Answer nobody any more; without `is_end`, others go on to."""
+        """Stop answering; without `is_end`, other processes still answer on the listeners."""
         if self.scrapes is not None:
             self.scrapes.close(is_end)
         if self._statsd is not None:
@@ -104,7 +104,7 @@ class Exporter:
             self._statsd.close()
 
     def _look(self) -> Host:
-        """Return how balancers see it."""
+        """Return the host's state for balancers."""
         observed, config, found = self._observed, self._observed.config, self._observed.processes()
         serving = [each for each in found if each.state == "ready"] or [e for e in found if e.state == "draining"]
         readings = [
@@ -118,15 +118,15 @@ class Exporter:
         limits = observed.process_count, config.threads, config.healthcheck_max_wait_seconds
         return Host(readings, *limits, observed.is_draining, observed.why_unready)
 
-    # Over an exec, to code that may have other words
+    # Over an exec, to a version that may have other words
 
     def describe_counted(self) -> dict[str, Any]:
-        """Return what is counted, by names: for `restore_counted`."""
+        """Return the counts by name, for `restore_counted`."""
         present = [(str(slot), describe_words(read_words(page))) for slot, page in self._observed.pages()]
         return {"gone": self.totals.describe(), "present": present}
 
     def restore_counted(self, state: Mapping[str, Any], has_processes: bool) -> None:
-        """Go on from there, where statsd was told all of it; without its processes, what they had counted is all that is known of them."""
+        """Take over these counts, all of which statsd has got; if the processes are gone, keep their counts as those of ended ones."""
         self.totals.restore(state["gone"])
         for slot, counts in state["present"] if not has_processes else ():
             self.totals.restore({slot: counts})
@@ -136,7 +136,7 @@ class Exporter:
     # The text
 
     def render(self) -> bytes:
-        """Return it."""
+        """Return the text of all metrics."""
         observed, samples = self._observed, Samples()
         processes, fleet = observed.processes(), observed.fleet
         samples.add_process(self.started_at)
@@ -155,7 +155,7 @@ class Exporter:
         samples.add(WORKERS, self._observed.process_count, 'state="wanted"')
         for name, states in STATES.items():
             samples.add(WORKERS, sum(each.state in states for each in processes), f'state="{name}"')
-        lasting = [each for each in fleet.attached if not each["when"]]  # of --cron none is to run for long
+        lasting = [each for each in fleet.attached if not each["when"]]  # commands of --cron end by themselves
         samples.add(ATTACHED, sum(each["is_wanted"] for each in lasting), 'state="wanted"')
         samples.add(ATTACHED, sum(each["state"] == "running" for each in lasting), 'state="running"')
         if fleet.jobs is not None:
@@ -167,21 +167,21 @@ class Exporter:
             samples.add(name, count, cell)
 
     def _add_slot(self, samples: Samples, slot: int, both: Sequence[Process]) -> None:
-        """Add what is found of the processes in a slot; while one replaces another, there are two."""
+        """Add the facts about the processes in a slot; during a replacement there are two."""
         labels = worker(slot or LONE)
-        if slot:  # a process by itself starts with the server
+        if slot:  # a process without a supervisor starts with the server
             samples.add(WORKER_START, self._monotonic_at + max(each.began_at for each in both), labels)
         samples.add(OLDEST, max(each.oldest_seconds() for each in both), labels)
         samples.add(LONGEST_WAIT, max(each.page[Field.WAITING_MILLISECONDS] for each in both) / 1000, labels)
-        # One that hangs and is replaced hangs no longer for those who wait.
+        # A hanging process with a ready successor does not delay clients any more.
         serving = [each for each in both if each.state == "ready"] or both
         ticks = [ticked for each in serving if (ticked := each.page[Field.TICKED_AT])]
-        if slot and ticks:  # one that starts has no loop yet; and who answers by itself does not hang
+        if slot and ticks:  # a starting process has no loop yet; and one that answers itself does not hang
             samples.add(SILENT, max((time.monotonic_ns() - min(ticks)) / 1e9, 0.0), labels)
         self._add_footprints(samples, both, labels)
 
     def _add_footprints(self, samples: Samples, group: Sequence[Process], labels: str) -> None:
-        """Add what those in one slot take, together; descriptors of the one that has most, as the limit is of a process."""
+        """Add the memory of the processes in a slot, together, and the descriptors of the one with most, since the limit is per process."""
         footprints = list(filter(None, (self._observed.statuses.footprint_of(each.pid) for each in group)))
         known = [found.memory for found in footprints if found.memory is not None]
         counts = [found.descriptors for found in footprints if found.descriptors is not None]

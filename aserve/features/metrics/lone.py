@@ -1,8 +1,8 @@
-"""A server without a supervisor, as others see a worker: a list of one.
+"""A server without a supervisor, in the form of a list of one worker.
 
-Owns:     Lone: its page, written anew whenever it is read.
+Owns:     Lone: the process's page, written anew at each read.
 Thread:   event loop only.
-Not here: what a status says (lifecycle/status.py), many processes (processes/status.py), who asks (exporter.py, command/alone.py).
+Not here: the content of a status (lifecycle/status.py), many processes (processes/status.py), its users (exporter.py, command/alone.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...settings import EngineSettings
 
 
 class Lone:
-    """One process that serves by itself; an Observed (exporter.py) with one process and without a Fleet."""
+    """One process without a supervisor; an Observed (exporter.py) with one process and without a Fleet."""
 
     process_count = ready_count = 1
     fleet = None
@@ -28,11 +28,11 @@ class Lone:
         self.statuses = Statuses(lambda: server.config, self._look)
         self._server = server
         self._began_at = time.monotonic()
-        self._now = server.statistics()  # of the last look
+        self._now = server.statistics()  # at the last call of `processes`
 
     @property
     def config(self) -> EngineSettings:
-        """The server's settings."""
+        """Return the server's settings."""
         return self._server.config
 
     @property
@@ -42,24 +42,24 @@ class Lone:
 
     @property
     def why_unready(self) -> str:
-        """What the server had been told by then; "": nothing."""
+        """Return the reason that the program had set by then; "": none."""
         return self._now.told_unready
 
     @property
     def listening(self) -> list[dict[str, Any]]:
-        """How many clients wait in the kernel; see describe_listening."""
+        """Return how many clients wait in the kernel; see describe_listening."""
         return self._server.listening()
 
     def pages(self) -> list[tuple[int, Any]]:
-        """Return its page, with slot 0."""
+        """Return the process's page, with slot 0."""
         return [(0, self.page)]
 
     def silent_seconds(self, process: Process) -> float:
-        """Return for how long its event loop has not turned: it turns, or nothing would be asked."""
+        """Return 0: the event loop turns, since it calls this."""
         return 0.0
 
     def processes(self) -> list[Process]:
-        """Return this process, as it is at this moment."""
+        """Return this process, with its present numbers."""
         server, now = self._server, self._server.statistics()
         self._now = now
         now.write_to(self.page)

@@ -1,20 +1,20 @@
-"""Hands metrics and the status page to those who ask for them.
+"""Answers requests for metrics and the status page.
 
 Owns:     open_metrics; Scrapes: the listeners, and each connection from accept to close: one request, one answer, at any pace, or
           one event each second.
-Thread:   one, that of whoever waits for it: a supervisor's loop, or an event loop.
-Spec:     RFC 9112 section 9, as far as it takes to answer one GET.
-Not here: what is answered (pages.py).
+Thread:   that of its owner: a supervisor's loop, or an event loop.
+Spec:     RFC 9112 section 9, as far as one GET needs it.
+Not here: the answers (pages.py).
 
-With workers, the supervisor answers, and not a worker from the memory that all of them see. It can when every worker hangs, restarts,
-or has died, which is when somebody looks; a worker would need the other workers' processes, tables and states, which the supervisor has at
-hand; and the listener would have to be passed on with every restart. It must not wait for anybody: so nothing here blocks,
-a request that is large or late is dropped, and of very many connections the oldest. A reader of the stream that falls behind misses events,
-each of which tells everything; one that reads nothing any more is dropped. What the app itself counts (app.py) others
-read meanwhile; who asks waits for them, a while.
+With workers, the supervisor answers, and not a worker from the shared memory. The supervisor can answer while every worker hangs, restarts,
+or has died, which is when operators look; a worker would need the other workers' processes, tables and states, which the supervisor has;
+and the listener would have to be passed on with every restart. The supervisor must not wait for a client: so nothing here blocks,
+large or late requests are dropped, and of too many connections the oldest. A reader of the stream that falls behind misses events,
+each of which is complete; one that does not read any more is dropped. Another process reads the app's own metrics (app.py); requests
+wait for them, at most APP_SECONDS.
 
-All of it waits in a selector of its own, whose descriptor is itself one to wait for (epoll(7)): whoever has a loop of any kind waits
-for that, and calls `on_ready`. It is not aserve's own HTTP, which takes an event loop, and that is what a supervisor must not have.
+All sockets are in a selector of its own, whose descriptor can itself be polled (epoll(7)): the owner's loop, of any kind, waits for
+that, and calls `on_ready`. It does not use aserve's own HTTP, which needs an event loop, which a supervisor must not have.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ logger = logging.getLogger("aserve")
 
 # For a request, its answer, and the client's close, together. Guess: Prometheus itself gives up after 10 s.
 CONNECTION_SECONDS = 5.0
-# For answers that are being sent when the process becomes another program. Guess: Prometheus reads as fast as it can.
+# For unsent answers before an exec. Guess: Prometheus reads as fast as it can.
 FINISH_SECONDS = 1.0
 MAX_REQUEST_BYTES = 8192
-# At once. Guess: a few that scrape, and people with a browser.
+# At once. Guess: a few scrapers, and some browsers.
 MAX_CONNECTIONS = 16
-# Of these, readers of the stream: they stay, and leave room for Prometheus.
+# Of these, readers of the stream, which stay: fewer, so that Prometheus has room.
 MAX_READERS = 8
-# Events that a reader may leave unread, beside what the kernel holds for it: that much of its buffer.
+# Events that a reader may leave unread, beside those in the kernel's buffer.
 MAX_LATE = 5
 READER_BUFFER_BYTES = 65536
-# For so long the app's own metrics are waited for. Guess: within CONNECTION_SECONDS, with what the answer takes.
+# How long to wait for the app's own metrics. Guess: leaves time for the answer within CONNECTION_SECONDS.
 APP_SECONDS = 3.0
 PIECE_BYTES = 65536
 
 
 def open_metrics(config: MetricsSettings) -> list[Listener]:
     """
-    Return the listeners of --metrics, --stats and --agent-check, none if there are to be none; warn if others may ask for numbers.
+    Return the listeners of --metrics, --stats and --agent-check, none if they are not set; warn if other machines can reach them.
 
     Raises:
         BindError: the address could not be bound.
@@ -80,7 +80,7 @@ def open_metrics(config: MetricsSettings) -> list[Listener]:
     exposed = [with_reach(listener.url, listener.address) for listener in others]
     if exposed:
         logger.warning(
-            "whoever reaches %s reads the metrics there%s; bind 127.0.0.1 or a unix socket, or let a firewall choose",
+            "every client that reaches %s can read the metrics%s; bind 127.0.0.1 or a unix socket, or use a firewall",
             ", ".join(exposed), " and the status page" if config.status_page == "all" else "",
         )  # fmt: skip
     return listeners
@@ -94,7 +94,7 @@ def _open_pages(config: MetricsSettings, place: str) -> list[Listener]:
 
 
 def _open_told(config: MetricsSettings, place: str, what: str) -> list[Listener]:
-    """Listen for those who are told something as soon as they connect."""
+    """Listen for clients that get an answer as soon as they connect."""
     listeners = _open(config, place)
     places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
     logger.info("%s on %s", what, ", ".join(places))
@@ -108,37 +108,37 @@ def _open(config: MetricsSettings, place: str) -> list[Listener]:
 
 
 def _is_own(listener: Listener) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine reaches the listener."""
     return listener.bind.kind == "unix" or is_loopback(listener.socket.getsockname()[0])
 
 
 class Scrapes:
-    """Answers who asks on these listeners, which it closes in the end."""
+    """Answers clients on these listeners, and closes the listeners at the end."""
 
     def __init__(
         self, listeners: Sequence[Listener], pages: Pages, ask_app: Callable[[], bool] = lambda: False
     ) -> None:
-        """`ask_app` has the app's metrics brought to `on_app_metrics`; it returns False if there are none."""
+        """`ask_app` requests the app's metrics, for `on_app_metrics`; it returns False if there are none."""
         self._listeners = listeners
         self._pages = pages
         self._ask_app = ask_app
         self._asked_at = float("-inf")
-        self._waiting: dict[_Connection, str] = {}  # for the app's metrics: with the methods of their requests
+        self._waiting: dict[_Connection, str] = {}  # connections that wait for the app's metrics, with their methods
         self._left_out = LogOnce(logger, logging.WARNING)
         self._selector = selectors.DefaultSelector()
         self._connections: dict[_Connection, None] = {}  # the oldest first
         self._listen()
 
     def fileno(self) -> int:
-        """Return what to wait for: when it can be read, call `on_ready`."""
-        return self._selector.fileno()  # those of epoll and kqueue have one
+        """Return a descriptor to poll: when it is readable, call `on_ready`."""
+        return self._selector.fileno()  # selectors of epoll and kqueue have one
 
     def on_ready(self) -> None:
-        """Do what can be done now, without waiting."""
+        """Handle all ready sockets, without waiting."""
         self._turn(0)
 
     def finish(self) -> None:
-        """Send what is being sent, within a moment; until the next second, no client is accepted: they wait in the kernel."""
+        """Finish sending answers within FINISH_SECONDS; accept no client until the next second: they wait in the kernel."""
         for listener in self._listeners:
             if listener.socket in self._selector.get_map():
                 self._selector.unregister(listener.socket)
@@ -150,11 +150,11 @@ class Scrapes:
             self._answer_waiting(b"")
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the clients whose request is not whole yet: for `restore`, in the program that this process becomes."""
+        """Return the clients without a complete request, for `restore` after an exec."""
         return [one.describe() for one in self._connections if one.unsent is None]
 
     def restore(self, states: Iterable[dict[str, Any]]) -> None:
-        """Go on with clients whose request was not whole yet."""
+        """Take over clients without a complete request."""
         for state in states:
             accepted = socket.socket(fileno=state["fd"])
             accepted.setblocking(False)
@@ -165,12 +165,12 @@ class Scrapes:
         for key, _ in self._selector.select(seconds):
             if isinstance(key.data, Listener):
                 self._accept(key.data)
-            elif key.data in self._connections:  # and has not just made room
+            elif key.data in self._connections:  # and was not just dropped to make room
                 self._advance(key.data)
 
     def on_second(self) -> None:
-        """Called once a second: tell the readers, let go of those that take too long."""
-        self._turn(0)  # a request that came in time is answered, however late this process is
+        """Send an event to readers, and drop late connections, once a second."""
+        self._turn(0)  # a request that came in time is answered, even if this process is late
         if self._waiting and time.monotonic() - self._asked_at >= APP_SECONDS:
             self.on_app_metrics(b"", f"they could not be read within {APP_SECONDS:g} s")
         oldest = time.monotonic() - CONNECTION_SECONDS
@@ -188,7 +188,7 @@ class Scrapes:
         return [one for one in self._connections if one.is_reader]
 
     def on_app_metrics(self, text: bytes, fault: str) -> None:
-        """What the app itself counts has been read; or why it has not."""
+        """Take the app's metrics; or the reason why they could not be read."""
         if fault:
             self._left_out.log("the app's own metrics are left out: %s", fault)
         elif self._waiting:
@@ -196,9 +196,9 @@ class Scrapes:
         self._answer_waiting(text)
 
     def close(self, is_end: bool = True) -> None:
-        """Let go of everything; with `is_end` nobody else has the listeners, and the file of a unix socket is removed."""
+        """Close everything; with `is_end` no other process has the listeners, and the file of a unix socket is removed."""
         self._waiting.clear()
-        self._selector.close()  # first: what a forked child takes out of it would be gone here as well
+        self._selector.close()  # first: sockets that a forked child unregisters would be unregistered here as well
         for connection in self._connections:
             connection.socket.close()
         for listener in self._listeners:
@@ -214,12 +214,12 @@ class Scrapes:
                 self._selector.register(listener.socket, selectors.EVENT_READ, listener)
 
     def _accept(self, listener: Listener) -> None:
-        """Accept one; others have their turn."""
+        """Accept one connection, so that other sockets have their turn."""
         try:
             accepted, peer = listener.socket.accept()
         except OSError as exc:
             if exc.errno in SHORTAGES:
-                self._selector.unregister(listener.socket)  # for a second: it would be ready all the time
+                self._selector.unregister(listener.socket)  # until the next second: it would be ready all the time
             return
         accepted.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
@@ -267,7 +267,7 @@ class Scrapes:
         return self._pages.tell_metrics(b"", [reply.method])[0]
 
     def _answer_waiting(self, text: bytes) -> None:
-        """Answer those who wait, with this behind the metrics of ours."""
+        """Answer the waiting requests, with `text` after aserve's metrics."""
         waiting, self._waiting = self._waiting, {}
         if waiting:
             for connection, reply in zip(waiting, self._pages.tell_metrics(text, list(waiting.values()))):
@@ -293,30 +293,30 @@ class _Connection:
     ) -> None:
         self.socket = accepted
         self.whence = whence
-        self.is_reader = False  # of events, which go on
+        self.is_reader = False  # a reader of the stream of events
         self._began_at = time.monotonic()
         self._answer = answer  # None: it comes later, in `unsent`
         self._received = received
-        self.unsent: memoryview | None = None  # None: the request is not whole, or its answer is not made
-        self._late = 0  # events that have found the one before unsent
+        self.unsent: memoryview | None = None  # None: the request is not complete, or the answer is not made
+        self._late = 0  # events that were skipped since the one before was unsent
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of the answer is with the kernel, or of the events so far."""
+        """Whether the kernel has all of the answer, or of the events so far."""
         return self.unsent is not None and not self.unsent
 
     def describe(self) -> dict[str, Any]:
-        """Return what `Scrapes.restore` makes it of."""
+        """Return the state for `Scrapes.restore`."""
         return {
             "fd": self.socket.fileno(), "whence": self.whence._asdict(), "received": self._received.decode("latin-1"),
         }  # fmt: skip
 
     def is_over(self, oldest: float) -> bool:
-        """Whether it has taken too long, if it may have begun at `oldest`."""
+        """Whether it has taken too long: it began before `oldest`, or has missed too many events."""
         return self._late > MAX_LATE if self.is_reader else self._began_at < oldest
 
     def offer(self, event: bytes) -> None:
-        """Send a reader this, if it has got what was before."""
+        """Send an event to a reader, if the one before was sent."""
         if self.is_settled:
             self.unsent, self._late = memoryview(event), 0
         else:
@@ -324,15 +324,15 @@ class _Connection:
 
     def advance(self) -> int:
         """
-        Go on; return what to wait for, of selectors' events, 0: it is over.
+        Continue; return the selectors' events to wait for, 0: the connection is over.
 
         Raises:
-            OSError: the client has gone; BlockingIOError: not yet.
+            OSError: the client has left; BlockingIOError: not ready yet.
         """
         if self.unsent is None:
             self._receive()
         elif self.is_settled:
-            # RFC 9112 9.6: answered; what it still sends is read until it closes, or it might lose the answer.
+            # RFC 9112 9.6: answered; read until the client closes, or it might lose the answer.
             return selectors.EVENT_READ if self.socket.recv(PIECE_BYTES) else 0
         if self.unsent is None:
             return selectors.EVENT_READ

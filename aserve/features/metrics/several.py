@@ -1,10 +1,10 @@
 """The metrics of a supervisor's workers, which the supervisor answers.
 
-Owns:     Several: an Exporter in a supervisor, and the files in which the app counts.
+Owns:     Several: an Exporter in a supervisor, and the files of the app's own metrics.
 Thread:   the supervisor's only one.
-Not here: what is told (exporter.py), one process (single.py), how those files are kept (app_files.py), and read (app.py).
+Not here: the metrics (exporter.py), one process (single.py), keeping those files (app_files.py), reading them (app.py).
 
-What the app itself counts a worker reads: the one that has ticked last, so that it is none that hangs.
+A worker reads the app's own metrics: the one that has ticked last, since it does not hang.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .app_files import GIVEN, AppFiles, chosen_folder
 from .exporter import Exporter
 from .settings import MetricsSettings
 
-# Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
+# Limit of the app's metrics. Guess: a hundred thousand samples take 10 MiB.
 MAX_APP_BYTES = 64 << 20
 
 
 class Several(Supervision):
-    """Those of one supervisor's workers."""
+    """The metrics of one supervisor's workers."""
 
     def __init__(self, context: SupervisorContext, config: MetricsSettings) -> None:
         self._context = context
-        # For what the app counts, "": one is to be made, None: there is none to be made, or none any more.
+        # The folder of the app's metrics; "": to be made, None: not wanted, or made already.
         self._app_folder = chosen_folder(config, context.environ)
         self._app_files: AppFiles | None = None
-        self._asked = 0  # the pid of the worker that reads them; 0: none does
+        self._asked = 0  # the pid of the worker that reads the app's metrics; 0: none does
         self.exporter = Exporter(context.observed, context.bound, self._ask_app)
         if self.exporter.scrapes is not None:
             context.observed.statuses.counted = self.exporter.counted
@@ -44,7 +44,7 @@ class Several(Supervision):
         return {TEXT: self._on_app_metrics}
 
     def share(self) -> Mapping[str, Any]:
-        """Return where the app is to count; the folder is there before the first child."""
+        """Return the folder of the app's metrics, which is made before the first child."""
         if self._app_folder is not None:
             self._app_files, self._app_folder = AppFiles.open(self._app_folder), None
         return {GIVEN: self._app_files.folder} if self._app_files is not None else {}
@@ -54,7 +54,7 @@ class Several(Supervision):
         self.exporter.on_second()
 
     def on_end(self, pid: int, page_number: int) -> None:
-        """Remove what goes with a worker; what it was to read, another reads."""
+        """Remove a worker's live gauges; if it was reading the app's metrics, ask another worker."""
         if self._app_files is not None:
             self._app_files.forget(page_number)
         if pid == self._asked and pid and not self._ask_app():
@@ -69,7 +69,7 @@ class Several(Supervision):
         self.exporter.totals.add_lost(slot, count)
 
     def hand_down(self) -> HandedDown:
-        """Return what is counted, by names, and clients that have not asked yet; none waits for an answer that it would lose."""
+        """Return the counts by name, and the clients without a complete request; send pending answers first."""
         scrapes, files = self.exporter.scrapes, self._app_files
         if scrapes is not None:
             scrapes.finish()
@@ -81,7 +81,7 @@ class Several(Supervision):
         return HandedDown(state, self._context.bound, [*locks, *(each["fd"] for each in asking)])
 
     def take_over(self, state: Mapping[str, Any], has_children: bool) -> None:
-        """See Supervision; code of before that has not counted says nothing of it."""
+        """See Supervision; the previous supervisor may not have counted."""
         self.exporter.started_at = state["started_at"]
         if "gone" in state:
             self.exporter.restore_counted(state, has_children)
@@ -106,7 +106,7 @@ class Several(Supervision):
         return True
 
     def _on_app_metrics(self, pid: int, message: Mapping[str, Any], fds: list[int]) -> None:
-        """Take what a worker has read of what the app counts, in a file; or why it could not."""
+        """Take the app's metrics from a worker, in a file; or the reason why it could not read them."""
         text, fault, self._asked = b"", message["fault"], 0
         for fd in fds:
             with open(fd, "rb"):

@@ -1,8 +1,8 @@
-"""The metrics of a process that serves by itself, and answers by itself.
+"""The metrics of a process without a supervisor, which answers itself.
 
 Owns:     Single: an Exporter on an event loop.
 Thread:   event loop only.
-Not here: what is told (exporter.py), many processes (processes/overview.py).
+Not here: the metrics (exporter.py), many processes (processes/overview.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .settings import settings_of
 
 
 class Single:
-    """One process's."""
+    """The metrics of one process."""
 
     def __init__(self, server: Serving, loop: asyncio.AbstractEventLoop) -> None:
         """
@@ -38,12 +38,12 @@ class Single:
             loop.add_reader(self.exporter.scrapes.fileno(), self.exporter.scrapes.on_ready)
 
     def on_second(self) -> None:
-        """Called once a second."""
+        """Update the statuses and the exporter once a second."""
         self._lone.statuses.on_second(self._lone.processes)
         self.exporter.on_second()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         if self.exporter.scrapes is not None:
             self._loop.remove_reader(self.exporter.scrapes.fileno())
         self.exporter.close(is_end=True)

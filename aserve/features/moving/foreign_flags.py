@@ -42,7 +42,7 @@ OTHERS = {
 
 
 def explain_flag(flag: str) -> str:
-    """Return aserve's equivalent of a flag of another server, such as "--timeout"; "": no server has that flag."""
+    """Return aserve's equivalent of a flag of gunicorn, uWSGI or another server, as "--timeout"; "": no server has it."""
     name = flag.lstrip("-")
     if flag == f"--{name}" and name in OTHERS:
         return OTHERS[name]

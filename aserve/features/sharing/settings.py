@@ -85,7 +85,7 @@ SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class SharingSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     shared: str | None = row(

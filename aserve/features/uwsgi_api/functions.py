@@ -32,7 +32,7 @@ def lock(number: int = 0) -> None:
 
     Raises:
         ValueError: its number is not 0 to 255.
-        ConnectionError: hosts share it, and nobody answers.
+        ConnectionError: hosts share it, and the server is away.
     """
     shared().app_locks.lock(number)
 
@@ -50,11 +50,11 @@ def unlock(number: int = 0) -> None:
 
 def is_locked(number: int = 0) -> bool:
     """
-    Whether somebody has a lock.
+    Whether a lock is held.
 
     Raises:
         ValueError: its number is not 0 to 255.
-        ConnectionError: hosts share it, and nobody answers.
+        ConnectionError: hosts share it, and the server is away.
     """
     return shared().app_locks.is_locked(number)
 

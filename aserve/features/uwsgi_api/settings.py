@@ -85,7 +85,7 @@ CACHES = Kind(
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UwsgiSettings(EngineSettings):
-    """Its settings."""
+    """The settings of this feature."""
 
     # fmt: off
     uwsgi_cache: Sequence[str] = row(

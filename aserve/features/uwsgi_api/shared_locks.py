@@ -39,7 +39,7 @@ class SharedLocks:
 
         Raises:
             ValueError: there is no such lock.
-            StoreError: nobody answers.
+            StoreError: the server is away.
         """
         number = check_lock(number)
         us, seconds, name = object(), FIRST_SECONDS, f"uwsgi.lock({number})"
@@ -87,7 +87,7 @@ class SharedLocks:
 
         Raises:
             ValueError: there is no such lock.
-            StoreError: nobody answers.
+            StoreError: the server is away.
         """
         number = check_lock(number)
         return bool(self._store.ask("EXISTS", self._key(number)))

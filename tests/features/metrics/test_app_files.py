@@ -70,7 +70,7 @@ def test_a_folder_that_never_stays(roots, monkeypatch, caplog):
     """The log says so, and nothing ends."""
     monkeypatch.setattr(module, "_lock", lambda folder: os.rmdir(folder))
     assert AppFiles.open("") is None
-    assert "there is no folder for them" in caplog.text and os.listdir(roots) == []
+    assert "no folder for them can be made" in caplog.text and os.listdir(roots) == []
 
 
 def test_the_users_folder(tmp_path):
@@ -105,7 +105,7 @@ def test_nowhere_to_write(monkeypatch, tmp_path, caplog):
     """Then the log says so, and nothing ends."""
     (tmp_path / "file").touch()
     assert AppFiles.open(str(tmp_path / "file" / "b")) is None
-    assert "the app's own metrics are not told: there is no folder" in caplog.text
+    assert "the app's own metrics are left out: no folder" in caplog.text
     monkeypatch.setattr(module, "ROOTS", (str(tmp_path / "gone"),))
     assert AppFiles.open("") is None
 

@@ -276,7 +276,7 @@ def test_where_it_listens(caplog, bind, is_exposed):
     caplog.set_level(logging.INFO, "aserve")
     listeners = open_metrics(Config(metrics=bind))
     assert f":{listeners[0].address[1]}/metrics" in caplog.text
-    assert ("whoever reaches" in caplog.text) == is_exposed
+    assert ("every client that reaches" in caplog.text) == is_exposed
     for listener in listeners:
         listener.close()
     assert open_metrics(Config()) == []
@@ -402,7 +402,7 @@ def test_what_others_may_see(caplog, reach, said):
     """The warning has it."""
     (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
     listener.close()
-    assert f"reads the metrics there{said};" in caplog.text
+    assert f"can read the metrics{said};" in caplog.text
 
 
 # --stats
@@ -442,7 +442,7 @@ def test_where_stats_are(caplog, tmp_path):
     (listener,) = open_metrics(Config(stats="0.0.0.0:0"))
     place = f"127.0.0.1:{listener.address[1]}"
     assert f"stats, as uWSGI has them, on {place}" in caplog.text
-    assert f"whoever reaches http://{place} (all interfaces) reads the metrics there;" in caplog.text
+    assert f"every client that reaches http://{place} (all interfaces) can read the metrics;" in caplog.text
     with pytest.raises(BindError):
         open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
     assert not (tmp_path / "m").exists()
@@ -456,7 +456,7 @@ def test_the_agent(answering, tmp_path, caplog):
     """Whoever connects is told a line, also one that says something first; a weight is no secret, and nobody is warned."""
     caplog.set_level(logging.INFO, "aserve")
     (exposed,) = open_metrics(Config(agent_check="0.0.0.0:0"))
-    assert "HAProxy's agent check on " in caplog.text and "whoever reaches" not in caplog.text
+    assert "HAProxy's agent check on " in caplog.text and "every client that reaches" not in caplog.text
     exposed.close()
     (listener,) = open_metrics(Config(agent_check=f"unix:{tmp_path}/a"))
     answering.scrapes.close(is_end=False)

@@ -218,7 +218,7 @@ def test_signals(load, caplog):
     before = signal.getsignal(signal.SIGTERM)
     load("import signal; signal.signal(signal.SIGTERM, lambda *given: None)")
     assert signal.getsignal(signal.SIGTERM) == before
-    assert "conf.py has set handlers of its own for SIGTERM, which are not kept" in caplog.text
+    assert "conf.py has set handlers for SIGTERM, which were removed" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_one_that_takes_signals(caplog):
     hooks.child_exit(1, 1)
     assert signal.getsignal(signal.SIGUSR2) == before
     for name in ("when_ready", "child_exit"):
-        assert f"gunicorn's hook {name} has set handlers of its own for SIGUSR2" in caplog.text
+        assert f"gunicorn's hook {name} has set handlers for SIGUSR2" in caplog.text
     hooks.app_is_loaded()
     assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
     signal.signal(signal.SIGUSR2, before)

@@ -94,7 +94,7 @@ class Queue:
         Return the paths of all jobs.
 
         Raises:
-            StoreError: nobody answers.
+            StoreError: the server is away.
         """
         return [self._path(name.decode()) for name in self._store.ask("ZRANGE", self._keys[0], 0, -1)]
 
@@ -103,7 +103,7 @@ class Queue:
         Return values and body of a job.
 
         Raises:
-            StoreError: nobody answers.
+            StoreError: the server is away.
             ValueError: there is no such job.
         """
         return parse_job(self._store.ask("HGET", self._keys[1], _name_in(path)) or b"")

@@ -112,7 +112,7 @@ def test_a_job_that_takes_a_signal(run, caplog):
     write_job(run.folder, {b"n": b"1"})
     run.results = [lambda: (signal.signal(signal.SIGTERM, signal.SIG_IGN) and SPOOL_OK) or SPOOL_OK]
     assert run.turn()[0] == [b"1"] and signal.getsignal(signal.SIGTERM) == before
-    assert "has set handlers of its own for SIGTERM" in caplog.text and "the job uwsgi_spoolfile" in caplog.text
+    assert "has set handlers for SIGTERM" in caplog.text and "the job uwsgi_spoolfile" in caplog.text
 
 
 def test_a_context_for_each(run):

@@ -2,7 +2,7 @@
 
 Owns:     the command's arguments.
 Thread:   the main thread.
-Not here: the app (../../app.py), how the process becomes aserve (../../../becoming.py).
+Not here: the app (../../app.py), becoming aserve (../../../becoming.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
     requires_system_checks: Any = "__all__"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Take what runserver takes; flags of aserve behind --."""
+        """Take runserver's arguments; flags of aserve after --."""
         parser.add_argument("address", nargs="?", help="port, or address:port; default: 127.0.0.1:8000")
         parser.add_argument("--noreload", action="store_true", help="do not look whether files are saved")
         parser.add_argument("flags", nargs="*", help="behind --: flags of aserve, such as -- 8000 --threads 4")
