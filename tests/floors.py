@@ -86,6 +86,7 @@ FLOORS = {
     "aserve/connections/shared_memory.py": 100,
     "aserve/connections/states.py": 100,
     "aserve/connections/timeouts.py": 98,
+    "aserve/connections/unbegun.py": 100,
     "aserve/connections/upgrading.py": 96,
     "aserve/connections/websocket.py": 98,
     "aserve/connections/websockets.py": 100,

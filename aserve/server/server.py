@@ -19,6 +19,7 @@ from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Address, Listener
 from ..connections.load_board import LoadBoard
 from ..connections.statistics import Statistics
+from ..connections.unbegun import refuse_unbegun
 from ..core import error_log, forks
 from ..core.errors import Fault
 from ..extension import Say, ServerContext
@@ -178,11 +179,13 @@ class Server:
         # Polled: an event would add work to the close of every connection.
         while not (listening.is_drained() and self._threads.executor.is_idle) and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
+        if refused := await refuse_unbegun(self._threads.executor):
+            logger.warning("%d requests for which no thread was free until --drain-timeout; answered 503", refused)
         if unfinished := self.connection_count:
             logger.warning("%d connections unfinished after --drain-timeout; aborting them", unfinished)
         listening.abort()
         await asyncio.sleep(0)
-        return await self._stop(deadline) and not unfinished
+        return await self._stop(deadline) and not unfinished and not refused
 
     async def _wait_until_left(self) -> None:
         """Serve on until every connection has been detached, at most LEAVING_SECONDS; the others then close with their next response."""

@@ -231,3 +231,21 @@ def test_a_thread_that_is_stuck(start_workers, control):
     assert status_of(control)["workers"][0]["threads_stuck"] == 1
     assert "timed out: no client waits for it" in run(control, "stacks")[1]
     process.stop()
+
+
+@pytest.mark.long_on_pypy
+def test_what_waits_in_a_stuck_worker(start_workers, control, tmp_path):
+    """`aserve recycle` replaces the worker; at the end of its drain, clients whose requests no thread has begun are told to try again."""
+    process = start_workers("--workers", "1", "--threads", "1", "--control", control, "--drain-timeout", "300ms")
+    inside, waiting = RawClient(process.address), RawClient(process.address)
+    inside.request(f"/wait{tmp_path}/x")
+    wait_until((tmp_path / "x.in").exists)
+    waiting.request("/")
+    wait_until(lambda: [worker["waiting"] for worker in status_of(control)["workers"]] == [1])
+    assert run(control, "recycle", "1")[0] == 0
+    reply = waiting.recv_response()
+    assert reply.status == 503 and reply.get("Retry-After")
+    assert inside.is_closed()
+    for client in (inside, waiting):
+        client.close()
+    process.stop()
