@@ -222,13 +222,9 @@ class Children:
             for fd in fds:
                 os.close(fd)
             return
-        heir = min(heirs, key=lambda heir: (is_leaving(heir.slot), *self._fullness(heir)))
+        heir = min(heirs, key=lambda heir: (is_leaving(heir.slot), *_fullness(heir, self.page(heir))))
         heir.given_count += 1
         self.tell(heir, {**message, "do": "adopt"}, fds)
-
-    def _fullness(self, heir: Child) -> tuple[bool, int]:
-        page = self.page(heir)
-        return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count
 
     def forget_given(self) -> None:
         """Reset the counts of `pass_on`: the workers' pages include those connections by now."""
@@ -412,6 +408,11 @@ class Children:
 def drain_order(is_replaced: bool) -> Message:
     """Return the order to drain; `is_replaced`: other workers go on."""
     return {"do": "drain", "stopping": not is_replaced}
+
+
+def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:
+    """Order workers that may get a connection: first those with free threads, then by connections."""
+    return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count
 
 
 def _cancel(child: Child) -> None:

@@ -55,7 +55,10 @@ def test_status(ask):
     assert (two["pid"], two["state"], two["requests"]) == (second.pid, "ready", 7)
     assert two["at"][0][1] == "GET /slow" and two["silent_seconds"] > 1 and two["waiting_seconds"] == 12.4
     _, stall = server["warnings"]  # the first is of its loop, which does not turn
-    assert stall["text"].startswith("Worker 2: all threads busy: no queued request started for 12 s") and stall["is_failure"]
+    assert (
+        stall["text"].startswith("Worker 2: all threads busy: no queued request started for 12 s")
+        and stall["is_failure"]
+    )
     ask.one.end(first, number=signal.SIGKILL)
     server, *others = ask(ask="status").read()
     assert server["text"].startswith("degraded: 1 of 2") and server["workers_ready"] == 1
