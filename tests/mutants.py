@@ -27,7 +27,7 @@ from hypothesis import Phase, settings
 
 MODULE = "aserve.processes.fleet"
 PATH = PACKAGE / "processes/fleet.py"
-TESTS = ("processes.test_fleet", "processes.test_fleet_histories")
+TESTS = ("processes.test_fleet", "processes.test_fleet_molds", "processes.test_fleet_histories")
 
 # What a mutant does, as `describe` has it: why no test can tell it from the original.
 EQUIVALENT: dict[str, str] = {}

@@ -3,13 +3,14 @@
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
 Not here: the socket (control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (ask.py),
-          how things are (status.py), reloading (reloads.py), resizing and replacing (crew.py).
+          how things are (status.py), when a question that waits is answered (fleet.py), resizing and replacing (crew.py).
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 from .channel import Message
@@ -17,6 +18,7 @@ from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .control import Answer, Caller
 from .crew import Crew
+from .fleet import Action, Do, End, Fleet, Question
 from .questions import answers_of, tell_stacks
 from .status import Status
 from .timers import Timers
@@ -31,10 +33,6 @@ class Supervised(Protocol):
     @property
     def size(self) -> int:
         """How many workers there are to be."""
-
-    @property
-    def is_reloading(self) -> bool:
-        """Whether a reload is on its way to its end."""
 
     @property
     def is_ending(self) -> bool:
@@ -53,14 +51,15 @@ class Supervised(Protocol):
 class Answers:
     """The supervisor's answers, by the name of the question."""
 
-    def __init__(self, supervised: Supervised, crew: Crew, children: Children, timers: Timers, status: Status) -> None:
+    def __init__(
+        self, supervised: Supervised, fleet: Fleet, crew: Crew, children: Children, timers: Timers, status: Status
+    ) -> None:
         self._supervised = supervised
+        self._fleet = fleet
         self._crew = crew
         self._children = children
         self._timers = timers
         self._status = status
-        self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
-        self._recycling: list[tuple[Caller, Child]] = []  # who waits for which worker to be replaced
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
         self.by_question: dict[str, Answer] = answers_of(
@@ -69,6 +68,7 @@ class Answers:
             supervised.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
+        self.by_do = {Do.ANSWER: self._on_successor}
 
     # Reloading and resizing
 
@@ -76,30 +76,18 @@ class Answers:
         if self._supervised.is_ending:
             caller.refuse("the server is ending")
             return
-        # One that is under way may have read the code of before.
-        self._reloading.append((caller, 2 if self._supervised.is_reloading else 1))
+        # The next: one that is under way may have read the code of before.
+        self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
         self._supervised.reload("aserve reload")
 
-    def on_reload_end(self, text: str, is_done: bool) -> None:
-        """Tell who has asked for it that a reload has ended, or has failed and changed nothing."""
-        waiting, self._reloading = self._reloading, []
-        for caller, ends in waiting:
-            if ends > 1:
-                self._reloading.append((caller, ends - 1))
-            elif is_done:
-                caller.say({"text": text})
-                caller.end()
+    def tell(self, asked: Sequence[Question], text: str, is_done: bool) -> None:
+        """Tell callers what has become of what they have asked for."""
+        for question in asked:
+            if is_done:
+                question.caller.say({"text": text})
+                question.caller.end()
             else:
-                caller.refuse(text)
-
-    def on_half_done(self, text: str, has_next: bool) -> None:
-        """Tell who has asked for a reload why it may never end; who has asked for one more waits for that, if it begins now."""
-        waiting, self._reloading = self._reloading, []
-        for caller, ends in waiting:
-            if ends > 1 and has_next:
-                self._reloading.append((caller, ends - 1))
-            else:
-                caller.refuse(text)
+                question.caller.refuse(text)
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")
@@ -109,45 +97,30 @@ class Answers:
         elif not serving:
             caller.refuse(f"no worker {slot} serves")
         else:
-            self._crew.forget_failures(serving[0].slot)
-            self._crew.replace(serving[0].slot, "aserve recycle", "asked")
-            self._recycling.append((caller, serving[0]))
+            child = serving[-1]
+            self._crew.forget_failures(child.slot)
+            self._crew.replace(child.slot, "aserve recycle", "asked")
+            self._fleet.waiting.append(Question(caller, slot=child.slot, generation=child.generation))
 
-    def tell_waiting(self) -> None:
-        """Called after each event: tell those who wait for a worker's successor if it serves, or will not come."""
-        if self._supervised.is_ending:
-            self._refuse_all("the server is ending")
-        waiting, self._recycling = self._recycling, []
-        for caller, child in waiting:
-            serving = self._children.find(child.slot, State.READY)
-            if serving and child not in serving:
-                new = serving[0]
-                seconds = new.ready_at - new.began_at
-                text = f"worker {new.slot} is replaced: pid {new.pid} serves, ready after {seconds:.1f} s"
-                caller.say({"text": text + self._status.describe_drains()})
-                caller.end()
-            elif self._crew.is_to_begin(child.slot):
-                self._recycling.append((caller, child))
-            else:
-                caller.refuse(f"worker {child.slot} gets no successor any more: see `aserve status`, and the log")
+    def _on_successor(self, action: Action) -> None:
+        """A worker's successor serves, or will not come."""
+        new, slot = action.worker, action.asked[0].slot
+        if self._fleet.is_ending:
+            self.tell(action.asked, "the server is ending", is_done=False)
+        elif new is None:
+            text = f"worker {slot} gets no successor any more: see `aserve status`, and the log"
+            self.tell(action.asked, text, is_done=False)
+        else:
+            text = f"worker {slot} is replaced: pid {new.pid} serves, ready after {new.ready_at - new.began_at:.1f} s"
+            self.tell(action.asked, text + self._status.describe_drains(), is_done=True)
 
-    def _refuse_all(self, text: str) -> None:
-        waiting = [*self._reloading, *self._recycling]
-        self._reloading, self._recycling = [], []
-        for caller, _ in waiting:
-            caller.refuse(text)
-
-    def on_failed_start(self, slot: int, who: str, why: str) -> None:
-        """Tell those who wait for this slot's successor that it could not start."""
-        waiting, self._recycling = self._recycling, []
-        for caller, child in waiting:
-            if child.slot == slot:
-                serves_on = "; the one of before serves on" if child.state is State.READY else ""
-                caller.refuse(
-                    f"worker {slot} is not replaced: {who} could not start: {why}{serves_on}, and another is tried"
-                )
-            else:
-                self._recycling.append((caller, child))
+    def on_failed_start(self, end: End, asked: Sequence[Question]) -> None:
+        """A successor could not start."""
+        serves_on = "; the one of before serves on" if end.slot in self._fleet.newest else ""
+        text = (
+            f"worker {end.slot} is not replaced: {end.name} could not start: {end.why}{serves_on}, and another is tried"
+        )
+        self.tell(asked, text, is_done=False)
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
         before, change = self._supervised.size, message.get("change")

@@ -27,6 +27,7 @@ from ..core.page import MOLD as MOLD
 from ..core.page import TRIAL as TRIAL
 from ..core.page import State as State
 from .channel import Channel, Message
+from .fleet import Worker
 from .plan import Plan
 from .timers import Timer
 
@@ -66,28 +67,26 @@ _HANDED_DOWN = ("began_at", "ready_at", "has_left", "has_told", "failure", "app_
 MAX_TOLD_REQUESTS = 10
 
 
-class Child:
-    """One child, from fork to the end."""
+class Child(Worker):
+    """One child, from fork to the end. What is decided by is in Worker."""
+
+    plan: Plan
+    mold: Child | None
 
     def __init__(
         self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page: int, in_flight: int
     ) -> None:
+        super().__init__(slot, generation, plan)
         self.pid = pid  # 0: a mold is to fork it, and has not yet
-        self.slot = slot
-        self.generation = generation  # how many workers its slot has had, with it
-        self.plan = plan
         self.channel = channel  # the supervisor's end
         self.page = page
         self.in_flight = in_flight  # the descriptor of a memory file: the table of its running requests
         # Its running requests when it ended badly; see read_in_flight.
         self.was_at: list[tuple[float, str]] = []
-        self.mold: Child | None = None  # that is to fork it
-        self.state = State.STARTING
         self.is_reaped = False
         self.began_at = time.monotonic()
         self.ready_at = 0.0
         self.killed_in: State | None = None  # where it stood when it was told to end at once
-        self.has_left = False  # it drains, and accepts nobody any more
         self.has_told = (
             False  # it has seen to its requests itself: cut them off at the end of its drain, and logged that
         )

@@ -1,9 +1,8 @@
-"""The workers that there are to be: how many, who is missing, and when a slot may have its next child.
+"""The workers that there are to be: what is said of their number, of those that are missing, and of each that is replaced.
 
-Owns:     Crew: its size, and why it is that; whether any worker has served; absences, and the pauses after failures; letting a worker
-          go while others serve.
+Owns:     Crew: why it has its size; absences; the pauses of a slot after failures; letting a worker go while others serve.
 Thread:   the supervisor's only one.
-Not here: who is there (children.py), starting a child (supervisor.py), whose turn it is to be replaced (rollout.py).
+Not here: what is due (fleet.py), processes (children.py), starting one (supervisor.py).
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from .absences import Absences
 from .backoff import Backoff
 from .child import Child, State
 from .children import Children
-from .plan import Plan
-from .rollout import Rollout
+from .fleet import Action, Do, End, Fleet
 from .timers import Timers
 from .watch import Watch
 
@@ -33,40 +31,39 @@ class Crew:
 
     def __init__(
         self,
-        plan: Plan,
+        fleet: Fleet,
         listeners: Sequence[Listener],
         children: Children,
-        rollout: Rollout,
         timers: Timers,
         tally: Tally,
         watch: Watch,
     ) -> None:
-        self.size, self._why_size = plan.workers
-        self.has_served = False  # a worker was ready once: there is something to serve
         self.absences = Absences()
+        self._fleet = fleet
         self._listeners = listeners
         self._children = children
-        self._rollout = rollout
         self._timers = timers
         self._tally = tally
         self._watch = watch
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
+        self.by_do = {Do.DRAIN: self._let_go, Do.KILL: self._kill}
 
     def describe(self) -> str:
         """Return in one line how things are."""
         if self.absences:
-            return f"degraded: {self.absences.describe(self.size)}"
+            return f"degraded: {self.absences.describe(self._fleet.size)}"
         places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
-        return f"serving on {places} with {workers(self.size)}"
+        return f"serving on {places} with {workers(self._fleet.size)}"
 
     # Its size
 
     def begin(self, child: Child) -> None:
         """The first worker serves: say so, and with --workers auto count on what it takes."""
-        self.has_served = True
-        if child.plan.config.workers == "auto":
-            self.size, self._why_size = child.plan.count_workers(self._watch.bytes_of(child))
-        logger.info("%s (%s)", self.describe(), self._why_size)
+        is_auto = child.plan.config.workers == "auto"
+        size, why = child.plan.count_workers(self._watch.bytes_of(child) if is_auto else 0)
+        if is_auto:
+            self._fleet.size = size
+        logger.info("%s (%s)", self.describe(), why)
 
     def change_plan(self, child: Child) -> None:
         """Have as many workers as the new plan says, of which this worker serves as the first."""
@@ -74,67 +71,71 @@ class Crew:
 
     def resize(self, size: int, why: str) -> None:
         """Have so many workers from now on; those of higher slots go."""
+        before = self._fleet.size
         if not 1 <= size <= MAX_WORKERS:
-            logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, self.size, MAX_WORKERS)
+            logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, before, MAX_WORKERS)
             return
-        logger.info("%s: the number of workers is %d now; it was %d", why, size, self.size)
-        gone, self.size = range(size + 1, self.size + 1), size
-        for slot in gone:
-            self._rollout.forget(slot)
+        logger.info("%s: the number of workers is %d now; it was %d", why, size, before)
+        self._fleet.resize(size, why)
+        for slot in range(size + 1, before + 1):
             self.absences.end(slot)
             self._backoffs.pop(slot, None)
-            for child in self._children.find(slot, State.STARTING):
-                self._children.drain(child, is_replaced=True)
-            for child in self._children.find(slot, State.READY):
-                self.retire(child, why)
 
     # One worker
 
-    def replace(self, slot: int, why: str, reason: str) -> bool:
-        """Give a worker a successor when it is its turn, and count it by `reason`; return False if that is on its way already."""
-        is_new = slot <= self.size and self._rollout.add(slot, why)
-        if is_new:
+    def replace(self, slot: int, why: str, reason: str) -> None:
+        """Give the worker that serves in a slot a successor when it is its turn, and count it by `reason`, once."""
+        serving = self._fleet.newest.get(slot)
+        if serving is not None and self._fleet.wish(serving, why):
             self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
-        return is_new
 
-    def is_to_begin(self, slot: int) -> bool:
-        """Whether a worker is yet to serve there: a successor that was asked for, or one where none serves."""
-        return self._rollout.has_asked(slot) or (slot <= self.size and not self._children.find(slot, State.READY))
+    def _let_go(self, action: Action) -> None:
+        """Let a child finish what it has, and end."""
+        child: Child = action.worker
+        is_last = self._fleet.is_ending and child.is_worker
+        if child.is_worker and child.state is State.READY and not is_last:
+            if child.slot <= self._fleet.size:
+                self._tally.count_restart(child.slot)
+            logger.info("%s drains: %s", child, action.why)
+        self._children.drain(child, is_replaced=not is_last)
 
-    def retire(self, child: Child, why: str) -> None:
-        """Let a worker go, while others serve."""
-        if child.slot <= self.size:
-            self._tally.count_restart(child.slot)
-        logger.info("%s drains: %s", child, why)
-        self._children.drain(child, is_replaced=True)
-        if self._watch.is_hung(child):
-            self._children.end_with_stacks(child, "its event loop hangs, and its successor serves")
+    def _kill(self, action: Action) -> None:
+        """End a child at once; one that has a fault writes its stacks first."""
+        if action.why:
+            self._children.end_with_stacks(action.worker, action.why)
+        else:
+            self._children.kill(action.worker)
+
+    def miss(self, end: End, why: str) -> bool:
+        """Note that no worker serves in the slot of one that has ended, if that is so; return whether it is."""
+        is_missing = end.slot <= self._fleet.size and end.slot not in self._fleet.newest
+        if is_missing:
+            self.absences.begin(end.slot, why)
+        return is_missing
 
     # Pauses after failures
 
-    def may_try(self, slot: int) -> bool:
-        """Whether a slot's pause is over, or it has none."""
-        return self._backoffs[slot].due_at <= time.monotonic()
-
     def pause(self, slot: int) -> float:
         """Let a slot wait for its next child; return for how many seconds."""
-        return self._wake_after(self._backoffs[slot].fail(time.monotonic()))
+        return self._wait(slot, self._backoffs[slot].fail(time.monotonic()))
 
     def pause_after(self, child: Child) -> float:
         """The same after a child that was ready: the pause is short, unless others of its slot have just failed, too."""
         backoff = self._backoffs[child.slot]
         backoff.succeed(child.served_seconds)
-        return self._wake_after(backoff.fail_later(time.monotonic()))
+        return self._wait(child.slot, backoff.fail_later(time.monotonic()))
 
-    def _wake_after(self, seconds: float) -> float:
+    def _wait(self, slot: int, seconds: float) -> float:
+        self._fleet.retry_at[slot] = self._backoffs[slot].due_at
         self._timers.wake_after(seconds)
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:
         """Let a slot, or all of them, try at once: whatever was wrong may have been repaired."""
-        for backoff in self._backoffs.values() if slot is None else [self._backoffs[slot]]:
-            backoff.reset()
+        for one in list(self._backoffs) if slot is None else [slot]:
+            self._backoffs[one].reset()
+            self._fleet.retry_at.pop(one, None)
 
 
 def workers(count: int) -> str:

@@ -9,11 +9,10 @@ matter which event came, or whether one was missed. The first rule that finds so
 
 A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
 
-| a reload      | when                                         | if a worker, or its mold, cannot start                                       |
+| a reload      | when                                          | if a worker, or its mold, cannot start                                       |
 |---|---|---|
-| is not proven | until the first worker serves with its plan  | it is abandoned, and all is as before; a half-done one goes on               |
-| is proven     | until each slot has a worker with its plan   | it is half done: there is another try, and another reload may take its place |
-| is done       | if no worker of before accepts any more      | there is another try                                                         |
+| is not proven | until the first worker serves with its plan   | it is abandoned, and all is as before; a half-done one goes on               |
+| is proven     | until each slot has one, and no other accepts | it is half done: there is another try, and another reload may take its place |
 """
 
 from __future__ import annotations
@@ -41,9 +40,6 @@ class Worker:
     has_left: bool = False  # it drains, and accepts no connections any more
     is_hung: bool = False  # its event loop stands still
     is_silent: bool = False  # a mold that does not do what it was told
-    limit: tuple[float, str] | None = (
-        None  # by when it must have gone on, on the clock of `decide`; what is said if not
-    )
 
 
 class End(NamedTuple):
@@ -88,12 +84,11 @@ class Do(enum.Enum):
     START = "start a worker, or a mold, in this slot; `worker` forks it, a mold, or it is forked here and imports the app by itself"
     DRAIN = "let this worker finish what it has, and end"
     KILL = "end this worker at once"
-    PROVE = "the plan of the reload serves: from now on there is no other"
+    PROVE = "the plan of the reload serves, and takes the place of this one: from now on there is no other"
     FINISH = "the reload is done: start programs beside the workers anew, too"
     BEGIN = "begin the reload that was asked for meanwhile"
     ANSWER = "say that this worker has taken the place of the one that was asked about; none: it has no successor, or all ends"
     ADVANCE = "try new code of our own, or become it"
-    # Of an end
     NOTE = "it was told to end, or nothing depends on it any more"
     RESTART = "it served: let its slot wait before another is started"
     MISS = "clients waited for it, and all ends"
@@ -113,8 +108,8 @@ class Action(NamedTuple):
     why: str = ""
     slot: int = 0
     plan: Plan = None
-    end: End | None = None
-    reload: Reload | None = None
+    end: Any = None  # an End
+    reload: Any = None  # a Reload
     asked: tuple[Question, ...] = ()  # are answered with it
 
 
@@ -135,7 +130,7 @@ class Fleet:
     next_why: str = ""  # why another is to begin, after the one that is under way
     unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
     fault: End | None = None  # --reload: why the app cannot start, which workers show
-    is_upgrade_due: bool = False
+    is_upgrade_due: bool = False  # new code of our own is to be tried, or to take over
     waiting: list[Question] = field(default_factory=list)
     is_ending: bool = False  # all of it ends: no worker is to begin any more
     is_at_once: bool = False  # the same, and none is to finish what it has
@@ -159,23 +154,20 @@ class Fleet:
     @property
     def newest(self) -> dict[int, Worker]:
         """The worker that serves in each slot; of several the one that has begun last."""
-        ready = [each for each in self.workers if each.state is READY]
-        return {each.slot: each for each in sorted(ready, key=lambda each: each.generation)}
+        by_age = sorted(self.workers, key=lambda each: each.generation)
+        return {each.slot: each for each in by_age if each.state is READY}
 
     @property
     def asked(self) -> list[int]:
         """The slots in which a successor is yet to serve, by a wish or for a reload, in their turn: what has failed comes last."""
         newest, reload = self.newest, self.reload
-        wished = [at for at, (last, _) in self.wishes.items() if at not in newest or newest[at].generation <= last]
+        slots = range(1, self.size + 1)
+        wishes = {slot: last for slot, (last, _) in self.wishes.items() if slot in slots}
+        wished = [slot for slot, last in wishes.items() if slot not in newest or newest[slot].generation <= last]
         if reload is None:
             return wished
-        owed = [at for at in range(1, self.size + 1) if at not in newest or newest[at].plan is not reload.plan]
-        return wished + sorted(set(owed).difference(wished), key=lambda slot: (slot in reload.failed, slot))
-
-    def why_replaced(self, worker: Worker) -> str:
-        """Return why this one has a successor."""
-        generation, why = self.wishes.get(worker.slot, (-1, ""))
-        return why if worker.generation <= generation else self.reload.why if self.reload is not None else ""
+        owed = {slot for slot in slots if slot not in newest or newest[slot].plan is not reload.plan}
+        return wished + sorted(owed.difference(wished), key=lambda slot: (slot in reload.failed, slot))
 
     def waiting_for(self, reload: int) -> tuple[Question, ...]:
         """Return the questions that the end of the reload with this number answers."""
@@ -190,17 +182,18 @@ class Fleet:
 
     def wish(self, worker: Worker, why: str) -> bool:
         """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
-        is_new = worker.slot <= self.size and worker.slot not in self.asked
-        if worker.slot <= self.size and self.wishes.get(worker.slot, (-1, ""))[0] < worker.generation:
+        if worker.slot > self.size:
+            return False
+        is_new = worker.slot not in self.asked
+        if self.wishes.get(worker.slot, (0, ""))[0] < worker.generation:
             self.wishes.pop(worker.slot, None)  # the last comes last
             self.wishes[worker.slot] = worker.generation, why
         return is_new
 
     def begin(self, why: str, plan: Plan, now: float) -> None:
         """Replace all workers. What could not start until now may have been repaired."""
-        before = self.reload if self.reload is not None and self.reload.plan is self.plan else None
-        self.reload = Reload(why, plan, now, self.next_number, before=before)
-        self.next_number, self.next_why, self.fault = self.next_number + 1, "", None
+        self.reload = Reload(why, plan, now, self.next_number, before=self.reload)
+        self.next_number, self.fault = self.next_number + 1, None
         self.retry_at.clear()
 
     def resize(self, size: int, why: str = "") -> None:
@@ -218,23 +211,21 @@ class Fleet:
             self.ends.remove(end)
             if end.plan.config.reload and do not in (Do.NOTE, Do.RESTART, Do.MISS):
                 self.fault = end
-        if do is Do.PROVE and self.reload is not None:
-            self.plan, self.reload.before = self.reload.plan, None
+        if do is Do.PROVE:
+            self.plan, action.reload.before = action.reload.plan, None
         elif do is Do.FINISH:
             self.reload = self.fault = None
-        elif do is Do.ABANDON and self.reload is not None:
-            self.reload = self.reload.before
-        elif do is Do.RETRY and end is not None:
-            if self.reload is not None:
-                self.reload.failed[end.slot] = f"{end.name} could not start: {end.why}"
+        elif do is Do.ABANDON:
+            self.reload = action.reload.before
+        elif do is Do.RETRY:
+            if action.reload is not None:
+                action.reload.failed[end.slot] = f"{end.name} could not start: {end.why}"
             if end.slot in self.wishes:
                 self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the others
         elif do is Do.REFUSE:
-            self.next_number, self.next_why = self.next_number + 1, ""
+            self.next_number += 1
         elif do is Do.BEGIN:
             self.next_why = ""
-        elif do is Do.ADVANCE:
-            self.is_upgrade_due = False
         elif do is Do.GIVE_UP:
             self.is_ending = True
         elif do is Do.MISS or (do is Do.START and action.slot != MOLD):
@@ -273,25 +264,18 @@ def _judge(fleet: Fleet, end: End) -> Do:
     return Do.ABANDON if fleet.is_unproven(end.plan) else Do.RETRY
 
 
-def _end_overdue(fleet: Fleet, now: float) -> Iterator[Action]:
-    for worker in fleet.workers:
-        if worker.limit is not None and worker.limit[0] <= now:
-            yield Action(Do.KILL, worker, worker.limit[1])
-
-
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
     reload, workers = fleet.reload, [each for each in fleet.workers if TRIAL < each.slot < MOLD]
     if reload is not None and fleet.is_unproven(reload.plan):
         new = [each for each in workers if each.state is READY and each.plan is reload.plan]
-        yield from [Action(Do.PROVE, each, reload=reload) for each in new[:1]]
+        yield from [Action(Do.PROVE, each, plan=fleet.plan, reload=reload) for each in new[:1]]
     elif reload is not None and fleet.newest.keys() >= set(range(1, fleet.size + 1)):
         accepting = [each for each in workers if each.state is READY or (each.state is DRAINING and not each.has_left)]
         if all(each.plan is reload.plan for each in accepting):
             yield Action(Do.FINISH, reload=reload, asked=fleet.waiting_for(reload.number))
     if fleet.next_why and fleet.has_served and not fleet.is_moving:
         yield Action(Do.BEGIN, why=fleet.next_why)
-    is_calm = fleet.has_served and reload is None and all(each.mold is None for each in fleet.workers)
-    if fleet.is_upgrade_due and is_calm:
+    elif fleet.is_upgrade_due and fleet.has_served and reload is None and not any(each.mold for each in workers):
         yield Action(Do.ADVANCE)
 
 
@@ -308,7 +292,9 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
             if worker.plan is not fleet.target and worker.plan is not fleet.plan:
                 yield Action(Do.DRAIN, worker)
         elif worker.state is READY and worker.slot != TRIAL and (is_extra or newest[worker.slot] is not worker):
-            yield Action(Do.DRAIN, worker, fleet.why_size if is_extra else fleet.why_replaced(worker))
+            last, wish = fleet.wishes.get(worker.slot, (0, ""))
+            why = wish if worker.generation <= last else fleet.reload.why if fleet.reload is not None else ""
+            yield Action(Do.DRAIN, worker, fleet.why_size if is_extra else why)
             if worker.is_hung:
                 yield Action(Do.KILL, worker, "its event loop hangs, and its successor serves")
 
@@ -326,8 +312,7 @@ def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
 def _start(fleet: Fleet, now: float) -> Iterator[Action]:
     """A mold before workers, the first of all before others; then where none serves; then successors, as many as may be."""
     plan, newest, mold = fleet.target, fleet.newest, None
-    # Where one was killed, what follows is known when it has ended.
-    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}
+    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}  # its end decides what follows
     paused = {slot for slot, at in fleet.retry_at.items() if now < at and not fleet.is_ending}
     if plan.config.preload and all(plan is not each for each in fleet.unfit):
         molds = [each for each in fleet.workers if each.slot == MOLD and each.plan is plan and each.state != DRAINING]
@@ -361,5 +346,5 @@ def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
         yield from _start(fleet, now)
 
 
-SERVING = (_see_to_end, _end_overdue, _advance, _let_go, _answer, _start)
-ENDING = (_see_to_end, _end_overdue, _answer, _end_all)
+SERVING = (_see_to_end, _advance, _let_go, _answer, _start)
+ENDING = (_see_to_end, _answer, _end_all)

@@ -1,8 +1,8 @@
 """The end of the whole server.
 
-Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
+Owns:     Shutdown: how it begins, and what is said of it; the exit status; whether clients still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
+Not here: what becomes of each worker (fleet.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
@@ -27,7 +27,7 @@ from ..settings import EngineSettings
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
-from .molds import Molds
+from .fleet import End, Fleet
 from .timers import Timers
 
 logger = logging.getLogger("aserve")
@@ -46,50 +46,40 @@ class Shutdown:
 
     def __init__(
         self,
+        fleet: Fleet,
         children: Children,
-        molds: Molds,
         timers: Timers,
         listeners: Sequence[Listener],
         manager: Manager,
         attached: Attached,
     ) -> None:
+        self._fleet = fleet
         self._children = children
-        self._molds = molds
         self._timers = timers
         self._listeners = listeners
         self._manager = manager
         self._attached = attached
-        self._asked_at: float | None = None
-        self._awaited: list[Child] = []  # workers that may finish their start
-        self.wants_worker = False  # one is to begin all the same: clients wait, and nobody else can serve them
-        self.status = 0  # the command's exit status
+        self.status = 0
         self.start_failure: StartFailed | None = None
+        self._asked_at: float | None = None
+        self._awaited: list[Child] = []  # by clients that wait, and no other worker serves
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether no worker is to begin any more."""
-        return self._asked_at is not None or self.start_failure is not None
-
-    def drain(self, number: signal.Signals, config: EngineSettings, has_served: bool) -> None:
+    def drain(self, number: signal.Signals, config: EngineSettings) -> None:
         """Let all workers drain; asked for again, end them at once."""
         now = time.monotonic()
         if self._asked_at is not None:
             if now - self._asked_at > SAME_SIGNAL_SECONDS:
                 self.end_at_once(number)
             return
-        self._asked_at = now
+        self._asked_at, self._fleet.is_ending = now, True
         seconds = config.drain_seconds
         logger.info("%s: draining, at most %g s; once more to leave at once", number.name, seconds)
         self._manager.tell_stopping(f"{number.name}: draining, at most {seconds:g} s")
         serving, starting = self._children.having(State.READY), self._children.having(State.STARTING)
-        if has_served and not serving and self._is_awaited():
-            self._awaited, self.wants_worker, starting = starting, not starting, []
+        if self._fleet.has_served and not serving and self._has_clients():
+            self._fleet.is_awaited, self._fleet.is_wanted, self._awaited = True, not starting, starting
             self._timers.after(config.drain_delay_seconds + seconds + ENDING_SECONDS, self._stop_waiting)
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
-        for child in (*serving, *starting):
-            self._children.drain(child, is_replaced=False)
-        if not self.wants_worker:
-            self._end_molds()
         self._attached.end(self.note_unfinished)
 
     def end_at_once(self, number: signal.Signals) -> None:
@@ -99,40 +89,32 @@ class Shutdown:
         self._manager.tell_stopping(f"{number.name}: leaving at once")
         self._asked_at = time.monotonic()
         self.status = 128 + number
-        self.wants_worker = False
-        for child in self._children:
-            self._children.kill(child)
+        self._fleet.is_ending = self._fleet.is_at_once = True
+        self._fleet.is_wanted = False
         self._attached.kill()
 
     def give_up(self, failure: StartFailed) -> None:
         """Record that there is nothing to serve."""
         self.start_failure = failure
-        self._end_molds()
         self._attached.end()
 
     # What becomes of workers meanwhile
 
     def on_begun(self, child: Child) -> None:
-        """A child has begun to start; if a worker was wanted, that is the one."""
-        if self.wants_worker and child.is_worker:
-            self.wants_worker, self._awaited = False, [child]
-            self._end_molds()
+        """A worker that clients wait for has begun."""
+        if child.is_worker:
+            self._awaited = [child]
 
-    def on_ready(self, child: Child) -> None:
-        """Who was awaited serves: it may finish."""
-        self._children.drain(child, is_replaced=False)
-
-    def on_failed_start(self, slot: int, who: str, why: str) -> None:
-        """A worker, or its mold, has not come to serve; if it was awaited, that has cost something."""
-        if self.wants_worker or slot in [child.slot for child in self._awaited]:
-            logger.error("%s could not start: %s; clients that waited for it were not served", who, why)
-            self._fail_who_wait()
+    def miss(self, end: End) -> None:
+        """A worker that clients wait for, or its mold, could not start."""
+        logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
+        self.note_unfinished()
 
     def note_unfinished(self) -> None:
         """Set the exit status of a server that has cut off requests or workers."""
         self.status = self.status or 1
 
-    def _is_awaited(self) -> bool:
+    def _has_clients(self) -> bool:
         """Whether somebody waits to be accepted, whom no other process will serve."""
         poll = select.poll()
         for listener in self._listeners:
@@ -146,14 +128,7 @@ class Shutdown:
             if not child.is_reaped:
                 child.failure = f"it {text}"
                 self._children.kill(child)
-        if self.wants_worker:
+        if self._fleet.is_wanted:
             logger.error("the worker that was to begin %s", text)
-            self._fail_who_wait()
-
-    def _fail_who_wait(self) -> None:
-        self.wants_worker = False
-        self.note_unfinished()
-        self._end_molds()
-
-    def _end_molds(self) -> None:
-        self._molds.end(State.STARTING, State.READY)  # they read that after the order to fork who is awaited
+            self._fleet.is_wanted = False
+            self.note_unfinished()

@@ -28,7 +28,7 @@ from .attached import Attached
 from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
-from .rollout import Rollout
+from .fleet import Fleet
 
 # How long a crash is shown. Guess.
 CRASH_SECONDS = 600
@@ -64,7 +64,7 @@ class Status:
         self,
         known: Known,
         children: Children,
-        rollout: Rollout,
+        fleet: Fleet,
         attached: Attached | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -73,7 +73,7 @@ class Status:
         self.statuses = Statuses(lambda: known.config, self._look)
         self._listeners = listeners
         self._children = children
-        self._rollout = rollout
+        self._fleet = fleet
         self._attached = attached
         self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
@@ -155,12 +155,12 @@ class Status:
     @property
     def half_done(self) -> str:
         """Why a reload may never end, and its progress; "": no reload is half done."""
-        failed = self._rollout.failed
+        failed = self._fleet.reload.failed.values() if self._fleet.reload is not None else ()
         return "; ".join([*failed, self.describe_progress(), "it is tried again"]) if failed else ""
 
     def describe_progress(self) -> str:
         """Return the progress of a reload."""
-        new = sum(child.plan is self._rollout.plan for child in self._children.having(State.READY))
+        new = sum(child.plan is self._fleet.plan for child in self._children.having(State.READY))
         return f"{new} of {self.known.size} workers {'has' if new == 1 else 'have'} the new code"
 
     def describe_drains(self) -> str:

@@ -6,11 +6,11 @@ Not here: below, by who does it.
 
 | noun                           | answers for                                                                                |
 |---|---|
-| `Children` (children.py)       | who is there: forking, reaping, channels; molds.py: what workers are forked from           |
-| `Crew` (crew.py)               | who is to be there: how many, who is missing, when a slot may try again                    |
-| `Rollout` (rollout.py)         | whose turn it is to be replaced, and by what code                                          |
-| `Reloads` (reloads.py)         | a reload, from the wish to its end                                                         |
-| `FailedStarts`, `Ends`         | what follows when a child could not start, or has ended (failed_starts.py, ends.py)        |
+| `Fleet`, `decide` (fleet.py)   | what is due, by facts alone                                                                |
+| `Children` (children.py)       | processes: forking, reaping, channels; molds.py: what workers are forked from              |
+| `Crew` (crew.py)               | what is said of their number; pauses after failures                                        |
+| `Reloads` (reloads.py)         | what is read, logged and told at the beginning and the end of a reload                     |
+| `Ends`, `Outcomes`             | how a child has ended (ends.py), and what follows (outcomes.py)                            |
 | `Attached`, `Losses`           | programs beside the workers (attached.py); the requests of one that dies (losses.py)       |
 | `Shutdown`, `Upgrade`          | the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                 |
 | `Answers`, `Status`            | what people ask on the control socket (answers.py, status.py)                              |
@@ -18,19 +18,19 @@ Not here: below, by who does it.
 
 What happens, by event:
 
-| a signal: `_by_signal`                | a worker's word: `_by_word`           | a worker's end: ends.py, by where it stood   |
+| a signal: `_by_signal`                | a worker's word: `_by_word`           | a child's end: ends.py                       |
 |---|---|---|
-| TERM, INT: all drain; again: at once  | ready: who was there before it drains | STARTING: a reload is off; else another try  |
-| QUIT: all end at once                 | failed: why it ends                   | READY: a crash; another, soon                |
-| HUP: all are replaced                 | failing: it asks for a successor      | DRAINING: as it was told                     |
-| TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  | KILLED: as where it was killed, for a fault  |
+| TERM, INT: all drain; again: at once  | ready: it serves                      | it is a fact, by which fleet.py judges       |
+| QUIT: all end at once                 | failed: why it ends                   |                                              |
+| HUP: all are replaced                 | failing: it asks for a successor      |                                              |
+| TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  |                                              |
 | USR1: logs are reopened               | idle: a connection for another        |                                              |
 |                                       | changed: a reload, with --reload      |                                              |
 | USR2: new code of aserve's own        | the trial's: upgrade.py               | the trial's: upgrade.py                      |
-|                                       | a mold's: molds.py                    | a mold's: molds.py                           |
+|                                       | a mold's: molds.py                    |                                              |
 
-After each event the loop looks which slots lack a worker, or are to have a successor, and forks (`_due`). That is the only
-place where a worker begins, and the top of the loop: so a child returns from `run`, and nothing of the supervisor's goes on in it.
+Each event changes facts. After each the loop asks `decide` (fleet.py) what is due, and does it, by the table `_by_do`, until nothing is (`_settle`).
+Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
@@ -56,16 +56,16 @@ from .command import Command
 from .control import open_control, watch_with
 from .crew import Crew, workers
 from .ends import Ends
-from .failed_starts import FailedStarts
+from .fleet import Action, Do, End, Fleet, decide
 from .inheritance import Inheritance
 from .levelling import level_out
 from .losses import Losses, OnLife
 from .molds import Molds
+from .outcomes import Outcomes, fault_for
 from .overview import Overview, Supervise
 from .plan import Plan, Read
 from .programs import OpenJobs
 from .reloads import Reloads
-from .rollout import Rollout
 from .shutdown import Shutdown
 from .signal_pipe import SignalPipe, block_signals
 from .slots import Slots
@@ -83,8 +83,6 @@ CHECK_SECONDS = 1.0
 class Supervisor:
     """Keeps workers serving."""
 
-    _failed_starts: FailedStarts  # made after the molds, which tell it of theirs
-
     def __init__(
         self,
         plan: Plan,
@@ -101,7 +99,7 @@ class Supervisor:
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
         self._timers = Timers()
-        self._rollout = Rollout(plan)
+        self._fleet = Fleet(plan, plan.workers[0])
         self._manager = Manager(main_pid=os.getpid())
         self._logs_reopened_at = 0.0
         self._by_signal: dict[signal.Signals, Callable[[signal.Signals], None]] = {
@@ -112,7 +110,7 @@ class Supervisor:
             signal.SIGTTIN: lambda number: self.resize(self.size + 1, number.name),
             signal.SIGTTOU: lambda number: self.resize(self.size - 1, number.name),
             signal.SIGUSR1: self._reopen_logs,
-            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name, self._rollout.reload is not None),
+            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name, self._fleet.reload is not None),
             signal.SIGCHLD: lambda number: self._ends.reap(),
         }
         self._by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
@@ -138,15 +136,15 @@ class Supervisor:
             StartFailed: the first worker could not start.
         """
         self._open(inherited)
-        while self._children or self._attached or self._shutdown.wants_worker or not self._shutdown.has_begun:
-            _guard(self._advance_upgrade)
+        while self._children or self._attached or self._fleet.is_wanted or not self._fleet.is_ending:
             _guard(self._attached.start_due)
-            for slot in self._due():
-                forked = self._fork(slot)
-                if isinstance(forked, Role):
-                    return forked
-                if not forked:
-                    break  # with it a reload may have ended: then something else is due
+            for _ in range(2):  # if one cannot be forked, something else may be due, as a reload has ended with it
+                for start in self._settle():
+                    forked = self._fork(start)
+                    if isinstance(forked, Role):
+                        return forked
+                    if not forked:
+                        break
             self._wait()
         for listener in self._listeners:
             listener.close()
@@ -164,38 +162,40 @@ class Supervisor:
         self._signals = SignalPipe(self._by_signal)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
-        plan = self._rollout.plan
+        plan, fleet = self._fleet.plan, self._fleet
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
+        fleet.workers = children
         kept = inherited.kept if inherited is not None else {}
         attached = self._attached = Attached(
             self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), self._open_jobs, kept
         )
         attached.follow(plan.config)
-        status = self._status = Status(self, children, self._rollout, attached, self._listeners)
+        status = self._status = Status(self, children, fleet, attached, self._listeners)
         watch = watch_with(self._selector)
         self._overview = Overview(slots, children, status, self._supervise, self._command.environ, watch)
         self._by_word.update(self._overview.by_word)
         tally = self._overview.tally
         self._watch = Watch(children)
-        crew = self._crew = Crew(plan, self._listeners, children, self._rollout, self._timers, tally, self._watch)
-        molds = self._molds = Molds(
-            children, self._rollout.is_unproven, lambda *failure: self._failed_starts.note(*failure), crew.pause_after
-        )
-        shutdown = self._shutdown = Shutdown(children, molds, self._timers, self._listeners, self._manager, attached)
-        upgrade = self._upgrade = Upgrade(self._command, children, self._signals, self._manager, attached)
-        self._answers = Answers(self, crew, children, self._timers, status)
+        crew = self._crew = Crew(fleet, self._listeners, children, self._timers, tally, self._watch)
+        self._molds = Molds(fleet, children)
+        shutdown = self._shutdown = Shutdown(fleet, children, self._timers, self._listeners, self._manager, attached)
+        self._upgrade = Upgrade(self._command, children, self._signals, self._manager, attached)
+        answers = self._answers = Answers(self, fleet, crew, children, self._timers, status)
         reloads = self._reloads = Reloads(
-            self._read, self._rollout, crew, children,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, attached=attached, manager=self._manager,
-            status=status, tally=tally,
-        )  # fmt: skip
-        self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally, self._answers)
-        self._ends = Ends(
-            children, crew, reloads, self._failed_starts,
-            attached=attached, losses=Losses(self._overview.on_lost, tally, status, self._on_life),
-            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
-        )  # fmt: skip
+            self._read, fleet, crew, children, answers=answers, manager=self._manager, status=status, tally=tally
+        )
+        losses = Losses(self._overview.on_lost, tally, status, self._on_life)
+        self._ends = Ends(fleet, children, attached, losses, self._upgrade, self._overview, self._watch)
+        outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
+        self._by_do: dict[Do, Callable[[Action], None]] = {
+            **crew.by_do,
+            **reloads.by_do,
+            **outcomes.by_do,
+            **answers.by_do,
+            Do.FINISH: self._finish_reload,
+            Do.ADVANCE: lambda action: self._advance_upgrade(),
+        }
         asking = watch, self._answers.by_question, self._timers.after
         self._control = open_control(plan.config.control, *asking, is_upgraded=inherited is not None)
         if inherited is not None:
@@ -204,64 +204,59 @@ class Supervisor:
 
     def _take_over(self, inherited: Inheritance) -> None:
         """Go on with what code of before has left, and replace it."""
-        self._crew.has_served, self._crew.size = True, inherited.size or self._crew.size
+        self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
         self._upgrade.take_over(inherited)
         if inherited.counted is not None:
             self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
         self.reload("SIGUSR2")
 
-    def _due(self) -> Iterator[int]:
-        """
-        Yield the slots in which a worker, or a mold, is to be started now; each is started before the next is asked for.
+    def _settle(self) -> list[Action]:
+        """Do what is due until nothing is, but what begins: return that."""
+        is_well = True
+        while is_well:
+            self._fleet.is_upgrade_due = self._upgrade.is_due
+            actions = decide(self._fleet, time.monotonic())
+            others = [action for action in actions if action.do is not Do.START]
+            if not others:
+                return actions
+            for action in others:
+                is_well &= _guard(lambda: self._act(action))  # noqa: B023 (it is called at once)
+        return []  # a bug of ours: what is due may be so again
 
-        A slot whose worker was killed waits until that has ended: only then it is known whether a pause is to follow (ends.py).
-        """
-        find, may_begin, plan = self._children.find, self._may_begin, self._rollout.next
-        if self._molds.is_due(plan) and may_begin(MOLD):
-            yield MOLD
-        if not self._molds.can_fork(plan):
-            return
-        # The first worker shows whether there is anything to serve.
-        for slot in range(1, self._crew.size + 1) if self._crew.has_served else (1,):
-            if may_begin(slot) and not find(slot, State.STARTING, State.KILLED, State.READY):
-                yield slot
-        for slot in self._rollout.due():
-            if may_begin(slot) and not find(slot, State.STARTING, State.KILLED):
-                yield slot
+    def _act(self, action: Action) -> None:
+        self._fleet.apply(action)
+        self._by_do[action.do](action)
 
-    def _may_begin(self, slot: int) -> bool:
-        """Whether a slot's pause is over; in the end only who is wanted may begin, without a pause."""
-        if self._shutdown.has_begun:
-            return self._shutdown.wants_worker and slot in (1, MOLD)
-        return self._crew.may_try(slot)
+    def _finish_reload(self, action: Action) -> None:
+        self._reloads.finish(action)
+        self._attached.renew(self.config)
+        self._upgrade.dismiss_strangers()
 
     def _advance_upgrade(self) -> None:
-        """Try new code, or become it, if that was asked for, and nothing else is under way."""
-        if self._crew.has_served and not (self._rollout.reload or self.is_ending or self._children.has_unborn):
-            self._upgrade.advance(self._rollout.plan, self._crew.size, self._listeners, self._overview)
+        self._upgrade.advance(self._fleet.plan, self._fleet.size, self._listeners, self._overview)
 
-    def _fork(self, slot: int) -> Role | bool:
+    def _fork(self, start: Action) -> Role | bool:
         """Start a worker or a mold, here or by a mold; return whether that went well, and in a child that was forked here its role."""
-        plan = self._rollout.begin(slot)
+        slot, plan, fleet = start.slot, start.plan, self._fleet
         given = self._overview.share()
         with block_signals():
             try:
-                child, channel = self._molds.fork(slot, plan)
+                child, channel = self._molds.fork(slot, plan, start.worker)
             except OSError as exc:
-                self._failed_starts.note(
-                    slot, plan, name_of(slot), f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
-                )
+                why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
+                fleet.ends.append(End(slot, plan, State.STARTING, name_of(slot), why))
                 return False
+            fleet.apply(start)
             if channel is None:
-                self._shutdown.on_begun(child)
+                if fleet.is_ending:
+                    self._shutdown.on_begun(child)
                 return True
             if self._control is not None:
                 self._control.let_go()
             self._let_go()
             shared = self._children.memory_of(child)
-            # Where the app of before serves, its successor is to be tried.
-            fault = self._reloads.fault if not self._children.find(slot, State.READY) else None
-            is_new = self._rollout.is_unproven(plan) or not self._crew.has_served
+            fault = fault_for(slot, fleet)
+            is_new = fleet.is_unproven(plan) or not fleet.has_served
             return Role(
                 slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), given, fault, is_new, child.page
             )  # fmt: skip
@@ -276,10 +271,11 @@ class Supervisor:
         """Wait for the next event, and do what is to be done about it."""
         for key, _ in self._selector.select(self._timers.seconds_to_next()):
             _guard(key.data)
+            self._settle()
         for timer in self._timers.pop_due():
             _guard(timer.run)
-        _guard(self._answers.tell_waiting)
-        if self._crew.has_served and not self.is_reloading and not self._upgrade.is_under_way:
+            self._settle()
+        if self._fleet.has_served and not self._fleet.is_moving and not self._upgrade.is_under_way:
             self._manager.tell_ready(self.describe())
 
     def _check(self) -> None:
@@ -288,7 +284,7 @@ class Supervisor:
         self._ends.reap()
         self._reloads.look_at_touched()
         self._children.forget_given()
-        level_out(self._children, self._rollout.has_asked)
+        level_out(self._children, set(self._fleet.asked).__contains__)
         self._status.on_second()
         self._overview.on_second()
         self._attached.look_at_jobs()
@@ -301,36 +297,32 @@ class Supervisor:
     @property
     def size(self) -> int:
         """How many workers there are to be."""
-        return self._crew.size
+        return self._fleet.size
 
     @property
     def config(self) -> EngineSettings:
         """The settings of workers that start now."""
-        return self._rollout.plan.config
-
-    @property
-    def is_reloading(self) -> bool:
-        """Whether a reload is on its way to its end."""
-        return self._rollout.is_moving
+        config: EngineSettings = self._fleet.plan.config
+        return config
 
     @property
     def is_ending(self) -> bool:
         """Whether no worker is to begin any more."""
-        return self._shutdown.has_begun
+        return self._fleet.is_ending
 
     def describe(self) -> str:
         """Return in one line how things are."""
-        return self._crew.describe() + self._rollout.describe() + self._attached.describe_missing()
+        half_done = "; a reload is half done" if self._status.half_done else ""
+        return self._crew.describe() + half_done + self._attached.describe_missing()
 
     def reload(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
-        self._reloads.begin(why)
+        self._reloads.ask(why)
 
     def resize(self, size: int, why: str) -> None:
         """Have so many workers from now on."""
-        if not self._shutdown.has_begun:
+        if not self._fleet.is_ending:
             self._crew.resize(size, why)
-            self._reloads.finish()
 
     # Signals
 
@@ -341,7 +333,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._upgrade.abandon()
-        self._shutdown.drain(number, self.config, self._crew.has_served)
+        self._shutdown.drain(number, self.config)
 
     def _end_at_once(self, number: signal.Signals) -> None:
         self._upgrade.abandon()
@@ -367,28 +359,22 @@ class Supervisor:
         _guard(lambda: words[message["say"]](child, message, fds))
 
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker serves: who was in its slot before may go."""
+        """A worker serves."""
         if not self._children.admit(child):
             return
         if child.began_at <= self._logs_reopened_at:
             self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
         if self._overview.why_unready:
             self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
-        if self._shutdown.has_begun:
-            self._shutdown.on_ready(child)
+        if self._fleet.is_ending:
             return
-        if not self._crew.has_served:
+        is_first = not self._fleet.has_served
+        self._fleet.on_ready(child)
+        if is_first:
             self._crew.begin(child)
         logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
         if self._crew.absences.end(child.slot):
-            logger.info("no worker is missing any more: %s", workers(self._crew.size))
-        if self._rollout.is_unproven(child.plan):
-            self._reloads.commit(child)
-        why = self._rollout.succeed(child.slot)
-        for other in self._children.find(child.slot, State.READY):
-            if other is not child or child.slot > self._crew.size:
-                self._crew.retire(other, why)
-        self._reloads.finish()
+            logger.info("no worker is missing any more: %s", workers(self._fleet.size))
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker asks for a successor."""
@@ -398,16 +384,17 @@ class Supervisor:
     def _on_left(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker that drains accepts nobody any more."""
         child.has_left = True
-        self._reloads.finish()
 
     def _on_idle(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker gives away a connection that waits for its next request: it is for whoever has the fewest."""
-        self._children.pass_on(child, message, fds, self._rollout.has_asked)
+        self._children.pass_on(child, message, fds, set(self._fleet.asked).__contains__)
 
 
-def _guard(call: Callable[[], Any]) -> None:
-    """Do this; a bug of ours must not end the supervisor, and all workers with it."""
+def _guard(call: Callable[[], Any]) -> bool:
+    """Do this, and return whether it went well; a bug of ours must not end the supervisor, and all workers with it."""
     try:
         call()
     except Exception:
         logger.exception("internal error; please report this as a bug in aserve")
+        return False
+    return True

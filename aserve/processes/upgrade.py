@@ -78,6 +78,11 @@ class Upgrade:
         """Whether new code is tried, or about to take over."""
         return self._trial is not None or self._has_shown
 
+    @property
+    def is_due(self) -> bool:
+        """Whether new code is to be tried, or to take over."""
+        return self._trial is None and bool(self._asked or self._has_shown)
+
     def ask(self, why: str, is_reloading: bool) -> None:
         """Ask for new code: `advance` begins when it can."""
         self._asked = why
@@ -87,13 +92,11 @@ class Upgrade:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
 
     def advance(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
-        """Take the next step, if one is due: try the new code, or become it."""
-        if self._trial is not None:
-            return
+        """Take the next step, which is due: try the new code, or become it."""
         if self._asked:  # also after a trial that succeeded: the code may have changed since
             self._why, self._asked, self._has_shown = self._asked, "", False
             self._begin_trial(plan)
-        elif self._has_shown:
+        else:
             self._has_shown = False
             self._become(plan, size, listeners, overview)
 

@@ -3,7 +3,7 @@
 Owns:     Watch: the state of each worker between two looks; the log lines about a loop that hangs, with its stacks; how
           many processes the kernel has killed for lack of memory.
 Thread:   the supervisor's only one.
-Not here: the rules (recycling.py, liveness.py), replacing a worker (crew.py).
+Not here: the rules (recycling.py, liveness.py), replacing a worker (fleet.py).
 
 No worker is asked: its page, and small files of /proc, have all of it. So it costs a worker nothing, and a hanging one cannot
 hide it.
@@ -33,7 +33,6 @@ class Watched:
     def __init__(self, config: EngineSettings, recycling: Recycling) -> None:
         self.lifespan = recycling.new_lifespan()
         self.pulse = Pulse(config.hang_warning_seconds, config.hang_timeout_seconds)
-        self.is_hung = False
 
 
 class Watch:
@@ -78,10 +77,6 @@ class Watch:
             for child, tick in self._ticks.items()
         )
 
-    def is_hung(self, child: Child) -> bool:
-        """Whether a worker was to be replaced because its event loop hangs, and still does."""
-        return child in self._watched and self._watched[child].is_hung
-
     def bytes_of(self, child: Child) -> int:
         """Return a worker's memory in octets; 0: this system does not show it."""
         memory = memory_of(child.pid)
@@ -113,10 +108,10 @@ class Watch:
             logger.warning("%s: %s; %s; its stacks follow", child, finding.text, next_)
             os.kill(child.pid, STACKS_SIGNAL)
         elif finding.verdict is Verdict.RECOVERED:
-            watched.is_hung = False
+            child.is_hung = False
             logger.warning("%s: %s", child, finding.text)
         elif finding.verdict is Verdict.REPLACE:
-            watched.is_hung = True
+            child.is_hung = True
             return f"{finding.text} (--hang-timeout {child.plan.config.hang_timeout_seconds:g})"
         return ""
 

@@ -84,7 +84,9 @@ class World:
         elif do is Do.DRAIN:
             action.worker.state = DRAINING
         elif do is Do.KILL:
-            action.worker.state, action.worker.limit = KILLED, None
+            action.worker.state = KILLED
+        elif do is Do.ADVANCE:
+            self.fleet.is_upgrade_due = False
         elif do is Do.BEGIN:
             self.fleet.begin(action.why, new_plan(**self._settings), self.now)
         elif do in (Do.RESTART, Do.RETRY, Do.ABANDON) and end is not None:
@@ -191,3 +193,13 @@ class World:
 def dos(actions: list[Action]) -> list[Do]:
     """Return what is to be done."""
     return [action.do for action in actions]
+
+
+def serving(size: int = 2, **settings: bool) -> World:
+    """Return a world whose workers serve."""
+    return World(size, **settings).start()
+
+
+def newest(world: World, slot: int) -> Worker:
+    """Return the last worker of a slot."""
+    return world.find(STARTING, READY, DRAINING, KILLED, slot=slot)[-1]

@@ -168,13 +168,13 @@ class Supervised:
         self.supervisor._timers.seconds_to_next = lambda: 0.0  # type: ignore[method-assign]
         self.supervisor._wait()
         self.supervisor._timers.seconds_to_next = monotonic  # type: ignore[method-assign]
-        self.supervisor._advance_upgrade()
-        for slot in self.supervisor._due():
-            forked = self.supervisor._fork(slot)
-            assert forked in (True, False), "this is no child"
-            self.system.forget_last()
-            if not forked:
-                break
+        for _ in range(2):
+            for start in self.supervisor._settle():
+                forked = self.supervisor._fork(start)
+                assert forked in (True, False), "this is no child"
+                self.system.forget_last()
+                if not forked:
+                    break
 
     def start(self) -> list[Child]:
         """Let all of them become ready; return them."""
@@ -226,6 +226,11 @@ class Supervised:
         self.system.ends.append((child.pid, number or status << 8))
         self.signal(signal.SIGCHLD)
         return self.turn()
+
+    def reap(self) -> None:
+        """Let the supervisor see to the children that have ended, before anything else happens."""
+        self.supervisor._ends.reap()
+        self.supervisor._settle()
 
     def signal(self, number: signal.Signals) -> None:
         """Let the supervisor get a signal."""

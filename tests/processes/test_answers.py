@@ -160,12 +160,12 @@ def test_one_more_after_a_reload_that_stays_half_done(ask):
     first, second = ask(ask="reload"), ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
     ask.one.end(ask.one.children[-1], status=1)
-    half_done = ask.one.supervisor._rollout._half_done
+    half_done = ask.one.supervisor._fleet.reload.before
     assert "error" in first.read()[0] and second.read() == [] and half_done.failed
     ask.one.end(ask.one.children[-1], status=1)
     ask.one.turn()
     assert second.read()[0]["error"].startswith("nothing was reloaded")
-    assert ask.one.supervisor._rollout.reload is half_done, "which goes on"
+    assert ask.one.supervisor._fleet.reload is half_done, "which goes on"
 
 
 def test_a_reload_when_all_is_to_end(ask):
@@ -187,7 +187,7 @@ def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
     assert ask(ask="status").read()[0]["half_done"]
     ask(ask="workers", count=1)
     ask.one.leave(second)
-    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor._rollout.reload is None
+    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor._fleet.reload is None
 
 
 def test_a_reload_in_place_of_one_that_is_half_done(ask):
@@ -197,7 +197,7 @@ def test_a_reload_in_place_of_one_that_is_half_done(ask):
     ask.one.say(ask.one.children[-1], say="ready")
     ask.one.end(ask.one.children[-1], status=1)
     assert "error" in first.read()[0]
-    half_done = ask.one.supervisor._rollout.reload.plan
+    half_done = ask.one.supervisor._fleet.reload.plan
     caller = ask(ask="reload")
     assert ask(ask="status").read()[0]["warnings"] == []
     while not caller.is_answered:
@@ -211,7 +211,7 @@ def test_a_reload_in_place_of_one_that_is_half_done(ask):
     ready = [child for child in ask.one.children if child.state is State.READY]
     assert sorted(child.slot for child in ready) == [1, 2] and ready[0].plan is ready[1].plan
     assert not set(before) & set(ready)
-    assert ask.one.supervisor._rollout.reload is None
+    assert ask.one.supervisor._fleet.reload is None
 
 
 def test_a_reload_during_another(ask):

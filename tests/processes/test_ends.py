@@ -88,8 +88,20 @@ def test_a_crash_beside_a_successor(supervised, caplog):
     (first,) = one.start()
     one.say(first, say="failing", why="it was sent SIGTERM")
     one.supervisor._children.admit(one.children[-1])  # and its word has not been heard
-    one.end(first, number=11)
+    one.system.ends.append((first.pid, 11))
+    one.reap()
     assert f"{first} has crashed" in caplog.text and not one.supervisor._crew.absences
+
+
+def test_a_crash_of_one_too_many(supervised, caplog):
+    """It had no slot any more when it ended: no other starts, and none is missed."""
+    one = supervised(2)
+    _, second = one.start()
+    one.supervisor._fleet.resize(1, "SIGTTOU")
+    one.system.ends.append((second.pid, 11))
+    one.reap()
+    assert caplog.text.rstrip().endswith(f"{second} has crashed after 0 s: it was killed by SIGSEGV")
+    assert one.turn(10) == [] and not one.supervisor._crew.absences
 
 
 def test_killed_for_a_fault_before_the_end(supervised):

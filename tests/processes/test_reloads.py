@@ -62,7 +62,7 @@ def test_asked_for_while_a_successor_cannot_start(supervised):
     assert (again.slot, again.state) == (1, State.STARTING)
     one.say(again, say="ready")
     one.leave(*(child for child in one.children if child.state == State.DRAINING))
-    assert one.supervisor._rollout.reload is not None
+    assert one.supervisor._fleet.reload is not None
 
 
 def test_requests_that_go_on_in_old_workers(supervised, caplog):
@@ -168,7 +168,7 @@ def test_a_fork_that_fails(supervised, monkeypatch, caplog, is_unfit):
         one.end(mold)
     assert "still serving as before: 2 of 2 workers" in caplog.text
     one.turn()
-    assert one.children == list(workers) and one.supervisor._rollout.reload is None
+    assert one.children == list(workers) and one.supervisor._fleet.reload is None
 
 
 def test_who_started_before_it(supervised, caplog):
@@ -185,7 +185,7 @@ def test_who_started_before_it(supervised, caplog):
         f"{late} could not start: it was not ready within 5 s (--start-timeout); a reload has begun since"
         in caplog.text
     )
-    assert one.supervisor.is_reloading and "half done" not in caplog.text
+    assert one.supervisor._fleet.is_moving and "half done" not in caplog.text
 
 
 def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):
@@ -297,7 +297,7 @@ def test_what_is_starting_is_started_anew(supervised):
     assert told(one, hanging) == [LEAVE]
     one.end(hanging, number=9)
     one.say(new, say="ready")
-    assert one.supervisor._rollout.reload is None
+    assert one.supervisor._fleet.reload is None
 
 
 def test_everything_is_down(supervised, caplog):
@@ -329,7 +329,7 @@ def test_the_end_of_a_reload(supervised):
     one.signal(HUP)
     for child in (first, second, new, starting):
         assert one.end(child) == []
-    assert one.supervisor._shutdown.has_begun
+    assert one.supervisor.is_ending
 
 
 def test_a_file_that_has_changed(supervised, tmp_path, caplog):

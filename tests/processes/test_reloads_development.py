@@ -7,6 +7,7 @@ from harness.supervising import LEAVE, told
 from aserve.core.errors import Fault
 from aserve.core.page import State
 from aserve.processes import supervisor as supervisor_module
+from aserve.processes.outcomes import fault_for
 
 CHANGED = {"say": "changed", "why": "a.py has changed"}
 FAILED = {"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}
@@ -18,9 +19,9 @@ def faults_of(monkeypatch):
     found = []
     whole = supervisor_module.Supervisor._fork
 
-    def fork(self, slot):
-        found.append(None if self._children.find(slot, State.READY) else self._reloads.fault)
-        return whole(self, slot)
+    def fork(self, start):
+        found.append(fault_for(start.slot, self._fleet))
+        return whole(self, start)
 
     monkeypatch.setattr(supervisor_module.Supervisor, "_fork", fork)
     return found
@@ -36,7 +37,7 @@ def test_a_saved_file(supervised, caplog):
     assert told(one, first) == [LEAVE] and "a.py has changed: done" not in caplog.text
     one.say(first, **CHANGED)
     one.leave(first)
-    assert "a.py has changed: done" in caplog.text and one.supervisor._rollout.reload is None
+    assert "a.py has changed: done" in caplog.text and one.supervisor._fleet.reload is None
 
 
 def test_new_code_does_not_start(supervised, caplog):

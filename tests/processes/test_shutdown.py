@@ -26,7 +26,7 @@ def test_the_end(supervised, caplog):
     one.signal(TERM)
     assert told(one, first) == told(one, second) == [{"do": "drain", "stopping": True}]
     assert one.end(second, number=9) == [] and one.end(first) == []
-    assert one.children == [] and one.supervisor._shutdown.has_begun and one.supervisor._shutdown.status == 0
+    assert one.children == [] and one.supervisor.is_ending and one.supervisor._shutdown.status == 0
     assert "SIGTERM: draining, at most 30 s; once more to leave at once" in caplog.text
 
 
@@ -60,7 +60,7 @@ def test_at_once(supervised):
     children = one.start()
     one.signal(signal.SIGQUIT)
     assert one.system.signals == [(child.pid, signal.SIGKILL) for child in children]
-    assert one.supervisor._shutdown.has_begun and one.supervisor._shutdown.status == 128 + signal.SIGQUIT
+    assert one.supervisor.is_ending and one.supervisor._shutdown.status == 128 + signal.SIGQUIT
 
 
 def test_a_worker_that_does_not_end(supervised):
@@ -169,7 +169,7 @@ def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog)
     one.end(child, number=9)
     one.system.fork_error = OSError(12, "Cannot allocate memory")
     one.signal(TERM)
-    assert one.children == [] and one.supervisor._shutdown.status == 1 and not one.supervisor._shutdown.wants_worker
+    assert one.children == [] and one.supervisor._shutdown.status == 1 and not one.supervisor._fleet.is_wanted
     assert "it could not be forked: Cannot allocate memory; clients that waited for it were not served" in caplog.text
 
 

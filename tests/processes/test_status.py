@@ -119,7 +119,7 @@ def test_attached(supervised, monkeypatch):
     status = module.Status(
         one.supervisor,
         one.supervisor._children,
-        one.supervisor._rollout,
+        one.supervisor._fleet,
         SimpleNamespace(describe=lambda: programs, describe_jobs=lambda: {"waiting": {}}),
     )
     described = status.describe()

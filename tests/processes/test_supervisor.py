@@ -16,6 +16,7 @@ from aserve.core.page import MOLD, Field, State
 from aserve.features import Config
 from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import molds
+from aserve.processes.fleet import Do
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.supervisor import Supervisor
@@ -133,10 +134,29 @@ def test_a_bug_of_ours_in_last_words(supervised):
     (child,) = one.start()
     one.system.workers_ends[child.pid].send({"say": "nonsense"})
     one.system.ends.append((child.pid, 9))
-    one.supervisor._ends.reap()
+    one.reap()
     assert one.children == []
     (successor,) = one.turn(0.11)
     assert successor.slot == child.slot
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
+    """It is tried again with the next event, and not at once and for ever."""
+    one = supervised(2)
+    one.start()
+    failed = []
+
+    def fail(action):
+        failed.append(action.worker)
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(one.supervisor._by_do, Do.DRAIN, fail)
+        one.signal(signal.SIGTTOU)
+        assert 1 <= len(failed) < 10 and "internal error" in caplog.text
+    one.turn()
+    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
 
 
 def test_a_signal_that_is_not_the_supervisors(supervised):
@@ -145,7 +165,7 @@ def test_a_signal_that_is_not_the_supervisors(supervised):
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
     one.signal(signal.SIGUSR2)
     signal.signal(signal.SIGUSR2, before)
-    assert not one.supervisor._shutdown.has_begun
+    assert not one.supervisor.is_ending
 
 
 def test_its_run(caplog):
@@ -193,15 +213,15 @@ def test_its_run_when_nothing_starts():
 
 def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
     """What is due is asked anew: with the fork a reload may have ended."""
-    supervisor, forked = supervised(2).supervisor, []
+    supervisor, forked, due = supervised(2).supervisor, [], [[1, 2], [3]]
 
     def wait():
         raise EOFError
 
     monkeypatch.setattr(supervisor, "_open", lambda inherited: None)
-    monkeypatch.setattr(supervisor, "_due", lambda: iter((1, 2)))
-    monkeypatch.setattr(supervisor, "_fork", lambda slot: forked.append(slot) or False)
+    monkeypatch.setattr(supervisor, "_settle", lambda: due.pop(0))
+    monkeypatch.setattr(supervisor, "_fork", lambda start: forked.append(start) or False)
     monkeypatch.setattr(supervisor, "_wait", wait)
     with pytest.raises(EOFError):
         supervisor.run()
-    assert forked == [1]
+    assert forked == [1, 3]

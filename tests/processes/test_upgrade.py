@@ -290,7 +290,7 @@ def test_the_end(supervised, execed, caplog, number, is_ready):
     assert (trial.pid in killed) == (not is_ready or number == signal.SIGQUIT)
     one.end(trial, number=0 if is_ready else 15)
     one.end(worker)
-    assert one.children == [] and one.supervisor._shutdown.has_begun
+    assert one.children == [] and one.supervisor.is_ending
     assert execed[0] == [] and "nothing was upgraded" not in caplog.text
 
 

@@ -138,7 +138,7 @@ def test_a_loop_that_hangs(supervised, caplog):
     assert f"{second}: its event loop has not turned for 3 s" in caplog.text
     assert "; after 5 s (--hang-timeout) it is replaced; its stacks follow" in caplog.text
     turn(one, first)
-    assert not one.supervisor._watch.is_hung(second)
+    assert not second.is_hung
     turn(one, first)
     assert "worker 2 is to be replaced: its event loop has not turned for 5 s" in caplog.text
     (successor,) = [child for child in one.children if child.state is State.STARTING] or one.turn()
@@ -238,7 +238,7 @@ def test_out_of_memory(supervised, before, after, how, is_told):
     one.start()
     kernel = Kernel(before)
     watch = Watch(one.supervisor._children, kernel)
-    config = one.supervisor._rollout.plan.config
+    config = one.supervisor._fleet.plan.config
     watch.look(config, 0.0)
     kernel.count = after
     watch.look(config, 1.0)  # just before it is reaped

@@ -25,7 +25,7 @@ def test_a_start_that_fails_ends_the_command(supervised, words, why):
     (first,) = one.turn()
     if words:
         one.say(first, say="failed", **words)
-    assert one.end(first, status=3) == [] and one.supervisor._shutdown.has_begun
+    assert one.end(first, status=3) == [] and one.supervisor.is_ending
     failure = one.supervisor._shutdown.start_failure
     assert str(failure) == f"{first} could not start: {why}"
     assert failure.app_traceback == (words or {}).get("traceback", "")
