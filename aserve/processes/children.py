@@ -45,6 +45,8 @@ STACK_SECONDS = 2.0
 SILENT_NS = 2_000_000_000  # a worker that has not ticked for this long gets no connections: it ticks each second
 # How long a mold, which has nothing else to do, may take to fork. Guess: a mold of gigabytes takes a tenth of a second.
 FORK_SECONDS = 10.0
+# After this time workers do not wait for it any more, and import the app by themselves. Guess: see above.
+SILENCE_SECONDS = 2.0
 NO_PAGE = 0
 
 Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
@@ -72,11 +74,6 @@ class Children:
 
     def __len__(self) -> int:
         return len(self._by_pid) + len(self._unborn)
-
-    @property
-    def has_unborn(self) -> bool:
-        """Whether a mold is about to fork."""
-        return bool(self._unborn)
 
     def find(self, slot: int, *states: State) -> list[Child]:
         """Return the children in a slot that are in one of these states."""
@@ -148,7 +145,8 @@ class Children:
         child.mold = mold
         child.channel.know_senders()
         self._add(child)
-        self._set_deadline(child, FORK_SECONDS, self._on_fork_timeout)
+        self._timers.after(SILENCE_SECONDS, self._on_fork_timeout, child, False)
+        self._timers.after(FORK_SECONDS, self._on_fork_timeout, child, True)
         order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
         self.tell(mold, order, [theirs.detach(), its_table])
         return child
@@ -269,6 +267,8 @@ class Children:
     def _on_begun(self, child: Child) -> None:
         """Record the pid of a worker that a mold has forked."""
         self._unborn.remove(child)
+        if child.mold is not None:
+            child.mold.is_silent = False
         child.pid, child.mold = child.channel.sender_pid, None
         self._by_pid[child.pid] = child
         self.page(child)[Field.PID] = child.pid
@@ -342,9 +342,16 @@ class Children:
         if child.plan.config.start_seconds:
             self._set_deadline(child, child.plan.config.start_seconds, self._on_start_timeout)
 
-    def _on_fork_timeout(self, child: Child) -> None:
-        if child.mold is not None and child.mold.state == State.READY:
-            self.end_with_stacks(child.mold, f"it has not forked {child} within {FORK_SECONDS:g} s")
+    def _on_fork_timeout(self, child: Child, is_last: bool) -> None:
+        mold = child.mold
+        if mold is None or mold.state != State.READY:
+            return  # it has forked the child, or ends
+        if is_last:
+            self.end_with_stacks(mold, f"it has not forked {child} within {FORK_SECONDS:g} s")
+        elif not mold.is_silent:
+            mold.is_silent = True
+            text = "%s has not forked %s within %g s: workers import the app by themselves, until it forks, or there is another"
+            logger.warning(text, mold, child, SILENCE_SECONDS)
 
     def _on_start_timeout(self, child: Child) -> None:
         self.end_with_stacks(child, f"it was not ready within {child.plan.config.start_seconds:g} s (--start-timeout)")

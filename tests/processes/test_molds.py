@@ -12,7 +12,7 @@ from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import MOLD, Field, State
-from aserve.processes.children import ENDING_SECONDS, FORK_SECONDS, STACK_SECONDS
+from aserve.processes.children import ENDING_SECONDS, FORK_SECONDS, SILENCE_SECONDS, STACK_SECONDS
 from aserve.settings import parse_bind
 
 HUP, TERM, USR2, KILL, ABRT = signal.SIGHUP, signal.SIGTERM, signal.SIGUSR2, signal.SIGKILL, signal.SIGABRT
@@ -78,7 +78,7 @@ def test_it_cannot_start(supervised):
     one = supervised(preload=True)
     (mold,) = one.turn()
     one.say(mold, **FAILED)
-    assert one.end(mold, 1) == [] and one.supervisor._shutdown.has_begun
+    assert one.end(mold, 1) == [] and one.supervisor.is_ending
     failure = one.supervisor._shutdown.start_failure
     assert str(failure) == "the mold (pid 101) could not start: importing a raised ValueError"
     assert failure.app_traceback == "Traceback: here\n"
@@ -284,7 +284,7 @@ def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
     one.system.workers_ends[mold.pid].close()
     one.turn()
     one.system.ends += [(999, 0), (mold.pid, int(KILL))]
-    one.supervisor._ends.reap()
+    one.reap()
     assert unborn.is_reaped and caplog.text.count("could not start: its mold has ended before it could fork") == 1
 
 
@@ -354,6 +354,25 @@ def test_clients_wait_while_a_mold_is_made(waited_for):
     assert one.children == [] and one.supervisor._shutdown.status == 0 and one.system.signals == []
 
 
+def test_clients_wait_and_no_mold_is_made_yet(preloaded):
+    """Its pause does not count any more: it begins at once, and then a worker that serves them."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    with listener.socket, socket.create_connection(listener.address):
+        one, mold, (worker,) = preloaded(1, listeners=[listener])
+        for child in (mold, worker):
+            one.end(child, number=KILL)
+        one.signal(TERM)
+        (mold,) = one.children
+        one.say(mold, say="ready")
+        (worker,) = one.fork_from(mold)
+        assert mold.state is State.DRAINING
+        one.end(mold)
+        one.say(worker, say="ready")
+        assert told(one, worker) == [{"do": "drain", "stopping": True}]
+        one.end(worker)
+        assert one.children == [] and one.supervisor._shutdown.status == 0
+
+
 def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
     """A worker that imports the app by itself takes the mold's place."""
     one, mold = waited_for
@@ -411,6 +430,27 @@ def test_the_mold_hangs(preloaded, caplog):
     assert len(one.molds) == 1 and one.molds != [mold]
 
 
+def test_the_mold_is_stopped(preloaded, caplog):
+    """Workers that are to be started import the app by themselves, and its order is void; once it answers, it forks again."""
+    one, mold, workers = preloaded()
+    for worker in workers:
+        one.end(worker, number=KILL)
+    unborn = one.turn(0.2)
+    assert [child.pid for child in unborn] == [0, 0] and one.turn(SILENCE_SECONDS - 0.3) == []
+    first, second = one.turn(0.4)
+    assert caplog.text.count("within 2 s: workers import the app by themselves, until it forks") == 1
+    assert slots_of([first, second]) == [1, 2] and first.pid and second.pid
+    for worker in (first, second):
+        one.say(worker, say="ready")
+    assert "no worker is missing any more: 2 workers" in caplog.text
+    begun = one.fork_from(mold)
+    assert begun == unborn and [told(one, child) for child in begun] == [[LEAVE]] * 2
+    for child in (*begun, first):
+        one.end(child, number=0 if child in begun else KILL)
+    one.turn(0.2)
+    assert slots_of(ready(one, mold)) == [1]
+
+
 def test_a_worker_ends_at_once(preloaded, caplog):
     """Its end may be known before its first word has been heard."""
     one, mold, (first, _) = preloaded()
@@ -421,7 +461,7 @@ def test_a_worker_ends_at_once(preloaded, caplog):
     one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
     one.system.workers_ends[pid].close()
     one.system.ends.append((pid, int(KILL)))
-    one.supervisor._ends.reap()
+    one.reap()
     assert f"worker 1 (pid {pid}) could not start: it was killed by SIGKILL before it was ready" in caplog.text
     assert unborn.is_reaped
 
@@ -452,7 +492,7 @@ def test_start_timeout_of_a_worker(preloaded):
     one, mold, (first, _) = preloaded(start_seconds=3)
     one.end(first, number=KILL)
     one.turn(0.2)
-    one.turn(5)
+    one.turn(1.5)
     (worker,) = one.fork_from(mold)
     one.turn(2)
     assert one.system.signals == []
