@@ -68,7 +68,7 @@ def parse_args(argv: Sequence[str]) -> dict[str, object]:
 
 
 def _join_parts(argv: Sequence[str]) -> list[str]:
-    """Make one argument of a value in two, as in `--flag FIRST SECOND`."""
+    """Make one argument of a value given in two, such as the pattern and the action of a route."""
     words, lacking = list(argv), {setting.flag: setting.lacks for setting in SETTINGS}
     for index in reversed(range(len(words) - 2)):
         flag, first, second = words[index : index + 3]
