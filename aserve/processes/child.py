@@ -77,7 +77,7 @@ class Child(Worker):
         self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page: int, in_flight: int
     ) -> None:
         super().__init__(slot, generation, plan)
-        self.pid = pid  # 0: a mold is to fork it, and has not yet
+        self.pid = pid  # 0: its mold has not forked it yet
         self.channel = channel  # the supervisor's end
         self.page = page
         self.in_flight = in_flight  # the descriptor of a memory file: the table of its running requests
@@ -86,11 +86,9 @@ class Child(Worker):
         self.is_reaped = False
         self.began_at = time.monotonic()
         self.ready_at = 0.0
-        self.killed_in: State | None = None  # where it stood when it was told to end at once
-        self.has_told = (
-            False  # it has seen to its requests itself: cut them off at the end of its drain, and logged that
-        )
-        self.failure = ""  # why it ends, if it has said so, or was killed for it
+        self.killed_in: State | None = None  # its state when it was killed
+        self.has_told = False  # it has cut off and logged its requests itself, at the end of its drain
+        self.failure = ""  # why it ends, if it has reported that, or was killed for it
         self.app_traceback = ""
         self.deadline: Timer | None = None  # to be ready, or to have ended
         self.given_count = 0  # connections given to it since its page was written

@@ -1,4 +1,4 @@
-"""The workers that there are to be: what is said of their number, of those that are missing, and of each that is replaced.
+"""The crew of workers: the log lines about its size, missing workers and replacements; pauses after failures.
 
 Owns:     Crew: why it has its size; absences; the pauses of a slot after failures; letting a worker go while others serve.
 Thread:   the supervisor's only one.
@@ -27,7 +27,7 @@ logger = logging.getLogger("aserve")
 
 
 class Crew:
-    """The slots, from 1 to the size, and how each of them fares."""
+    """The slots, from 1 to the size, and the state of each."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Crew:
         self.by_do = {Do.DRAIN: self._let_go, Do.KILL: self._kill}
 
     def describe(self) -> str:
-        """Return in one line how things are."""
+        """Return the state in one line."""
         if self.absences:
             return f"degraded: {self.absences.describe(self._fleet.size)}"
         places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
@@ -58,7 +58,7 @@ class Crew:
     # Its size
 
     def begin(self, child: Child) -> None:
-        """The first worker serves: say so, and with --workers auto count on what it takes."""
+        """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
         is_auto = child.plan.config.workers == "auto"
         size, why = child.plan.count_workers(self._watch.bytes_of(child) if is_auto else 0)
         if is_auto:
@@ -66,11 +66,11 @@ class Crew:
         logger.info("%s (%s)", self.describe(), why)
 
     def change_plan(self, child: Child) -> None:
-        """Have as many workers as the new plan says, of which this worker serves as the first."""
+        """Set the number of workers by the new plan, of which this worker is the first to serve."""
         self.resize(*child.plan.count_workers(self._watch.bytes_of(child)))
 
     def resize(self, size: int, why: str) -> None:
-        """Have so many workers from now on; those of higher slots go."""
+        """Set the number of workers; those of higher slots end."""
         before = self._fleet.size
         if not 1 <= size <= MAX_WORKERS:
             logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, before, MAX_WORKERS)
@@ -84,14 +84,14 @@ class Crew:
     # One worker
 
     def replace(self, slot: int, why: str, reason: str) -> None:
-        """Give the worker that serves in a slot a successor when it is its turn, and count it by `reason`, once."""
+        """Replace the worker that serves in a slot when it is its turn, and count that by `reason`, once."""
         serving = self._fleet.newest.get(slot)
         if serving is not None and self._fleet.wish(serving, why):
             self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
 
     def _let_go(self, action: Action) -> None:
-        """Let a child finish what it has, and end."""
+        """Let a child finish its requests, and end."""
         child: Child = action.worker
         is_last = self._fleet.is_ending and child.is_worker
         if child.is_worker and child.state is State.READY and not is_last:
@@ -101,14 +101,14 @@ class Crew:
         self._children.drain(child, is_replaced=not is_last)
 
     def _kill(self, action: Action) -> None:
-        """End a child at once; one that has a fault writes its stacks first."""
+        """End a child at once; if there is a fault, it writes its stacks first."""
         if action.why:
             self._children.end_with_stacks(action.worker, action.why)
         else:
             self._children.kill(action.worker)
 
     def miss(self, end: End, why: str) -> bool:
-        """Note that no worker serves in the slot of one that has ended, if that is so; return whether it is."""
+        """Record whether the slot of an ended worker has no ready worker; return that."""
         is_missing = end.slot <= self._fleet.size and end.slot not in self._fleet.newest
         if is_missing:
             self.absences.begin(end.slot, why)
@@ -117,11 +117,11 @@ class Crew:
     # Pauses after failures
 
     def pause(self, slot: int) -> float:
-        """Let a slot wait for its next child; return for how many seconds."""
+        """Let a slot wait before its next child; return the seconds."""
         return self._wait(slot, self._backoffs[slot].fail(time.monotonic()))
 
     def pause_after(self, child: Child) -> float:
-        """The same after a child that was ready: the pause is short, unless others of its slot have just failed, too."""
+        """Let a slot wait after a child that was ready: shortly, unless others of its slot have just failed, too."""
         backoff = self._backoffs[child.slot]
         backoff.succeed(child.served_seconds)
         return self._wait(child.slot, backoff.fail_later(time.monotonic()))
@@ -132,12 +132,12 @@ class Crew:
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:
-        """Let a slot, or all of them, try at once: whatever was wrong may have been repaired."""
+        """Let a slot, or all of them, try at once: the cause may have been repaired."""
         for one in list(self._backoffs) if slot is None else [slot]:
             self._backoffs[one].reset()
             self._fleet.retry_at.pop(one, None)
 
 
 def workers(count: int) -> str:
-    """Return so many workers in words: "1 worker", "2 workers"."""
+    """Return a number of workers in words: "1 worker", "2 workers"."""
     return f"{count} worker{'' if count == 1 else 's'}"

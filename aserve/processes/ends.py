@@ -1,8 +1,8 @@
-"""The ends of children: each is reaped, and what is known of it is a fact, by which fleet.py decides what follows.
+"""The ends of children: each is reaped, and becomes a fact, by which fleet.py decides.
 
 Owns:     Ends: reaping, and why a child has ended.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), what is lost with a worker (losses.py), the end of a trial (upgrade.py), what follows (outcomes.py).
+Not here: waitpid (children.py), lost requests (losses.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .watch import Watch
 
 
 class Ends:
-    """Of all children."""
+    """Reaps all children."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Ends:
         self._watch = watch
 
     def reap(self) -> None:
-        """See to all children that have ended by now."""
+        """Handle all children that have ended by now."""
         for child, before, how in self._children.reap(self._attached.on_end):
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
@@ -54,7 +54,7 @@ class Ends:
             self._fleet.ends.append(self._describe(child, before, explained))
 
     def _describe(self, child: Child, before: State, how: str) -> End:
-        """Return what is known of an end. If the supervisor has killed the child for a fault, that counts where it stood then."""
+        """Return the facts of an end. If the supervisor has killed the child for a fault, its state at that time counts."""
         stood = child.killed_in if before is State.KILLED and child.failure and child.killed_in is not None else before
         why = how
         if stood is State.STARTING:

@@ -1,4 +1,4 @@
-"""Which workers there are to be, and what is to be done next to get there: facts in, actions out.
+"""The fleet of workers, and the next actions to reach the wanted state: facts in, actions out.
 
 Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and nothing else of this room.
@@ -30,16 +30,16 @@ Plan = Any  # compared by identity; of its `config` are read: preload, reload (s
 
 @dataclass(eq=False)
 class Worker:
-    """A process of ours, from its start until it is reaped. Its slot is TRIAL, MOLD, or from 1 on that of a worker."""
+    """A process of ours, from its start until it is reaped. Its slot is TRIAL, MOLD, or a worker's from 1 on."""
 
     slot: int
     generation: int  # of its slot: a successor's is higher
     plan: Plan
     state: State = STARTING
-    mold: Worker | None = None  # that was told to fork it, and has not yet
+    mold: Worker | None = None  # the mold that has not forked it yet
     has_left: bool = False  # it drains, and accepts no connections any more
     is_hung: bool = False  # its event loop stands still
-    is_silent: bool = False  # a mold that does not do what it was told
+    is_silent: bool = False  # a mold that does not carry out an order
 
 
 class End(NamedTuple):
@@ -47,7 +47,7 @@ class End(NamedTuple):
 
     slot: int
     plan: Plan
-    stood: State  # KILLED: it was told to; if it was killed for a fault, where it stood then
+    stood: State  # KILLED: on order; if it was killed for a fault, its state at that time
     name: str  # for the log
     why: str
     traceback: str = ""
@@ -118,11 +118,11 @@ class Fleet:
     """The facts."""
 
     plan: Plan  # the proven one; at first the only one
-    size: int  # so many workers there are to be, in the slots from 1 on
+    size: int  # the number of workers there should be, in the slots from 1 on
     why_size: str = ""  # why there are to be fewer than there were
     workers: Iterable[Worker] = ()  # all that have not been reaped
     has_served: bool = False  # a worker was ready once: there is something to serve
-    ends: list[End] = field(default_factory=list)  # that are yet to be seen to
+    ends: list[End] = field(default_factory=list)  # not handled yet
     retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
     wishes: dict[int, tuple[int, str]] = field(default_factory=dict)  # slot: up to which generation, why
     reload: Reload | None = None  # that is under way
@@ -139,7 +139,7 @@ class Fleet:
 
     @property
     def target(self) -> Plan:
-        """For what workers are started."""
+        """The plan for which workers are started."""
         return self.reload.plan if self.reload is not None else self.plan
 
     @property
@@ -197,7 +197,7 @@ class Fleet:
         self.retry_at.clear()
 
     def resize(self, size: int, why: str = "") -> None:
-        """Have so many workers from now on."""
+        """Set the number of workers."""
         self.size, self.why_size = size, why
         for table in (self.wishes, self.retry_at, self.reload.failed if self.reload is not None else {}):
             for slot in [slot for slot in table if size < slot < MOLD]:

@@ -1,6 +1,6 @@
-"""Where workers are forked from: here, or from a mold that has imported the app (--preload).
+"""Forking workers: from the supervisor, or from a mold that has imported the app (--preload).
 
-Owns:     Molds: forking, by a mold or here; what a mold's words mean.
+Owns:     Molds: forking, by a mold or here; a mold's messages.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
 Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), what may be done with any child (children.py).
 
@@ -30,7 +30,7 @@ class Molds:
     def __init__(self, fleet: Fleet, children: Children) -> None:
         self._fleet = fleet
         self._children = children
-        # By what a mold says.
+        # By the word of a mold's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
             "failed": Child.on_failed,
@@ -59,7 +59,7 @@ class Molds:
             logger.info("%s is ready, after %.1f s", mold, mold.ready_at - mold.began_at)
 
     def _on_unfit(self, mold: Child, message: Message, fds: list[int]) -> None:
-        """The app cannot be shared: each worker imports it."""
+        """Let each worker import the app, as it cannot be shared."""
         if mold.state is not State.STARTING:
             return
         in_use = [plan for plan in self._fleet.unfit if any(child.plan is plan for child in self._children)]

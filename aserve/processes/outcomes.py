@@ -1,4 +1,4 @@
-"""What follows the end of a child, as fleet.py has decided: the pause before the next try, what is logged and counted, and what callers hear.
+"""The consequences of a child's end, as fleet.py has decided: the pause before the next try, log lines, counts, and answers to callers.
 
 Owns:     Outcomes: an answer to each verdict on an end; the app's traceback in the log, once.
 Thread:   the supervisor's only one.
@@ -24,7 +24,7 @@ logger = logging.getLogger("aserve")
 
 
 class Outcomes:
-    """By verdict."""
+    """The consequences, by verdict."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Outcomes:
             self._shutdown.note_unfinished()
 
     def _restart(self, action: Action) -> None:
-        """A child that served has ended by itself."""
+        """Start another after a pause: a child that served has ended by itself."""
         end: End = action.end
         child, served = end.child, end.child.served_seconds
         if end.slot == MOLD:
@@ -93,7 +93,7 @@ class Outcomes:
         self._shutdown.give_up(StartFailed(f"{end.name} could not start: {end.why}", end.traceback))
 
     def _show(self, action: Action) -> None:
-        """One that shows the fault begins at once."""
+        """Start at once a worker that shows the fault."""
         end: End = action.end
         self._tell(end)
         self._crew.forget_failures(end.slot)

@@ -1,4 +1,4 @@
-"""When a worker has served its time: requests, age or memory.
+"""When to recycle a worker: by requests, age or memory.
 
 Owns:     each worker's own limits, jitter included, and which worker is to be replaced next.
 Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
@@ -17,14 +17,14 @@ from .resources import MIB
 
 
 class Lifespan(NamedTuple):
-    """What one worker may reach; 0: any value."""
+    """The limits of one worker; 0: no limit."""
 
     requests: int = 0
     seconds: float = 0.0
 
 
 class Worker(NamedTuple):
-    """What is known of a worker that serves."""
+    """The facts about a worker that serves."""
 
     slot: int
     lifespan: Lifespan  # by `Recycling.new_lifespan`, when it became ready
@@ -34,7 +34,7 @@ class Worker(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Who is to be replaced, and why: the value reached, and the setting."""
+    """A worker to replace, and why: the value reached, and the setting."""
 
     slot: int
     why: str
@@ -59,7 +59,7 @@ class Recycling:
         return bool(self._config.max_pss_bytes or self._config.max_uss_bytes)
 
     def new_lifespan(self) -> Lifespan:
-        """Draw the limits of a new worker, so that those that start together do not end together."""
+        """Draw the limits of a new worker, so that workers that start together do not end together."""
         config, chance = self._config, self._chance
         requests, seconds = config.max_requests, config.max_lifetime_seconds
         return Lifespan(
@@ -68,7 +68,7 @@ class Recycling:
         )
 
     def due(self, workers: Iterable[Worker]) -> Due | None:
-        """Return the worker that is furthest beyond a limit; None: all are within theirs."""
+        """Return the worker that is furthest beyond a limit; None: all are within their limits."""
         worst, found = 1.0, None
         for worker in workers:
             for value, limit, why in self._values_of(worker):
@@ -77,7 +77,7 @@ class Recycling:
         return found
 
     def _values_of(self, worker: Worker) -> Iterable[tuple[float, float, str]]:
-        """Yield each value beside its limit, and what to say of it."""
+        """Yield each value, its limit, and the text for the log."""
         config, lifespan, memory = self._config, worker.lifespan, worker.memory
         reached = f"it has answered {worker.requests} requests"
         yield (

@@ -98,7 +98,7 @@ class Reloads:
         self._fleet.begin(why, plan, time.monotonic())
 
     def _refuse(self, why: str, fault: Exception) -> None:
-        """The settings cannot be read: say so, and leave everything as it is."""
+        """Report that the settings cannot be read, and leave everything as it is."""
         text = str(fault)
         if not isinstance(fault, (ConfigError, AserveError)):
             logger.error("%s: the settings could not be read", why, exc_info=fault)
@@ -114,7 +114,7 @@ class Reloads:
     # Its end
 
     def _prove(self, action: Action) -> None:
-        """The new code serves: from now on it is what every worker is started for."""
+        """Make the new plan the proven one, as the new code serves: from now on every worker is started for it."""
         config, before = action.worker.plan.config, action.plan.config
         if config.log_config is None:
             logger.setLevel(config.log_level.upper())
@@ -124,7 +124,7 @@ class Reloads:
             self._crew.change_plan(action.worker)
 
     def abandon(self, action: Action) -> None:
-        """The new code does not start: all is as before."""
+        """Report that the new code does not start: all is as before."""
         reload: Reload = action.reload
         end: End = action.end
         self._manager.note_unchanged(reload.why)
@@ -141,12 +141,12 @@ class Reloads:
         self._answers.tell(action.asked, text, is_done=False)
 
     def tell_half_done(self, action: Action) -> None:
-        """The new code serves, and a worker could not start with it: nobody knows when the reload can end."""
+        """Report that a worker could not start with code that already serves: the reload stays half done until a retry succeeds."""
         logger.warning("%s: half done: %s", action.reload.why, self._status.describe_progress())
         self._answers.tell([each for each in action.asked if each.reload], self._status.half_done, is_done=False)
 
     def finish(self, action: Action) -> None:
-        """Say that every slot has its successor, and that none of before accepts any more."""
+        """Report that every slot has its successor, and that no old worker accepts any more."""
         reload: Reload = action.reload
         self._tally.count(RELOADS, 'result="done"')
         seconds = time.monotonic() - reload.began_at
@@ -169,7 +169,7 @@ class Reloads:
 
 
 def describe_unexpected(fault: Exception) -> str:
-    """Return why settings could not be read, for something that nobody has foreseen, and where to look for the cure."""
+    """Return why settings could not be read, for an unexpected exception, and where to look for the cure."""
     try:
         working_folder()  # relative paths need it
     except LoadError as gone:

@@ -101,12 +101,12 @@ class Shutdown:
     # What becomes of workers meanwhile
 
     def on_begun(self, child: Child) -> None:
-        """A worker that clients wait for has begun."""
+        """Record the worker that clients wait for: it has begun."""
         if child.is_worker:
             self._awaited = [child]
 
     def miss(self, end: End) -> None:
-        """A worker that clients wait for, or its mold, could not start."""
+        """Report that a worker that clients wait for, or its mold, could not start."""
         logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
         self.note_unfinished()
 
@@ -115,7 +115,7 @@ class Shutdown:
         self.status = self.status or 1
 
     def _has_clients(self) -> bool:
-        """Whether somebody waits to be accepted, whom no other process will serve."""
+        """Whether clients wait in the kernel's queue that no other process will serve."""
         poll = select.poll()
         for listener in self._listeners:
             if not listener.is_given:

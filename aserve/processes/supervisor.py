@@ -1,6 +1,6 @@
 """The supervisor: keeps workers serving, until it is told to end.
 
-Owns:     the loop that waits for signals, workers' words and time, and what is done about each; the listeners, once they are bound.
+Owns:     the loop that waits for signals, workers' messages and time, and handles each; the listeners, once they are bound.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
 Not here: below, by who does it.
 
@@ -158,7 +158,7 @@ class Supervisor:
         return self._shutdown.status
 
     def _open(self, inherited: Inheritance | None = None) -> None:
-        """Make all the nouns, from those that know nobody up to those that act, and go on with what was inherited."""
+        """Make all the nouns, from those without references to others up, and go on with the inheritance."""
         self._signals = SignalPipe(self._by_signal)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
@@ -203,7 +203,7 @@ class Supervisor:
         self._check()
 
     def _take_over(self, inherited: Inheritance) -> None:
-        """Go on with what code of before has left, and replace it."""
+        """Take over the previous code's workers, and replace them."""
         self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
         self._upgrade.take_over(inherited)
         if inherited.counted is not None:
@@ -268,7 +268,7 @@ class Supervisor:
         self._overview.close(is_end=False)
 
     def _wait(self) -> None:
-        """Wait for the next event, and do what is to be done about it."""
+        """Wait for the next event, and handle it."""
         for key, _ in self._selector.select(self._timers.seconds_to_next()):
             _guard(key.data)
             self._settle()
@@ -279,7 +279,7 @@ class Supervisor:
             self._manager.tell_ready(self.describe())
 
     def _check(self) -> None:
-        """Look once a second at what nobody tells."""
+        """Check once a second the facts that no message reports."""
         self._timers.after(CHECK_SECONDS, self._check)
         self._ends.reap()
         self._reloads.look_at_touched()
@@ -311,7 +311,7 @@ class Supervisor:
         return self._fleet.is_ending
 
     def describe(self) -> str:
-        """Return in one line how things are."""
+        """Return the state in one line."""
         half_done = "; a reload is half done" if self._status.half_done else ""
         return self._crew.describe() + half_done + self._attached.describe_missing()
 
@@ -320,7 +320,7 @@ class Supervisor:
         self._reloads.ask(why)
 
     def resize(self, size: int, why: str) -> None:
-        """Have so many workers from now on."""
+        """Set the number of workers."""
         if not self._fleet.is_ending:
             self._crew.resize(size, why)
 
@@ -345,7 +345,7 @@ class Supervisor:
             self._children.tell(child, {"do": "reopen logs"})
 
     def set_unready(self, why: str) -> None:
-        """Let balancers be told why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        """Tell balancers why they should send their requests elsewhere, at each of our addresses; "": they need not."""
         logger.info("balancers are told: %s", why or "ready")
         self._overview.why_unready = why
         for child in self._children.having(State.READY):
@@ -355,11 +355,11 @@ class Supervisor:
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         words = {TRIAL: self._upgrade.by_word, MOLD: self._molds.by_word}.get(child.slot, self._by_word)
-        # A bug of ours here must not hide from Children that who has said it has ended.
+        # A bug of ours here must not keep Children from noticing that the sender has ended.
         _guard(lambda: words[message["say"]](child, message, fds))
 
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker serves."""
+        """Record that a worker serves."""
         if not self._children.admit(child):
             return
         if child.began_at <= self._logs_reopened_at:
@@ -377,21 +377,21 @@ class Supervisor:
             logger.info("no worker is missing any more: %s", workers(self._fleet.size))
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker asks for a successor."""
+        """Replace a worker that asks for a successor."""
         if child.state == State.READY:
             self._crew.replace(child.slot, f"{child}: {message['why']}", "asked")
 
     def _on_left(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker that drains accepts nobody any more."""
+        """Record that a draining worker accepts no more connections."""
         child.has_left = True
 
     def _on_idle(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker gives away a connection that waits for its next request: it is for whoever has the fewest."""
+        """Pass on a connection that waits for its next request, from one worker to the one with the fewest."""
         self._children.pass_on(child, message, fds, set(self._fleet.asked).__contains__)
 
 
 def _guard(call: Callable[[], Any]) -> bool:
-    """Do this, and return whether it went well; a bug of ours must not end the supervisor, and all workers with it."""
+    """Call this, and return whether it succeeded; a bug of ours must not end the supervisor, and all workers with it."""
     try:
         call()
     except Exception:
