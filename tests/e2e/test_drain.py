@@ -76,7 +76,7 @@ def test_drain_has_an_end(running):
     process.signal()
     assert process.wait() == 1
     assert client.is_closed()
-    assert "left behind" in process.log
+    assert "threads still inside the app at the end: " in process.log
 
 
 @pytest.mark.long_on_pypy

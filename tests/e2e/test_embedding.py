@@ -216,7 +216,7 @@ def test_left_behind(caplog):
     loop = asyncio.new_event_loop()  # by hand: what is left behind must find it closed
     loop.run_until_complete(main())
     loop.close()
-    assert "left behind" in caplog.text
+    assert "threads still inside the app at the end: " in caplog.text
     gate.open()
     assert ended.wait(30)
     for thread in threading.enumerate():

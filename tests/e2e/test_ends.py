@@ -157,7 +157,7 @@ def test_a_thread_has_its_time(start):
     server.signal()
     assert server.wait() == 1
     assert re.search(
-        r"leaving the app's thread of-the-app unfinished; at .*\n +of-the-app:\n.*until_it_goes", server.log
+        r"leaving the app's thread of-the-app unfinished; stacks .*\n +of-the-app:\n.*until_it_goes", server.log
     )
 
 
