@@ -83,6 +83,7 @@ class Reloads:
 
     def _begin(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
+        self._fleet.next_why = ""  # what was asked for until now is in this one
         self._status.on_reload_begin()
         self._manager.tell_reloading(why)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from harness.supervising import LEAVE, told
 
 from aserve.core.errors import Fault
@@ -64,6 +66,23 @@ def test_saved_again_while_it_is_imported(supervised):
     assert told(one, hangs) == [LEAVE] and one.children[-1].state == State.STARTING and len(one.children) == 3
     one.say(one.children[-1], say="ready")
     assert told(one, first) == [LEAVE]
+
+
+def test_saved_while_another_reload_waits(supervised, caplog):
+    """What was asked for meanwhile is in the one that begins with the save: workers are replaced once."""
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    one.say(first, **CHANGED)
+    hangs = one.children[-1]
+    one.signal(signal.SIGHUP)
+    one.say(first, **CHANGED)
+    one.end(hangs)
+    new = one.children[-1]
+    one.say(new, say="ready")
+    one.leave(first)
+    one.end(first)
+    assert one.children == [new] and one.supervisor._fleet.reload is None and not one.supervisor._fleet.next_why
+    assert caplog.text.count(": done in") == 1
 
 
 def test_the_first_does_not_start(supervised, monkeypatch, caplog):
