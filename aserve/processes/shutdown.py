@@ -91,6 +91,9 @@ class Shutdown:
         self.status = 128 + number
         self._fleet.is_ending = self._fleet.is_at_once = True
         self._fleet.is_wanted = False
+        for child in self._children:
+            if child.state is State.KILLED:  # perhaps by a weaker signal, which leaves it time
+                self._children.kill(child)
         self._attached.kill()
 
     def give_up(self, failure: StartFailed) -> None:

@@ -63,6 +63,16 @@ def test_at_once(supervised):
     assert one.supervisor.is_ending and one.supervisor._shutdown.status == 128 + signal.SIGQUIT
 
 
+def test_at_once_with_one_that_writes_its_stacks(supervised):
+    """It is not waited for either, though it was to have time for that."""
+    one = supervised(1, start_seconds=5)
+    (child,) = one.turn()
+    one.turn(5.1)
+    assert one.system.signals == [(child.pid, signal.SIGABRT)]
+    one.signal(signal.SIGQUIT)
+    assert one.system.signals[1:] == [(child.pid, signal.SIGKILL)]
+
+
 def test_a_worker_that_does_not_end(supervised):
     """It is killed after its time, and the exit status says so."""
     one = supervised(1, drain_seconds=10, drain_delay_seconds=2)

@@ -288,6 +288,7 @@ def test_the_end(supervised, execed, caplog, number, is_ready):
     one.signal(number)
     killed = {pid for pid, _ in one.system.signals}
     assert (trial.pid in killed) == (not is_ready or number == signal.SIGQUIT)
+    assert ((trial.pid, signal.SIGKILL) in one.system.signals) == (number == signal.SIGQUIT)
     one.end(trial, number=0 if is_ready else 15)
     one.end(worker)
     assert one.children == [] and one.supervisor.is_ending
