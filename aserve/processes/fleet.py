@@ -209,7 +209,7 @@ class Fleet:
         self.waiting = [each for each in self.waiting if each not in action.asked]
         if end is not None:
             self.ends.remove(end)
-            if end.plan.config.reload and do not in (Do.NOTE, Do.RESTART, Do.MISS):
+            if end.plan.config.reload and do in (Do.SHOW, Do.ABANDON, Do.RETRY):
                 self.fault = end
         if do is Do.PROVE:
             self.plan, action.reload.before = action.reload.plan, None
@@ -254,13 +254,13 @@ def _judge(fleet: Fleet, end: End) -> Do:
         return Do.RESTART
     if fleet.is_ending or fleet.size < end.slot < MOLD:
         return Do.MISS if fleet.is_awaited else Do.NOTE
-    # Where none shows the fault yet; else what was to show it has failed, and that is no fault of the app's.
+    if end.plan is not fleet.target:
+        return Do.IGNORE
+    # A fault that is shown already: the worker that was to show it has failed, which is no fault of the app's.
     if end.plan.config.reload and fleet.fault is None and not fleet.is_unproven(end.plan):
         return Do.SHOW
     if not fleet.has_served:
         return Do.GIVE_UP
-    if end.plan is not fleet.target:
-        return Do.IGNORE
     return Do.ABANDON if fleet.is_unproven(end.plan) else Do.RETRY
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 
 from aserve.core.page import MOLD
@@ -192,16 +193,18 @@ def test_a_reload_that_is_refused():
     assert (world.fleet.next_number, world.fleet.reload) == (2, None)
 
 
-def test_started_before_the_reload():
-    """It is let go, as what it imports may have been repaired; if it ends by itself, the reload does not care."""
-    world = serving(2)
+@pytest.mark.parametrize("looks", [False, True])
+def test_started_before_the_reload(looks):
+    """It is let go, as what it imports may have been repaired; if it ends by itself, the reload does not care, and nobody shows why."""
+    world = serving(2, reload=looks)
     world.end(newest(world, 2))
     world.turn(PAUSE_SECONDS)
     late = newest(world, 2)
-    world.fleet.begin("reload", new_plan(), world.now)
+    world.fleet.begin("reload", new_plan(reload=looks), world.now)
     world.workers.remove(late)
     world.fleet.ends.append(End(2, late.plan, STARTING, "worker 2", "it ended"))
     assert dos(world.settle())[0] is Do.IGNORE and world.fleet.is_moving and world.fleet.reload.failed == {}
+    assert world.fleet.fault is None
     late = newest(world, 2)
     world.drop()
     assert late.state is STARTING and dos(world.settle())[0] is Do.DRAIN and late.state is DRAINING
