@@ -24,6 +24,7 @@ from .connections.statistics import Statistics
 from .core.ends import Counting, Ended, Ends, Lines, Reader
 from .core.errors import BindError, Fault, RequestRefused
 from .core.exchange import Exchange
+from .core.guard import guard
 from .lifecycle.supervision import Supervision, SupervisorContext
 from .settings import EngineSettings
 from .workers.busy import Busy
@@ -227,12 +228,12 @@ class Extension(Generic[S]):
         raise NotImplementedError
 
     def orders(self) -> Mapping[str, Callable[[], None]]:
-        """Return what it does in a worker at its supervisor's word, by the word: the "do" of a message; asked for behind `start`."""
+        """Return the functions that carry out orders of the supervisor in a worker, by the "do" of a message; called after `start`."""
         raise NotImplementedError
 
     def bind(self) -> Sequence[Listener]:
         """
-        Return what it listens on in a supervisor, before anything is forked; not after an upgrade in place, where the code before has.
+        Return its listeners in a supervisor, before the first fork; after an upgrade in place those of the previous supervisor are used.
 
         Raises:
             BindError: an address could not be bound.
@@ -240,7 +241,7 @@ class Extension(Generic[S]):
         raise NotImplementedError
 
     def supervise(self, context: SupervisorContext) -> Supervision:
-        """Return what it does in a supervisor that begins. The workers have extensions of their own."""
+        """Return its part in a starting supervisor. The workers have extensions of their own."""
         raise NotImplementedError
 
     def on_life(self, event: Life, context: LifeContext) -> None:
@@ -265,7 +266,7 @@ class Extensions:
         self.underscored = tuple(name for one in found for name in one.underscored)
         self._answers: dict[str, Callable[[], Any]] = {}
         self._orders: dict[str, Callable[[], None]] = {}
-        self._started, self._is_started = contextlib.ExitStack(), False
+        self._started: contextlib.ExitStack | None = None  # undoes `start`
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[None]:
@@ -325,7 +326,7 @@ class Extensions:
                     self._answers.update(one.status())
                 if overrides(type(one), "orders"):
                     self._orders.update(one.orders())
-            self._started, self._is_started = undo.pop_all(), True
+            self._started = undo.pop_all()
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
         """Return the Ends that pass ends of requests to the started extensions; None: none reads them."""
@@ -349,13 +350,14 @@ class Extensions:
         return answer() if answer is not None else None
 
     def obey(self, order: str) -> None:
-        """Do what the supervisor says; nothing if none knows it: what has said so is on there, and off here."""
-        if order in self._orders:
-            self._orders[order]()
+        """Carry out an order of the supervisor; do nothing if no extension of this worker knows it."""
+        obey = self._orders.get(order)
+        if obey is not None:
+            obey()
 
     def bind(self) -> list[Listener]:
         """
-        Return what they listen on in a supervisor.
+        Return their listeners in a supervisor.
 
         Raises:
             BindError: an address could not be bound; none is.
@@ -371,7 +373,7 @@ class Extensions:
         return bound
 
     def supervise(self, context: SupervisorContext) -> list[Supervision]:
-        """Return what they do in a supervisor; what the code before listened on for others is closed."""
+        """Return their parts in a supervisor; without any, close the listeners that the previous supervisor has left."""
         found = [one.supervise(context) for one in self._with("supervise")]
         for listener in context.bound if not found else ():
             listener.close()
@@ -384,21 +386,19 @@ class Extensions:
 
     def reopen_logs(self) -> None:
         """Open log files anew; do nothing if the extensions have not started."""
-        for one in self._with("reopen_logs") if self._is_started else ():
+        for one in self._with("reopen_logs") if self._started is not None else ():
             one.reopen_logs()
 
     def on_second(self) -> None:
         """Call `on_second` of all, once a second. Log an exception of one, and continue with the others."""
         for one in self._with("on_second"):
-            try:
-                one.on_second()
-            except Exception:
-                logger.exception("internal error in %s; please report this as a bug in aserve", type(one).__name__)
+            guard(one.on_second)
 
     def stop(self) -> None:
         """Stop the started extensions, the last first."""
-        self._is_started = False
-        self._started.close()
+        started, self._started = self._started, None
+        if started is not None:
+            started.close()
 
     def _with(self, name: str) -> list[Extension[Any]]:
         """Return the extensions that override a method, in order."""

@@ -343,7 +343,7 @@ def test_logs_that_are_not_open():
     assert log == ["opened", "reopened"]
 
 
-@pytest.mark.provokes("internal error in Broken")
+@pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(caplog):
     """The others have theirs; the log says whose fault it is."""
     log = []

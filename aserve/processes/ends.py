@@ -8,12 +8,14 @@ Not here: waitpid (children.py), lost requests (losses.py), the end of a trial (
 from __future__ import annotations
 
 from ..core.tally import OOM_KILLS
+from ..lifecycle.lacking import describe_lack
 from .attached import Attached
-from .child import MOLD, TRIAL, Child, State
+from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
 from .fleet import End, Fleet
 from .losses import Losses
 from .overview import Overview
+from .plan import Plan
 from .upgrade import Upgrade
 from .watch import Watch
 
@@ -52,6 +54,11 @@ class Ends:
             if child.slot != MOLD:
                 self._losses.on_end(child, before, is_oom=explained != how)
             self._fleet.ends.append(self._describe(child, before, explained))
+
+    def on_no_fork(self, slot: int, plan: Plan, exc: OSError) -> None:
+        """Note that a child could not be forked, which is an end without a beginning."""
+        why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
+        self._fleet.ends.append(End(slot, plan, State.STARTING, name_of(slot), why))
 
     def _describe(self, child: Child, before: State, how: str) -> End:
         """Return the facts of an end. If the supervisor has killed the child for a fault, its state at that time counts."""

@@ -10,15 +10,13 @@ The clients of a dead worker have lost their requests. It cannot report them any
 
 from __future__ import annotations
 
-import logging
 from typing import Callable
 
+from ..core.guard import guard
 from ..core.tally import LOST, Tally
 from ..extension import Life, LifeContext, Lost
 from .child import Child, State
 from .status import Status
-
-logger = logging.getLogger("aserve")
 
 OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 
@@ -41,10 +39,7 @@ class Losses:
 
     def _report(self, event: Life, context: LifeContext) -> None:
         """Report an event to extensions; a bug in one must not keep the worker from being replaced."""
-        try:
-            self._on_life(event, context)
-        except Exception:
-            logger.exception("internal error; please report this as a bug in aserve")
+        guard(lambda: self._on_life(event, context))
 
     def _count(self, child: Child, before: State, is_oom: bool) -> None:
         self._add_lost(child.slot, len(child.was_at))

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Callable
 
 from ..core import error_log
+from ..core.guard import guard
 from ..core.page import Field, Process
 from ..core.tally import Tally
 from ..lifecycle.status import Fleet
@@ -65,7 +66,7 @@ class Overview:
         if self._extensions:
             self._note_ticks()
         for each in self._extensions:
-            each.on_second()
+            guard(each.on_second)
 
     def close(self, is_end: bool) -> None:
         """Close the extensions; without `is_end`, other processes go on with their files."""

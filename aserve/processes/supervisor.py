@@ -41,22 +41,22 @@ import selectors
 import signal
 import time
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Callable
 
 from ..connections.listeners import Listener
-from ..lifecycle.lacking import describe_lack
+from ..core.guard import guard
 from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS, EngineSettings
 from .answers import Answers
 from .attached import Attached
 from .channel import Message
-from .child import MOLD, TRIAL, Child, State, name_of
+from .child import MOLD, TRIAL, Child, State
 from .children import Children
 from .command import Command
 from .control import open_control, watch_with
 from .crew import Crew, workers
 from .ends import Ends
-from .fleet import Action, Do, End, Fleet, decide
+from .fleet import Action, Do, Fleet, decide
 from .inheritance import Inheritance
 from .levelling import level_out
 from .losses import Losses, OnLife
@@ -137,7 +137,7 @@ class Supervisor:
         """
         self._open(inherited)
         while self._children or self._attached or self._fleet.is_wanted or not self._fleet.is_ending:
-            _guard(self._attached.start_due)
+            guard(self._attached.start_due)
             for _ in range(2):  # if one cannot be forked, something else may be due, as a reload has ended with it
                 for start in self._settle():
                     forked = self._fork(start)
@@ -220,7 +220,7 @@ class Supervisor:
             if not others:
                 return actions
             for action in others:
-                is_well &= _guard(lambda: self._act(action))  # noqa: B023 (it is called at once)
+                is_well &= guard(lambda: self._act(action))  # noqa: B023 (it is called at once)
         return []  # a bug of ours: what is due may be so again
 
     def _act(self, action: Action) -> None:
@@ -243,8 +243,7 @@ class Supervisor:
             try:
                 child, channel = self._molds.fork(slot, plan, start.worker)
             except OSError as exc:
-                why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
-                fleet.ends.append(End(slot, plan, State.STARTING, name_of(slot), why))
+                self._ends.on_no_fork(slot, plan, exc)
                 return False
             fleet.apply(start)
             if channel is None:
@@ -270,10 +269,10 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait for the next event, and handle it."""
         for key, _ in self._selector.select(self._timers.seconds_to_next()):
-            _guard(key.data)
+            guard(key.data)
             self._settle()
         for timer in self._timers.pop_due():
-            _guard(timer.run)
+            guard(timer.run)
             self._settle()
         if self._fleet.has_served and not self._fleet.is_moving and not self._upgrade.is_under_way:
             self._manager.tell_ready(self.describe())
@@ -356,7 +355,7 @@ class Supervisor:
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         words = {TRIAL: self._upgrade.by_word, MOLD: self._molds.by_word}.get(child.slot, self._by_word)
         # A bug of ours here must not keep Children from noticing that the sender has ended.
-        _guard(lambda: words[message["say"]](child, message, fds))
+        guard(lambda: words[message["say"]](child, message, fds))
 
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
         """Record that a worker serves."""
@@ -388,13 +387,3 @@ class Supervisor:
     def _on_idle(self, child: Child, message: Message, fds: list[int]) -> None:
         """Pass on a connection that waits for its next request, from one worker to the one with the fewest."""
         self._children.pass_on(child, message, fds, set(self._fleet.asked).__contains__)
-
-
-def _guard(call: Callable[[], Any]) -> bool:
-    """Call this, and return whether it succeeded; a bug of ours must not end the supervisor, and all workers with it."""
-    try:
-        call()
-    except Exception:
-        logger.exception("internal error; please report this as a bug in aserve")
-        return False
-    return True

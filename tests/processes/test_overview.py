@@ -101,6 +101,17 @@ def test_who_does_not_turn(supervised, recorder):
     assert overview.silent_seconds(process) == 0
 
 
+@pytest.mark.provokes("internal error;")
+def test_a_second_that_fails(supervised, recorder, caplog):
+    """A bug in one extension keeps no second from the others, nor from the supervisor."""
+    broken = Recorder()
+    broken.on_second = lambda: 1 / 0
+    one = supervised(1, extensions=[broken, recorder])
+    one.start()
+    one.turn()
+    assert recorder.heard == ["second"] and caplog.text.count("ZeroDivisionError") == 1
+
+
 def test_without_extensions(supervised, monkeypatch):
     """Nobody asks who turns, and nothing is looked up for that."""
     one = supervised(1)
