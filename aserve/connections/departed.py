@@ -20,7 +20,6 @@ import sys
 
 from ..core.exchange import Exchange
 from ..workers.executor import Executor, Job
-from ..workers.inline import InlineExecutor
 from .states import State
 from .wire_fast import FastWire
 from .wire_loop import LoopWire
@@ -45,7 +44,7 @@ CLOSED = select.POLLHUP | select.POLLERR
 class Departed:
     """Drops the waiting requests of one server whose clients have left."""
 
-    def __init__(self, executor: Executor | InlineExecutor, keep_half_closed: bool) -> None:
+    def __init__(self, executor: Executor, keep_half_closed: bool) -> None:
         self._executor = executor
         self._keep_half_closed = keep_half_closed
 
@@ -86,7 +85,7 @@ class Departed:
 
     def _drop(self, job: Job, exchange: Exchange) -> bool:
         """Drop a request, unless a worker has begun it."""
-        if not isinstance(self._executor, Executor) or not self._executor.withdraw(job):
+        if not self._executor.withdraw(job):
             return False
         exchange.connection.wire.drop(exchange)
         return True

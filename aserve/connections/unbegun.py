@@ -2,7 +2,7 @@
 
 Owns:     refuse_unbegun: 503 with Retry-After for each, and the wait until the clients have it.
 Thread:   event loop; a worker may begin any of them meanwhile, and is then the one that ends it.
-Not here: what waits (workers/executor.py), how a request is refused (wire_loop.py), the drain (server/server.py).
+Not here: what waits (workers/executor.py); a waiting request for a WebSocket, whose connection is reset; how a request is refused (wire_loop.py), the drain (server/server.py).
 
 The app has not seen these requests, so the clients may send them again, which a connection that is reset does not tell them.
 """
@@ -42,21 +42,24 @@ def _refuse(executor: Executor | InlineExecutor) -> list[Exchange]:
         return found  # nothing waits
     for job in executor.jobs.copy():
         exchange = exchange_of(job)
-        if exchange is not None and executor.withdraw(job):
+        if exchange is not None and executor.withdraw(job) and _answer(exchange):
             found.append(exchange)
-            _answer(exchange)
     return found
 
 
-def _answer(exchange: Exchange) -> None:
+def _answer(exchange: Exchange) -> bool:
+    """Answer 503; return False for a client that has left."""
     why, wire = RequestRefused(503, WHY), exchange.connection.wire
     if isinstance(wire, FastWire):
         refuse(exchange, why)
-    elif isinstance(wire, LoopWire):
-        if wire.state == State.CLOSED:
-            wire.drop(exchange)
-        else:
-            wire.refuse(exchange, why)
+        return True
+    if not isinstance(wire, LoopWire):
+        return False
+    if wire.state == State.CLOSED:
+        wire.drop(exchange)
+        return False
+    wire.refuse(exchange, why)
+    return True
 
 
 def _is_open(exchange: Exchange) -> bool:

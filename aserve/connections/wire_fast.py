@@ -219,5 +219,5 @@ class FastWire:
 
 
 def refuse(exchange: Exchange, why: RequestRefused) -> None:
-    """Answer an exchange whose body does not come, or cannot be kept; called by the leader."""
+    """Answer an exchange with an error before the app has it: its body does not come, or no thread was free; called by leader and event loop."""
     exchange.connection.wire.hand_over_and_call(exchange, lambda wire: wire.refuse(exchange, why))

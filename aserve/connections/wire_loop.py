@@ -273,7 +273,7 @@ class LoopWire(asyncio.Protocol):
         self.answer_error(exchange, why)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer an exchange whose body does not come, or cannot be kept."""
+        """Answer an exchange with an error before the app has it: its body does not come or cannot be kept, or no thread was free."""
         self.leave_exchange(exchange)
         exchange.keep_alive = False
         release_exchange(exchange)
@@ -282,7 +282,7 @@ class LoopWire(asyncio.Protocol):
     def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
         """Answer with an error, and close: it is unknown where the client's next request would begin."""
         service = self._service
-        # A lack of room is logged once for all requests (core/budgets.py).
+        # A lack of room or of threads is logged once for all requests (core/budgets.py, server/server.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
         if service.ends is not None:

@@ -10,7 +10,6 @@ from harness import apps, lanes
 
 from aserve.connections.departed import Departed
 from aserve.core.exchange import Exchange
-from aserve.workers.inline import InlineExecutor
 
 pytestmark = pytest.mark.any_parser
 
@@ -150,10 +149,10 @@ def test_pipelined(site, wait_until):
 
 def drop(jobs):
     """Look for requests to drop among these jobs, which have waited."""
-    executor = InlineExecutor()
-    executor.queue_wait.overdue = jobs
+    queue_wait = types.SimpleNamespace(overdue=jobs)
+    executor = types.SimpleNamespace(queue_wait=queue_wait, withdraw=lambda job: pytest.fail(f"{job} was dropped"))
     Departed(executor, False).on_second()
-    assert executor.queue_wait.overdue == []
+    assert jobs == []
 
 
 def test_begun_meanwhile(site, wait_until):
