@@ -59,9 +59,8 @@ class Listening:
         self.bound = [local_address(listener.socket.fileno()) for listener in self.listeners]
         self.services = []  # drop those of an earlier start
 
-    @property
-    def in_flight(self) -> InFlight | None:
-        """Return the record of requests on the event loop's wires for other processes; None: none reads it."""
+    def new_in_flight(self) -> InFlight | None:
+        """Make the record of requests on the event loop's wires for other processes; None: none reads it."""
         is_seen = self._load_board is not None or self._memory is not None
         return InFlight(self._load_board, self._memory) if is_seen else None
 

@@ -141,7 +141,7 @@ class Server:
             threads.start(loop)
             self._extensions.start(self._context())
             services = commons.new_services(
-                self._app, listening, threads, times_requests=self._shows_oldest, is_alone=self._is_alone
+                self._app, listening, threads, shows_oldest=self._shows_oldest, is_alone=self._is_alone
             )
             listening.accept(services, threads)
         except BaseException:
@@ -154,7 +154,8 @@ class Server:
 
     async def drain(self, is_replaced: bool = False) -> bool:
         """
-        Stop accepting, finish running requests, close; at most `drain_seconds` after `drain_delay_seconds`.
+        Stop accepting, finish running requests, close; at most `drain_seconds` after `drain_delay_seconds`. Requests that still wait for
+        a thread then get 503, for which clients have a second more.
 
         Clients that the kernel has queued are served, and the listeners are shut down, also for other processes that share them.
         With `is_replaced` other processes continue to serve the listeners: they and their queues stay, and there is no delay. For

@@ -2,7 +2,7 @@
 
 Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener; extensions' steps and layers.
 Thread:   event loop only, before it serves.
-Not here: the class Service (connections/service.py), objects shared by all listeners of a server (server.py).
+Not here: the class Service (connections/service.py), objects shared by all listeners of a server (commons.py), the engine's steps (steps.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Shared(NamedTuple):
     app: WSGIApp  # with --request-timeout, wrapped by it
     certificates: Certificates
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
-    names_requests: bool = False  # each request gets an id for the logs
     extensions: Extensions = Extensions()
 
 
@@ -55,7 +54,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     context = ListenerContext(listener, shares.common_fields, believes or (lambda connection: False))
     extensions = shared.extensions
     before = [
-        *steps_of(context, trust, config, shares.times_requests, shared.names_requests),
+        *steps_of(context, trust, config, shares.times_requests, shared.extensions.wants_ids),
         *extensions.before(context),
     ]
     return Service(

@@ -32,7 +32,7 @@ async def test_a_service_for_each_listener():
     commons.load()
     listening.bind()
     threads.start(asyncio.get_running_loop())
-    services = commons.new_services(app, listening, threads, times_requests=True, is_alone=False)
+    services = commons.new_services(app, listening, threads, shows_oldest=True, is_alone=False)
     assert [service.name for service in services] == [listener.url for listener in listening.listeners]
     for service in services:
         assert service.common_fields is commons.fields and service.budgets is commons.budgets

@@ -10,6 +10,7 @@ import types
 import pytest
 from harness.asking import get, is_open
 
+from aserve._cparsers import lib
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.connections.listeners import bind_listeners
 from aserve.features import Config, extensions_of
@@ -32,7 +33,7 @@ def serving(shared=None, **settings):
     commons.load()
     listening.bind()
     threads.start(asyncio.get_running_loop())
-    services = commons.new_services(hello, listening, threads, times_requests=False, is_alone=shared is None)
+    services = commons.new_services(hello, listening, threads, shows_oldest=False, is_alone=shared is None)
     listening.accept(services, threads)
     return listening, threads
 
@@ -58,7 +59,7 @@ async def test_a_life(threads, lane):
     (address,) = (listener.address for listener in listening.listeners)
     octets, reader, writer = await get(address, keep_alive=True)
     assert octets.endswith(b"hello") and listening.count == 1
-    assert bool(listening.lane) == bool(listening.fds) == (lane == "auto" and bool(listening.fds))
+    assert bool(listening.lane) == bool(listening.fds) == (lane == "auto" and bool(lib.lane_available()))
     listening.on_second()
     statistics = listening.statistics(workers, 7)
     assert (statistics.connections_open, statistics.responses_memory_bytes, statistics.requests) == (1, 7, 1)
@@ -161,5 +162,5 @@ class Leader:
 
 def test_which_requests_others_see():
     """Only where another process looks are the requests on the event loop shown."""
-    assert Listening(Config()).in_flight is None
-    assert Listening(Config(), in_flight=bytearray(TABLE_BYTES)).in_flight is not None
+    assert Listening(Config()).new_in_flight() is None
+    assert Listening(Config(), in_flight=bytearray(TABLE_BYTES)).new_in_flight() is not None

@@ -12,6 +12,7 @@ from aserve.connections.listeners import open_listeners
 from aserve.connections.server_budgets import Budgets
 from aserve.connections.service import ServiceContext
 from aserve.connections.websockets import WebSockets
+from aserve.extension import Extension, Extensions
 from aserve.features import Config, extensions_of, tracing
 from aserve.features.access_log.log import AccessLog
 from aserve.features.queue_wait import QueueWaitField
@@ -46,7 +47,7 @@ def service(tmp_path):
     """Make the service of a listener that has just been opened: service(bind, multiprocess=False, **settings)."""
     opened = []
 
-    def make(bind="127.0.0.1:0", multiprocess=False, times_requests=False, names_requests=False, **settings):
+    def make(bind="127.0.0.1:0", multiprocess=False, times_requests=False, extensions=None, **settings):
         config = Config(bind=bind, access_log=str(tmp_path / "log"), **settings)
         loop, log = asyncio.new_event_loop(), AccessLog(config.access_log)
         (listener,) = open_listeners([parse_bind(config.bind[0])])
@@ -55,7 +56,7 @@ def service(tmp_path):
             config, loop, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
             WebSockets(config, loop), log, peers_of(config), times_requests=times_requests,
         )  # fmt: skip
-        shared = Shared(context, app, load_certificates(config), multiprocess, names_requests, extensions_of(config))
+        shared = Shared(context, app, load_certificates(config), multiprocess, extensions or extensions_of(config))
         return new_service(listener, shared)
 
     yield make
@@ -122,7 +123,9 @@ def test_times(service):
 
 def test_names(service):
     """Where something shows requests by a name, they get one."""
-    assert before(service(names_requests=True)) == [RequestId]
+    naming = Extension(Config())
+    naming.wants_ids = True
+    assert before(service(extensions=Extensions([naming]))) == [RequestId]
     assert before(service(request_id_header="X-Request-ID")) == [RequestId]
 
 
