@@ -99,7 +99,7 @@ DOORS = {
     ("command.banner", "importlib.metadata"),
     ("command.banner", "platform"),
     ("command.completion", "shtab"),
-    ("command.words", "command.top_screen"),  # which knows textual
+    ("command.subcommands", "command.top_screen"),  # which knows textual
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("command.jobs", "features.uwsgi_api.module"),
@@ -110,14 +110,14 @@ DOORS = {
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
     ("features.uwsgi_api.module", "features.uwsgi_api.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
-    ("command.words", "features.moving.translate"),
+    ("command.subcommands", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.with_workers"),
     ("command.serving", "command.with_workers"),
     ("command.serving", "command.alone"),
     # These: a millisecond each of a start, for what serves nothing, or not an app.
     ("command.cli", "command.jobs"),
-    ("command.words", "command.explain"),
+    ("command.subcommands", "command.explain"),
     ("command.showing", "command.completion"),
     ("command.showing", "command.finding"),
     ("command.apps", "demo"),

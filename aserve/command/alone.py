@@ -3,7 +3,7 @@
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
 Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), the content of a status (lifecycle/status.py,
-          lone.py).
+          features/metrics/lone.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     which of its tasks is asked for, and the one place where our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: the flags (flags.py), the tasks: asking a server and the like (words.py), showing something (showing.py), doing jobs (jobs.py), serving
+Not here: the flags (flags.py), the tasks: asking a server and the like (subcommands.py), showing something (showing.py), doing jobs (jobs.py), serving
           (serving.py), showing another process whether this code can serve (with_workers.py); what is to be served (plans.py), importing
           the app (apps.py).
 """
@@ -25,11 +25,11 @@ from ..processes.programs import SPOOLER_VARIABLE
 from ..settings import ConfigError
 from .apps import enter, load, load_worker
 from .flags import parse_args
-from .handed_down import take_down
+from .handed_down import take_handed_down
 from .plans import read_again, read_plan
 from .serving import serve
 from .showing import show, show_check, show_found
-from .words import is_word, run_word
+from .subcommands import is_subcommand, run_subcommand
 
 INTERRUPTED = 130  # a shell's status for SIGINT
 
@@ -57,13 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    handed = take_down(os.environ)
+    handed = take_handed_down(os.environ)
     if handed.inheritance_fd is None:  # otherwise they stay blocked, for the code that takes over
         unblock_all()
     if handed.trial_fd is not None:
         return _run_trial(argv, handed.trial_fd)
-    if is_word(argv):
-        return run_word(argv, os.environ)
+    if is_subcommand(argv):
+        return run_subcommand(argv, os.environ)
     folder, own = StartFolder.of_this_process(os.environ), frozenset(sys.modules)
     args = parse_args(argv)
     spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
@@ -74,12 +74,11 @@ def _run(argv: Sequence[str]) -> int:
     if show(args):
         return 0
     is_check = args.pop("check", False)
+    inherited = None
     if handed.inheritance_fd is not None:
         from .with_workers import read_inheritance
 
         inherited = read_inheritance(handed.inheritance_fd)
-    else:
-        inherited = None
     plan = (inherited.plan if inherited else None) or read_plan(args)
     if inherited is None and show_found(plan):
         return USAGE_ERROR

@@ -1,6 +1,6 @@
 """What the previous supervisor hands down to this process: descriptors, named by environment variables.
 
-Owns:     HandedDown: the channel of a trial, the state from an upgrade in place; take_down.
+Owns:     HandedDown: the channel of a trial, the state from an upgrade in place; take_handed_down.
 Thread:   the main thread.
 Not here: handing them down (processes/upgrade.py), reading the state from them (processes/inheritance.py).
 """
@@ -22,7 +22,7 @@ class HandedDown(NamedTuple):
     inheritance_fd: int | None  # listeners, workers and settings
 
 
-def take_down(environ: MutableMapping[str, str]) -> HandedDown:
+def take_handed_down(environ: MutableMapping[str, str]) -> HandedDown:
     """
     Take the descriptors out of the environment, so that no child inherits the variables.
 

@@ -95,6 +95,11 @@ def needs_no_app(plan: Plan) -> bool:
     return bool(config.static or config.mount)
 
 
+def is_demo(plan: Plan) -> bool:
+    """Whether the demo is to be served: nothing else was named."""
+    return not plan.spec and not needs_no_app(plan)
+
+
 def depends_on_folder(plan: Plan) -> bool:
     """Whether an app is imported from the start folder, or from below it."""
     specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in config_of(plan).mount)]

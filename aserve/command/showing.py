@@ -19,7 +19,7 @@ from ..tls.certificates import load_certificates
 from .apps import load
 from .banner import command, describe, version_line
 from .flags import build_parser
-from .plans import config_of, needs_no_app
+from .plans import config_of, is_demo
 
 
 def show(args: MutableMapping[str, object]) -> bool:
@@ -37,7 +37,7 @@ def show(args: MutableMapping[str, object]) -> bool:
 
 def show_found(plan: Plan) -> bool:
     """List the apps here, if none was named and there is nothing else to serve; return whether there are any."""
-    if plan.spec or needs_no_app(plan):
+    if not is_demo(plan):
         return False
     from .finding import describe_found
 

@@ -15,16 +15,16 @@ from ..lifecycle.privileges import is_root
 from ..processes.plan import Plan
 from ..settings import platform_settings
 from .banner import command, show_banner
-from .plans import config_of, needs_no_app
+from .plans import config_of, is_demo
 
 logger = logging.getLogger("aserve")
 
 
 def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None:
     """Write the notes; after an upgrade in place only to the log."""
-    if not is_upgrade:
-        show_banner(config_of(plan), plan.spec, sys.stderr, environ)
     config, said = config_of(plan), platform_settings(environ)
+    if not is_upgrade:
+        show_banner(config, plan.spec, sys.stderr, environ)
     if plan.origin is not None:
         plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
@@ -35,5 +35,5 @@ def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None
             "the app runs as root: a break-in gives away this machine; --user www-data gives up root "
             "after binding, as does User= of a systemd unit"
         )
-    if not plan.spec and not needs_no_app(plan):
+    if is_demo(plan):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())

@@ -2,7 +2,7 @@
 
 Owns:     the supervisor's arguments, the work of its children, the trial of new code, the inheritance from the previous supervisor.
 Thread:   the main thread.
-Not here: what is to be served, and importing the app (serving.py hands both in); everything after that (processes/).
+Not here: what is to be served (plans.py), importing the app (apps.py); everything after that (processes/).
 
 The command imports this only with --workers: a process without a supervisor needs 1 MB less.
 """
@@ -127,8 +127,11 @@ def _work_to_the_end(role: Role, load: Load, enter: Enter) -> int:
 
 def _work(role: Role, load: Load, enter: Enter) -> int:
     """Do the work of a role in a child; return the exit status."""
+    present = role
 
     def become(worker: Role) -> object:
+        nonlocal present
+        present = worker  # this process was forked from a mold
         _begin(worker)
         return enter(worker)
 
@@ -140,7 +143,7 @@ def _work(role: Role, load: Load, enter: Enter) -> int:
         status = run_mold(role, lambda: load(role.plan, role), become)
     else:
         status = run_worker(role, lambda: load(role.plan, role))
-    on_life(Life.ENDS, LifeContext(role.plan, role))
+    on_life(Life.ENDS, LifeContext(present.plan, present))
     return status
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aserve.command.handed_down import take_down
+from aserve.command.handed_down import take_handed_down
 from aserve.processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from aserve.settings import ConfigError
 
@@ -14,7 +14,7 @@ from aserve.settings import ConfigError
 def test_a_person_hands_nothing_down():
     """Most processes are started without."""
     environ = {"HOME": "/"}
-    assert take_down(environ) == (None, None) and environ == {"HOME": "/"}
+    assert take_handed_down(environ) == (None, None) and environ == {"HOME": "/"}
 
 
 def test_descriptors(tmp_path):
@@ -22,7 +22,7 @@ def test_descriptors(tmp_path):
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         environ = {TRIAL_VARIABLE: str(fd), INHERITANCE_VARIABLE: str(fd)}
-        assert take_down(environ) == (fd, fd) and environ == {}
+        assert take_handed_down(environ) == (fd, fd) and environ == {}
     finally:
         os.close(fd)
 
@@ -31,4 +31,4 @@ def test_descriptors(tmp_path):
 def test_another_program_has_set_it(text):
     """That is said, and what to do."""
     with pytest.raises(ConfigError, match=f"{TRIAL_VARIABLE} is for aserve itself, when it is upgraded; unset it"):
-        take_down({TRIAL_VARIABLE: text})
+        take_handed_down({TRIAL_VARIABLE: text})

@@ -17,6 +17,7 @@ from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import MOLD
 from aserve.core.start_folder import FolderGoneError
+from aserve.extension import Life
 from aserve.features import Config
 from aserve.features.metrics import app_files
 from aserve.features.uwsgi_api import memory
@@ -280,6 +281,17 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
     assert capsys.readouterr().err.endswith(" worker 3: it is so\n")
     del sys.modules["uwsgi"]
     install()
+
+
+def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
+    """Extensions know it as that worker, and not as the mold that it was."""
+    mold = Role(MOLD, 1, Plan(Config(workers=2, preload=True), "hello:app"), CHANNEL, (), None, supervisor_pid=4242)
+    ends = []
+    monkeypatch.setattr(with_workers, "on_life", lambda event, context: ends.append((event, context.role)))
+    monkeypatch.setattr(with_workers, "run_mold", lambda role, load, enter: enter(mold._replace(slot=2)) and 0)
+    supervised.outcome = mold
+    cli.main(["hello:app", "--workers", "2", "--preload"])
+    assert ends[-1] == (Life.ENDS, mold._replace(slot=2))
 
 
 def test_files_of_the_app(supervised, served, monkeypatch):

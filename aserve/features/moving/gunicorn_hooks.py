@@ -115,7 +115,7 @@ class GunicornHooks(Extension[EngineSettings]):
             hooks.in_supervisor(_OF_SUPERVISOR[event])
         elif event is Life.REAPED and context.lost is not None:
             hooks.child_exit(context.lost.pid, context.lost.slot)
-        elif role is not None and role.is_mold and event is not Life.ENDS:
+        elif role is not None and role.is_mold:
             return
         elif event in (Life.IMPORTS, Life.FORKED):
             hooks.begin_worker(role.slot if role is not None else 1)

@@ -80,7 +80,7 @@ def test_the_end_of_a_worker(calls):
     """It ends in the process that was a mold, too."""
     extension = GunicornHooks(hooks_of(calls, *NAMES))
     extension.on_life(Life.FORKED, LifeContext(None, WORKER))
-    extension.on_life(Life.ENDS, LifeContext(None, MOLD))
+    extension.on_life(Life.ENDS, LifeContext(None, WORKER))
     assert [name for name, _ in calls][-1] == "worker_exit"
 
 

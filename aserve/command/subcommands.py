@@ -1,6 +1,6 @@
-"""The command's words: first arguments that name a task other than serving an APP.
+"""The subcommands: first arguments that name a task other than serving an APP.
 
-Owns:     is_word, run_word: `aserve status` and the like, `aserve top`, `aserve config`, `aserve translate`.
+Owns:     is_subcommand, run_subcommand: `aserve status` and the like, `aserve top`, `aserve config`, `aserve translate`.
 Thread:   the main thread.
 Not here: the questions to a running server (processes/ask.py), the screen (top_screen.py), one setting (explain.py), another server's settings
           (features/moving/).
@@ -22,14 +22,14 @@ from .plans import read_file
 CONFIG, TRANSLATE = "config", "translate"
 
 
-def is_word(argv: Sequence[str]) -> bool:
-    """Whether the first argument is such a word. (An app in a module of that name is `status:app`.)"""
+def is_subcommand(argv: Sequence[str]) -> bool:
+    """Whether the first argument is a subcommand. (An app in a module of that name is `status:app`.)"""
     return is_command(argv) or argv[:1] in ([CONFIG], [TRANSLATE])
 
 
-def run_word(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_subcommand(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
-    Run the task of the first argument; return the exit status.
+    Run the subcommand that the first argument names; return the exit status.
 
     Raises:
         ConfigError: other arguments are wrong, or no server answers.
