@@ -8,10 +8,11 @@ Not here: making it (Extension.supervise), calling its methods (processes/overvi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from ..connections.listeners import Listener
-from .status import Observed
+if TYPE_CHECKING:  # a process that serves by itself does without a status until it is asked for one
+    from ..connections.listeners import Listener
+    from .status import Observed
 
 # Takes the pid of the sending worker, the message, and its descriptors, which the handler must close.
 Word = Callable[[int, Mapping[str, Any], "list[int]"], None]

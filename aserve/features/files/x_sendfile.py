@@ -57,7 +57,7 @@ class XSendfile:
         status, fields, start_response = start.status, start.fields, start.begin
         found = self._find(*start.named)
         if found is None:
-            logger.error("--x-sendfile: %s %r of the app is no file in these folders", *start.named)
+            logger.error("--x-sendfile: %s %r of the app is no file in the folders of --x-sendfile", *start.named)
             return refuse(start_response, "404 Not Found", "there is no such file")
         try:
             return _reply(environ, start_response, status, fields, found, start.named[1])

@@ -97,13 +97,14 @@ class Metrics(AgentCheck):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See AgentCheck; let what the app counts be where a supervisor finds it."""
         super().on_life(event, context)
-        if context.role is not None and event in (Life.IMPORTS, Life.FORKED, Life.ENDS):
-            from . import app_files
+        if context.role is None or event not in (Life.IMPORTS, Life.FORKED, Life.ENDS):
+            return
+        from . import app_files
 
-            if context.environ is not None:
-                app_files.enter(context.role, context.environ)
-            if event is Life.ENDS:
-                app_files.leave()
+        if event is Life.ENDS:
+            app_files.leave()
+        elif context.environ is not None:
+            app_files.enter(context.role, context.environ)
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

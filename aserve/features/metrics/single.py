@@ -2,7 +2,7 @@
 
 Owns:     Single: an Exporter on an event loop.
 Thread:   event loop only.
-Not here: the metrics (exporter.py), many processes (processes/overview.py).
+Not here: the metrics (exporter.py), many processes (several.py).
 """
 
 from __future__ import annotations

@@ -79,7 +79,11 @@ class Statsd:
                 self._connect(found[0][0], found[0][4])
             logger.info("sending statistics to statsd at %s", address)
         except OSError as exc:
-            logger.warning("cannot send to statsd at %s: %s; correct that, and restart", address, exc.strerror or exc)
+            logger.warning(
+                "cannot send to statsd at %s: %s; correct the address, or start statsd, and restart aserve",
+                address,
+                exc.strerror or exc,
+            )
 
     @classmethod
     def of(cls, config: MetricsSettings) -> Statsd | None:

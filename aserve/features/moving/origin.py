@@ -1,8 +1,8 @@
 """The origin of settings, if they are another server's.
 
-Owns:     Origin; the flags --uwsgi-ini and --gunicorn-conf, and `aserve app.ini`.
+Owns:     Origin; read_origin.
 Thread:   the main thread.
-Not here: reading these files (uwsgi.py, gunicorn.py), aserve's own sources (settings/table.py).
+Not here: the flags and names of these files (naming.py), reading them (uwsgi.py, gunicorn.py), aserve's own sources (settings/table.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`import uwsgi` beyond RPC: locks, a cache, signals, timers and cron (--uwsgi-module, --uwsgi-cache).
 
 Owns:     UwsgiModule, the extension.
-Thread:   the main thread, before the app is imported.
+Thread:   the main thread, before the app is imported, or in a fork of a mold.
 Not here: the module itself (module.py), sharing between hosts (sharing/); both take memory that other processes do without.
 """
 
