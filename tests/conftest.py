@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of the e2e tests, and what -n needs."""
+    """Register the markers of the e2e tests, and what --children and -n need."""
     side_by_side.configure(config)
     children.configure(config)
     native.change_default()
@@ -97,7 +97,7 @@ def left_out_by(config: pytest.Config) -> tuple[str, ...]:
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
-    """Do not read files without a test that is asked for: to read all takes each of the processes 20 s."""
+    """Do not read files without a test that is asked for: to read all takes 20 s."""
     part, is_below = config.getoption("--part"), f"{collection_path}/".startswith(NOT_MEASURED)
     if part == "measured" and is_below:
         return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import pytest
-from harness.children import Shares
+from harness.children import Child, Parent, Shares
 
 TESTS = pathlib.Path(__file__).parent
 
@@ -48,19 +51,109 @@ def test_it(number, owner, tmp_path, capfd):
 """
 
 
-def test_whatever_becomes_of_them(tmp_path):
-    """What passes, fails and is skipped is counted; one that kills its process has failed, and the others run all the same, each once."""
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_it.py").write_text(CASES)
+ENDS_EARLY = """
+import os
+import pathlib
+import subprocess
+import time
+import pytest
+
+RECORD = pathlib.Path(os.environ["RECORD"])
+
+@pytest.fixture
+def process():
+    process = subprocess.Popen(["sleep", "100"])
+    yield process
+    process.kill()
+    process.wait()
+
+@pytest.mark.parametrize("number", range(2))
+def test_waits(number, process):
+    RECORD.write_text(str(process.pid))
+    time.sleep(100)
+
+@pytest.mark.parametrize("number", range(2))
+def test_fails(number):
+    while not RECORD.read_text():
+        time.sleep(0.01)
+    assert False
+"""
+
+DOES_NOT_BEGIN = """
+begin = children.begin_child
+
+def begin_and_fail(*arguments):
+    begin(*arguments)
+    raise RuntimeError("it has not begun")
+
+children.begin_child = begin_and_fail
+"""
+
+
+def run(tmp_path, cases, *flags, conftest=CONFTEST):
+    """Run pytest over tests; what they tell is in the file `record`."""
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_it.py").write_text(cases)
     (tmp_path / "record").touch()
     command = [sys.executable, "-Im", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(tmp_path)]
-    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "--children", "3", str(tmp_path)]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", *flags, str(tmp_path)]
     environ = {"RECORD": str(tmp_path / "record"), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_whatever_becomes_of_them(tmp_path):
+    """What passes, fails and is skipped is counted; one that kills its process has failed, and the others run all the same, each once."""
+    done = run(tmp_path, CASES, "--children", "3")
     assert sorted(map(int, (tmp_path / "record").read_text().split())) == [*range(60)]
     assert done.returncode == 1 and "2 failed, 57 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert sorted(re.findall(r"^FAILED \S*\[(\d+)\]", done.stdout, re.MULTILINE)) == ["33", "7"]
     assert "the process that ran it has ended: SIGKILL" in done.stdout and "for a reason" in done.stdout
+
+
+def test_the_end_at_a_failure(tmp_path):
+    """With -x a test that another child is at is interrupted, and its fixtures are torn down."""
+    done = run(tmp_path, ENDS_EARLY, "-x", "--children", "2")
+    assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "record").read_text()), 0)
+
+
+def test_a_child_that_does_not_begin(tmp_path):
+    """It ends the run, which has failed, and says why."""
+    done = run(tmp_path, CASES, "--children", "2", conftest=CONFTEST + DOES_NOT_BEGIN)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "a process of tests has ended by status 3 outside of a test" in done.stdout
+    assert "RuntimeError: it has not begun" in done.stderr
+
+
+def test_last_reports(tmp_path):
+    """What a child has sent is told, though it has ended and its pipe is open elsewhere; also where that ends the run."""
+    told = []
+    hook = types.SimpleNamespace(
+        pytest_report_from_serializable=lambda config, data: data,
+        pytest_runtest_logreport=lambda report: told.append(report),
+    )
+    session = types.SimpleNamespace(
+        config=types.SimpleNamespace(hook=hook), shouldfail="", shouldstop="", Failed=pytest.Session.Failed
+    )
+    parent = Parent(1)
+    with (tmp_path / "lock").open("wb") as lock:
+        parent._shares = Shares(1, 0, lock)
+    for session.shouldfail in ["", "-x"]:
+        reports, sender = multiprocessing.Pipe(duplex=False)
+        process = subprocess.Popen(["true"])
+        parent._children[reports] = Child(0, process.pid, reports)
+        for message in (["first"], ["second"]):
+            sender.send(message)
+        try:
+            while parent._children:
+                parent._look(session, parent._children[reports])
+        except session.Failed:
+            told.append("the end")
+        process.wait()
+        sender.close()
+        assert not parent._children and reports.closed
+    assert told == ["first", "second", "first", "the end"]
 
 
 @pytest.mark.parametrize(("children", "count"), [(1, 0), (1, 3), (4, 2), (3, 10)])
@@ -78,6 +171,6 @@ def test_a_child_in_place_of_another(tmp_path):
     with (tmp_path / "lock").open("wb") as lock:
         shares = Shares(2, 10, lock)
         before = shares.pairs(0)
-        assert [next(before), next(before)] == [(0, 1), (1, 2)] and shares.running(0) == 1
+        assert [next(before), next(before)] == [(0, 1), (1, 2)] and shares.give_up(0) == 1
         assert [number for number, _ in shares.pairs(0)][:2] == [2, 3]
-        assert shares.running(0) == -1
+        assert shares.give_up(0) == -1

@@ -2,14 +2,14 @@
 
 pytest-xdist has each of its processes collect all tests; here the tests, and on PyPy what the JIT has compiled by then, are there
 when a child begins. Each child has a share of the tests in their order, and one that has none left takes half of the largest share.
-A test whose child dies has failed, and another child goes on in its place.
+A test whose child dies has failed, and another child goes on in its place. Where the run ends before its time, as with -x, children
+are interrupted, and tear down what they have set up.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
-import ctypes
 import fcntl
 import mmap
 import multiprocessing.connection
@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -25,11 +26,11 @@ import pytest
 
 from aserve.core import forks
 
-from .side_by_side import Turns
+from .side_by_side import Turns, end_with_parent
 
-PR_SET_PDEATHSIG = 1
 LOOKS_EACH_SECONDS = 1.0  # for children that have died, where no report comes. Guess.
 LOSSES_AT_MOST = 10  # children that died; then the run ends. Guess.
+END_SECONDS = 10.0  # for a child to tear down what it has set up. Guess.
 
 
 def configure(config: pytest.Config) -> None:
@@ -89,9 +90,10 @@ class Shares:
             number = self._follows[child]
         self._runs[child] = -1
 
-    def running(self, child: int) -> int:
-        """Return the test that a child is at; -1: none."""
-        return self._runs[child]
+    def give_up(self, child: int) -> int:
+        """Return the test that a child was at when it ended, and forget it, as it is not its successor's; -1: none."""
+        number, self._runs[child] = self._runs[child], -1
+        return number
 
 
 class Child(NamedTuple):
@@ -134,6 +136,8 @@ class Parent:
     def _fork(self, session: pytest.Session, number: int) -> None:
         reports, sender = multiprocessing.Pipe(duplex=False)
         session.config.get_terminal_writer().flush()  # or each child writes it, too
+        # Not before `run_child` catches it, and the child is known here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         pid = os.fork()
         if pid == 0:
             for connection in [reports, *self._children]:
@@ -141,41 +145,50 @@ class Parent:
             run_child(session, self._shares, number, sender, self._turns)
         sender.close()
         self._children[reports] = Child(number, pid, reports)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
     def _receive(self, session: pytest.Session, child: Child) -> None:
+        if not self._tell(session, child):
+            self._on_end(session, child, os.waitpid(child.pid, 0)[1])
+
+    def _tell(self, session: pytest.Session, child: Child) -> bool:
+        """Pass on the reports of a test; False: no more come."""
         hook = session.config.hook
         messages = None
-        with contextlib.suppress(EOFError):
+        with contextlib.suppress(EOFError, OSError):  # OSError: it was killed while it sent them
             messages = child.reports.recv()
         if messages is None:
-            self._on_end(session, child, os.waitpid(child.pid, 0)[1])
-            return
+            return False
         for data in messages:
             hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=data))
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
+        return True
 
     def _look(self, session: pytest.Session, child: Child) -> None:
         pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
-        if pid:  # its end of the pipe is open in a process that a test has forked
+        if pid:  # its end of the pipe is open in a process that a test has forked, or it has ended just now
             self._on_end(session, child, wait_status)
 
     def _on_end(self, session: pytest.Session, child: Child, wait_status: int) -> None:
-        del self._children[child.reports]
-        child.reports.close()
+        del self._children[child.reports]  # first: it is waited for, and what it has sent last may end the run
+        with child.reports:
+            while child.reports.poll() and self._tell(session, child):
+                pass
         status = os.waitstatus_to_exitcode(wait_status)
-        number = self._shares.running(child.number)
+        number = self._shares.give_up(child.number)
         if status == 0 and number < 0:
             return
         name = signal.Signals(-status).name if status < 0 else f"status {status}"
-        if number >= 0:
-            item = session.items[number]
-            report = pytest.TestReport(
-                item.nodeid, item.location, {}, "failed", f"the process that ran it has ended: {name}", "call"
-            )
-            session.config.hook.pytest_runtest_logreport(report=report)
+        if number < 0:
+            raise session.Interrupted(f"a process of tests has ended by {name} outside of a test")
+        item = session.items[number]
+        report = pytest.TestReport(
+            item.nodeid, item.location, {}, "failed", f"the process that ran it has ended: {name}", "call"
+        )
+        session.config.hook.pytest_runtest_logreport(report=report)
         self._lost += 1
         if self._lost > LOSSES_AT_MOST:
             raise session.Interrupted(
@@ -184,9 +197,22 @@ class Parent:
         self._fork(session, child.number)
 
     def _end(self) -> None:
+        """Interrupt the children that are left, and wait for them; kill those that do not end."""
+        pids = [child.pid for child in self._children.values()]
         for child in self._children.values():
-            os.kill(child.pid, signal.SIGKILL)
-            os.waitpid(child.pid, 0)
+            child.reports.close()  # a child whose test takes no notice of the signal ends at its next report
+            os.kill(child.pid, signal.SIGINT)
+        ends_at = time.monotonic() + END_SECONDS
+        try:
+            while pids and time.monotonic() < ends_at:
+                for pid in [*pids]:
+                    if os.waitpid(pid, os.WNOHANG)[0]:
+                        pids.remove(pid)
+                time.sleep(0.02)
+        finally:  # at a second Ctrl-C, too
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 class Reporter:
@@ -216,25 +242,33 @@ def run_child(
     session: pytest.Session, shares: Shares, number: int, sender: multiprocessing.connection.Connection, turns: str
 ) -> None:
     """Run tests until none is left, then end this process: it never returns."""
-    status = 3
+    status, terminal = 3, 2
     try:
+        terminal = os.dup(2)  # capture takes 2 itself
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts with `&` ignore it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         begin_child(session.config, number, sender, turns)
         for at, following in shares.pairs(number):
             item = session.items[at]
             nextitem = session.items[following] if following >= 0 else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+            if session.shouldfail:  # the parent ends the run, and would interrupt the next test as it starts something
+                break
         save_coverage()
         status = 0
-    except BaseException:
-        os.write(2, traceback.format_exc().encode())
+    except BaseException as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes from the terminal, and from the parent once more
+        depth = -1 if isinstance(error, KeyboardInterrupt) else None  # where it was is enough
+        os.write(terminal, traceback.format_exc(depth).encode())
+        with contextlib.suppress(BaseException):
+            session._setupstate.teardown_exact(None)
     finally:
         os._exit(status)
 
 
 def begin_child(config: pytest.Config, number: int, sender: multiprocessing.connection.Connection, turns: str) -> None:
     """Make this process's own what its parent had: output, folders, turns."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGABRT)  # pytest's faulthandler does the rest
+    end_with_parent()
     plugins = config.pluginmanager
     capture = plugins.getplugin("capturemanager")
     if capture is not None and capture._global_capturing is not None:  # into a file that all children would share

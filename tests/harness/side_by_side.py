@@ -1,4 +1,4 @@
-"""`pytest -n 2` (pytest-xdist): tests run in several processes side by side.
+"""Tests run in several processes side by side: `pytest --children 4` (children.py), or `pytest -n 2` (pytest-xdist).
 
 A test marked `alone` runs while the other processes run none. Where pytest is aborted, as by
 `make suite` after its time limit, these processes are, too, and say where their threads are.
@@ -26,10 +26,15 @@ def configure(config: pytest.Config) -> None:
     folder = getattr(config, "workerinput", {}).get("turns")
     if folder is not None:
         config.pluginmanager.register(Turns(pathlib.Path(folder)))
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGABRT)  # pytest's faulthandler does the rest
+        end_with_parent()
     elif config.getoption("dist", "no") != "no":
         config.pluginmanager.register(Starter())
+
+
+def end_with_parent() -> None:
+    """Have the system abort this process when its parent ends: pytest's faulthandler does the rest."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGABRT)
 
 
 class Starter:
@@ -53,23 +58,23 @@ class Turns:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = pathlib.Path(folder)
         # Who begins a test goes through the door into the room; who wants the room alone keeps the
-        # door closed, or the others would go in by turns for ever.
-        self._door = open(folder / "door", "wb")
-        self._room = open(folder / "room", "wb")
+        # door closed, or the others would go in by turns for ever. The locks are of a process: none that a test has forked keeps one.
+        self._door = open(folder / "door", "a+b")
+        self._room = open(folder / "room", "a+b")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest-timeout: waiting here does not count
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Run a test when it may."""
         is_alone = item.get_closest_marker("alone") is not None
-        fcntl.flock(self._door, fcntl.LOCK_EX)
+        fcntl.lockf(self._door, fcntl.LOCK_EX)
         try:
-            fcntl.flock(self._room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+            fcntl.lockf(self._room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
             if not is_alone:
-                fcntl.flock(self._door, fcntl.LOCK_UN)
+                fcntl.lockf(self._door, fcntl.LOCK_UN)
             return (yield)
         finally:
-            fcntl.flock(self._room, fcntl.LOCK_UN)
-            fcntl.flock(self._door, fcntl.LOCK_UN)
+            fcntl.lockf(self._room, fcntl.LOCK_UN)
+            fcntl.lockf(self._door, fcntl.LOCK_UN)
 
     def pytest_unconfigure(self) -> None:
         """Called at the end."""
