@@ -209,6 +209,7 @@ FLOORS = {
     "aserve/processes/crew.py": 100,
     "aserve/processes/ends.py": 98,
     "aserve/processes/outcomes.py": 100,
+    "aserve/processes/facts.py": 100,
     "aserve/processes/fleet.py": 100,
     "aserve/processes/giving.py": 100,
     "aserve/processes/inheritance.py": 100,

@@ -27,7 +27,7 @@ from ..core.page import MOLD as MOLD
 from ..core.page import TRIAL as TRIAL
 from ..core.page import State as State
 from .channel import Channel, Message
-from .fleet import Worker
+from .facts import Worker
 from .plan import Plan
 from .timers import Timer
 
@@ -96,11 +96,6 @@ class Child(Worker):
 
     def __str__(self) -> str:
         return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)
-
-    @property
-    def is_worker(self) -> bool:
-        """Whether it is a worker, not a trial or a mold."""
-        return TRIAL < self.slot < MOLD
 
     @classmethod
     def inherit(cls, state: dict[str, Any], plan: Plan) -> Child:

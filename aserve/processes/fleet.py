@@ -1,8 +1,9 @@
 """The fleet of workers, and the next actions to reach the wanted state: facts in, actions out.
 
 Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
-Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and nothing else of this room.
-Not here: doing it and logging it (supervisor.py), processes (children.py), settings (plan.py).
+Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
+Not here: the facts about one worker, end, reload or question (facts.py), processes (children.py), settings (plan.py); doing it and logging it
+          (supervisor.py, crew.py, reloads.py, outcomes.py, answers.py).
 
 `decide` is to be called after every event, and again once its actions are done, until it returns none. It looks at facts alone: so it does not
 matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end of this file.
@@ -23,59 +24,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..core.page import MOLD, TRIAL, State
+from .facts import End as End
+from .facts import Plan, Worker
+from .facts import Question as Question
+from .facts import Reload as Reload
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
-Plan = Any  # compared by identity; of its `config` are read: preload, reload (saved files are looked for, faults shown), reload_at_once
-
-
-@dataclass(eq=False)
-class Worker:
-    """A process of ours, from its start until it is reaped. Its slot is TRIAL, MOLD, or a worker's from 1 on."""
-
-    slot: int
-    generation: int  # of its slot: a successor's is higher
-    plan: Plan
-    state: State = STARTING
-    mold: Worker | None = None  # the mold that has not forked it yet
-    has_left: bool = False  # it drains, and accepts no connections any more
-    is_hung: bool = False  # its event loop stands still
-    is_silent: bool = False  # a mold that does not carry out an order
-
-
-class End(NamedTuple):
-    """A process has ended, or could not be forked."""
-
-    slot: int
-    plan: Plan
-    stood: State  # KILLED: on order; if it was killed for a fault, its state at that time
-    name: str  # for the log
-    why: str
-    traceback: str = ""
-    child: Any = None
-
-
-@dataclass(eq=False)
-class Reload:
-    """All workers are replaced, for new code or settings."""
-
-    why: str
-    plan: Plan
-    began_at: float
-    number: int
-    failed: dict[int, str] = field(
-        default_factory=dict
-    )  # slot: what could not start there; as long as there is one, it is half done
-    before: Reload | None = None  # a half-done one, in whose place this one has begun, which is not proven
-
-
-@dataclass(eq=False)
-class Question:
-    """A caller waits for the end of a reload, or for the successor of a worker."""
-
-    caller: Any
-    reload: int = 0  # its number
-    slot: int = 0
-    generation: int = 0
 
 
 class Do(enum.Enum):
@@ -96,7 +50,6 @@ class Do(enum.Enum):
     SHOW = "--reload: start another at once, which shows the fault until the app is mended"
     IGNORE = "a reload has begun since it was started, and starts another"
     ABANDON = "the reload is off, as its first worker could not start, or its code has changed since"
-    REFUSE = "the reload is off before it has begun, as its settings cannot be read"
     RETRY = "it could not start: let its slot wait before the next try"
 
 
@@ -196,10 +149,28 @@ class Fleet:
         self.next_number, self.fault = self.next_number + 1, None
         self.retry_at.clear()
 
+    def refuse(self) -> tuple[Question, ...]:
+        """A reload is off before it has begun; return the questions that this answers."""
+        asked = self.waiting_for(self.next_number)
+        self.next_number += 1
+        self.waiting = [each for each in self.waiting if each not in asked]
+        return asked
+
+    def drop(self) -> tuple[Question, ...]:
+        """A reload that is not proven is off, if there is one; return the questions that this answers."""
+        reload = self.reload
+        if reload is None or not self.is_unproven(reload.plan):
+            return ()
+        asked = self.waiting_for(reload.number)
+        self.apply(Action(Do.ABANDON, reload=reload, asked=asked))
+        return asked
+
     def resize(self, size: int, why: str = "") -> None:
         """Set the number of workers."""
         self.size, self.why_size = size, why
-        for table in (self.wishes, self.retry_at, self.reload.failed if self.reload is not None else {}):
+        reloads = [each for each in (self.reload, self.reload and self.reload.before) if each is not None]
+        tables: list[dict[int, Any]] = [self.wishes, self.retry_at, *(each.failed for each in reloads)]
+        for table in tables:
             for slot in [slot for slot in table if size < slot < MOLD]:
                 del table[slot]
 
@@ -222,8 +193,6 @@ class Fleet:
                 action.reload.failed[end.slot] = f"{end.name} could not start: {end.why}"
             if end.slot in self.wishes:
                 self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the others
-        elif do is Do.REFUSE:
-            self.next_number += 1
         elif do is Do.BEGIN:
             self.next_why = ""
         elif do is Do.GIVE_UP:
@@ -240,11 +209,15 @@ def decide(fleet: Fleet, now: float) -> list[Action]:
 
 def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
     """One after another: what follows from the next may depend on it."""
-    for end in fleet.ends[:1]:
-        do = _judge(fleet, end)
-        reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
-        asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
-        yield Action(do, end=end, reload=reload, asked=(*asked, *fleet.waiting_for(reload.number if reload else 0)))
+    if not fleet.ends:
+        return
+    end = fleet.ends[0]
+    do = _judge(fleet, end)
+    reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
+    asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
+    if reload is not None:
+        asked += fleet.waiting_for(reload.number)
+    yield Action(do, end=end, reload=reload, asked=tuple(asked))
 
 
 def _judge(fleet: Fleet, end: End) -> Do:
@@ -265,10 +238,11 @@ def _judge(fleet: Fleet, end: End) -> Do:
 
 
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
-    reload, workers = fleet.reload, [each for each in fleet.workers if TRIAL < each.slot < MOLD]
+    reload, workers = fleet.reload, [each for each in fleet.workers if each.is_worker]
     if reload is not None and fleet.is_unproven(reload.plan):
         new = [each for each in workers if each.state is READY and each.plan is reload.plan]
-        yield from [Action(Do.PROVE, each, plan=fleet.plan, reload=reload) for each in new[:1]]
+        if new:
+            yield Action(Do.PROVE, new[0], plan=fleet.plan, reload=reload)
     elif reload is not None and fleet.newest.keys() >= set(range(1, fleet.size + 1)):
         accepting = [each for each in workers if each.state is READY or (each.state is DRAINING and not each.has_left)]
         if all(each.plan is reload.plan for each in accepting):

@@ -108,9 +108,7 @@ class Reloads:
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
         self._status.on_reload_refused(text)
-        asked = self._fleet.waiting_for(self._fleet.next_number)
-        self._fleet.apply(Action(Do.REFUSE, asked=asked))
-        self._answers.tell(asked, f"nothing was reloaded: {text}", is_done=False)
+        self._answers.tell(self._fleet.refuse(), f"nothing was reloaded: {text}", is_done=False)
 
     # Its end
 
@@ -161,11 +159,7 @@ class Reloads:
         """A file was saved: what has been imported since the last time is of no use, if it serves not yet; it may hang, too."""
         if child.state != State.READY:
             return  # its successor looks by now
-        reload = self._fleet.reload
-        if reload is not None and self._fleet.is_unproven(reload.plan):
-            asked = self._fleet.waiting_for(reload.number)
-            self._fleet.apply(Action(Do.ABANDON, reload=reload, asked=asked))
-            self._answers.tell(asked, f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
+        self._answers.tell(self._fleet.drop(), f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
         self.ask(message["why"])
 
 

@@ -6,8 +6,9 @@ import collections
 import types
 from typing import Any
 
-from aserve.core.page import MOLD, TRIAL, State
-from aserve.processes.fleet import Action, Do, End, Fleet, Question, Worker, decide
+from aserve.core.page import MOLD, State
+from aserve.processes.facts import End, Question, Worker
+from aserve.processes.fleet import Action, Do, Fleet, decide
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0
@@ -27,7 +28,6 @@ class World:
         self.workers: list[Worker] = []
         self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
         self._broken: list[Any] = []  # plans with which no worker can start
-        self.done: list[Action] = []
         self.answers: collections.Counter[Question] = collections.Counter()
         self.asked: list[Question] = []
         self._settings = settings
@@ -46,7 +46,6 @@ class World:
                 self._do(action)
             done += actions
             assert len(done) < 1000, "this goes on for ever"
-        self.done += done
         return done
 
     def _check(self, action: Action) -> None:
@@ -67,7 +66,7 @@ class World:
             plan, slots = action.reload.plan, {each.slot for each in self.find(READY)}
             assert slots.issuperset(range(1, fleet.size + 1)) and plan is fleet.plan
             assert all(each.plan is plan for each in self.find(READY, DRAINING) if not each.has_left)
-        elif do in (Do.ABANDON, Do.REFUSE):
+        elif do is Do.ABANDON:
             assert not self.is_broken(fleet.plan)
         elif do is Do.GIVE_UP:
             assert not fleet.has_served
@@ -100,7 +99,7 @@ class World:
             each
             for each in self.workers
             if each.state in states
-            and (TRIAL < each.slot < MOLD if slot is None else each.slot == slot)
+            and (each.is_worker if slot is None else each.slot == slot)
             and (plan is None or each.plan is plan)
         ]
 
@@ -118,7 +117,7 @@ class World:
         """Let a worker, or a mold, serve; return what was done."""
         assert worker.state is STARTING and not self.is_broken(worker.plan)
         worker.state, worker.mold = READY, None
-        if TRIAL < worker.slot < MOLD:
+        if worker.is_worker:
             self.fleet.on_ready(worker)
         return self.settle()
 
@@ -160,20 +159,12 @@ class World:
 
     def refuse(self) -> list[Action]:
         """Let a reload fail before it begins."""
-        action = Action(Do.REFUSE, asked=self.fleet.waiting_for(self.fleet.next_number))
-        self.fleet.apply(action)
-        self._do(action)
+        self.answers.update(self.fleet.refuse())
         return self.settle()
 
-    def drop(self) -> list[Action]:
+    def drop(self) -> None:
         """Abandon a reload that is not proven."""
-        reload = self.fleet.reload
-        if reload is None or not self.fleet.is_unproven(reload.plan):
-            return []
-        action = Action(Do.ABANDON, reload=reload, asked=self.fleet.waiting_for(reload.number))
-        self.fleet.apply(action)
-        self._do(action)
-        return [action]
+        self.answers.update(self.fleet.drop())
 
     def ask(self, **about: int) -> Question:
         """Let a caller wait: ask(reload=number), or ask(slot=…, generation=…)."""

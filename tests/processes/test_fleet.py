@@ -6,7 +6,8 @@ import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 
 from aserve.core.page import MOLD
-from aserve.processes.fleet import Do, End, Fleet, Worker, decide
+from aserve.processes.facts import End, Worker
+from aserve.processes.fleet import Do, Fleet, decide
 
 # The first start
 
@@ -370,6 +371,22 @@ def test_fewer_while_one_fails():
     world.fleet.ends.append(End(3, failing.plan, STARTING, "worker 3", "it ended"))
     assert dos(world.settle())[0] is Do.NOTE and world.fleet.reload.failed == {}
     assert dos(world.leave()) == [Do.FINISH]
+
+
+def test_fewer_while_another_reload_has_begun():
+    """Nor is that of the half-done one in whose place it has begun, and which goes on after it."""
+    world = serving(3)
+    world.reload()
+    half_done = world.fleet.reload
+    world.ready(newest(world, 1))
+    world.end(newest(world, 2))
+    world.ready(newest(world, 3))
+    half_done.failed[MOLD] = "the mold could not start"
+    world.reload(is_broken=True)
+    assert half_done.failed.keys() == {2, MOLD} and world.fleet.reload.before is half_done
+    world.fleet.resize(1)
+    assert half_done.failed.keys() == {MOLD}
+    assert Do.ABANDON in dos(world.end(newest(world, 1))) and world.fleet.reload is half_done
 
 
 def test_nothing_is_due():

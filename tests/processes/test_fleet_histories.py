@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from aserve.core.page import MOLD
-from aserve.processes.fleet import End
+from aserve.processes.facts import End
 
 SIZES = st.integers(1, 4)
 NUMBERS = st.integers(0, 99)

@@ -6,7 +6,8 @@ import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 
 from aserve.core.page import MOLD, TRIAL
-from aserve.processes.fleet import Do, End, Question, Worker
+from aserve.processes.facts import End, Question, Worker
+from aserve.processes.fleet import Do
 
 # Molds
 
