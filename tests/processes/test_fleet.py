@@ -194,6 +194,20 @@ def test_a_reload_that_is_refused():
     assert (world.fleet.next_number, world.fleet.reload) == (2, None)
 
 
+def test_a_reload_that_is_dropped():
+    """It is off while it is not proven, and whoever waits for it hears so, and nobody else; one that is proven goes on."""
+    world = serving(1)
+    question, later = world.ask(reload=1), world.ask(reload=2)
+    world.reload()
+    other = world.ask(slot=1, generation=1)
+    world.drop()
+    assert world.answers[question] == 1 and world.fleet.waiting == [later, other] and world.fleet.reload is None
+    world.reload()
+    world.ready(newest(world, 1))
+    world.drop()
+    assert world.fleet.is_moving and world.fleet.waiting == [later]
+
+
 @pytest.mark.parametrize("looks", [False, True])
 def test_started_before_the_reload(looks):
     """It is let go, as what it imports may have been repaired; if it ends by itself, the reload does not care, and nobody shows why."""
