@@ -30,14 +30,6 @@ STACKS_SECONDS = 2.0
 class Supervised(Protocol):
     """The supervisor, as Answers sees it."""
 
-    @property
-    def size(self) -> int:
-        """How many workers there are to be."""
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether no worker is to begin any more."""
-
     def reload(self, why: str) -> None:
         """Replace all workers."""
 
@@ -73,7 +65,7 @@ class Answers:
     # Reloading and resizing
 
     def _on_reload(self, caller: Caller, message: Message) -> None:
-        if self._supervised.is_ending:
+        if self._fleet.is_ending:
             caller.refuse("the server is ending")
             return
         # The next: one that is under way may have read the code of before.
@@ -92,7 +84,7 @@ class Answers:
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")
         serving = self._children.find(slot, State.READY) if isinstance(slot, int) else []
-        if self._supervised.is_ending:
+        if self._fleet.is_ending:
             caller.refuse("the server is ending")
         elif not serving:
             caller.refuse(f"no worker {slot} serves")
@@ -123,15 +115,13 @@ class Answers:
         self.tell(asked, text, is_done=False)
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
-        before, change = self._supervised.size, message.get("change")
+        before, change = self._fleet.size, message.get("change")
         wanted = before + change if isinstance(change, int) else message.get("count")
-        if not isinstance(wanted, int) or self._supervised.is_ending:
-            caller.refuse(
-                "the server is ending" if self._supervised.is_ending else "say how many: a count, or a change"
-            )
+        if not isinstance(wanted, int) or self._fleet.is_ending:
+            caller.refuse("the server is ending" if self._fleet.is_ending else "say how many: a count, or a change")
             return
         self._supervised.resize(wanted, "aserve workers")
-        if self._supervised.size == wanted:
+        if self._fleet.size == wanted:
             caller.say({"text": f"workers: {wanted}; before: {before}"})
             caller.end()
         else:

@@ -3,7 +3,7 @@
 Owns:     forking, or having a mold fork, and reaping; channels, pages and tables of running requests of all workers; draining or
           killing one, and the time limits for that.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
-Not here: a child's states (child.py), when and why any of this is done (supervisor.py).
+Not here: a child's states (child.py), when and why any of this is done (fleet.py).
 
 A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
 
@@ -21,7 +21,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
@@ -92,7 +92,7 @@ class Children:
         return f": {slowest} has been starting for {time.monotonic() - slowest.began_at:.1f} s; kill it if it hangs"
 
     def page(self, child: Child) -> memoryview:
-        """Return a child's page, as words by slots.Field; a mold's is a dummy."""
+        """Return a child's page, as words by page.Field; a mold's is a dummy."""
         return self._slots.page(child.page) if child.page != NO_PAGE else self._nowhere
 
     def memory_of(self, child: Child) -> tuple[memoryview, Slots, LoadBoard | None, Any]:
@@ -205,7 +205,7 @@ class Children:
         child.channel.send(message, fds)
         self._watch(child)
 
-    def pass_on(self, giver: Child, message: Message, fds: list[int], is_leaving: Callable[[int], bool]) -> None:
+    def pass_on(self, giver: Child, message: Message, fds: list[int], leaving: Collection[int]) -> None:
         """
         Give a connection of one worker to the one with the fewest; a worker whose slot is leaving comes last.
 
@@ -220,7 +220,7 @@ class Children:
             for fd in fds:
                 os.close(fd)
             return
-        heir = min(heirs, key=lambda heir: (is_leaving(heir.slot), *_fullness(heir, self.page(heir))))
+        heir = min(heirs, key=lambda heir: (heir.slot in leaving, *_fullness(heir, self.page(heir))))
         heir.given_count += 1
         self.tell(heir, {**message, "do": "adopt"}, fds)
 

@@ -1,6 +1,6 @@
 """The crew of workers: the log lines about its size, missing workers and replacements; pauses after failures.
 
-Owns:     Crew: why it has its size; absences; the pauses of a slot after failures; letting a worker go while others serve.
+Owns:     Crew: absences; the pauses of a slot after failures; letting a worker go while others serve.
 Thread:   the supervisor's only one.
 Not here: what is due (fleet.py), processes (children.py), starting one (supervisor.py).
 """
@@ -107,7 +107,7 @@ class Crew:
         else:
             self._children.kill(action.worker)
 
-    def miss(self, end: End, why: str) -> bool:
+    def note_absence(self, end: End, why: str) -> bool:
         """Record whether the slot of an ended worker has no ready worker; return that."""
         is_missing = end.slot <= self._fleet.size and end.slot not in self._fleet.newest
         if is_missing:

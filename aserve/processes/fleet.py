@@ -43,6 +43,7 @@ class Do(enum.Enum):
     BEGIN = "begin the reload that was asked for meanwhile"
     ANSWER = "say that this worker has taken the place of the one that was asked about; none: it has no successor, or all ends"
     ADVANCE = "try new code of our own, or become it"
+    # What follows from an end.
     NOTE = "it was told to end, or nothing depends on it any more"
     RESTART = "it served: let its slot wait before another is started"
     MISS = "clients waited for it, and all ends"

@@ -12,7 +12,7 @@ bring it any. Workers whose numbers of connections differ by no more than the lo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..connections.load_board import Load
@@ -57,10 +57,10 @@ def _is_fuller(one: Standing, other: Standing) -> bool:
     return is_ahead and other.requests <= one.requests + 1
 
 
-def level_out(children: Children, is_leaving: Callable[[int], bool]) -> None:
+def level_out(children: Children, leaving: Collection[int]) -> None:
     """Let workers give connections away, where others have fewer; to be called once a second. Those whose loops hang or whose slots leave are left out."""
     since = time.monotonic_ns() - SILENT_NS
-    workers = [child for child in children.having(State.READY) if not is_leaving(child.slot)]
+    workers = [child for child in children.having(State.READY) if child.slot not in leaving]
     standings = [(child, _standing_of(children.page(child), since)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
     for (child, _), count in zip(turning, gifts([standing for _, standing in turning])):

@@ -5,7 +5,7 @@ Thread:   the supervisor's only one; `fork` returns in the child, too.
 Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), what may be done with any child (children.py).
 
 A mold belongs to a plan: a reload begins with a mold for the new one, and only when the new code serves, that of before ends. One
-that dies by itself is made anew at once, while workers serve on, so that it is there when one of them must be replaced.
+that dies by itself is made anew after a pause (backoff.py), while workers serve on, so that it is there when one of them must be replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("aserve")
 
 
 class Molds:
-    """One for each plan that asks for it: one, or two during a reload."""
+    """Forks workers, and handles the messages of molds."""
 
     def __init__(self, fleet: Fleet, children: Children) -> None:
         self._fleet = fleet

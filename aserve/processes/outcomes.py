@@ -80,7 +80,7 @@ class Outcomes:
         elif end.slot <= self._fleet.size:
             self._tally.count_restart(end.slot, "crash")
             why += f"; another is started in {self._crew.pause_after(child):g} s"
-            self._crew.miss(end, f"it {end.why}")
+            self._crew.note_absence(end, f"it {end.why}")
         logger.error("%s has crashed after %.0f s: %s%s", end.name, served, why, child.describe_losses())
 
     # Those that could not start
@@ -127,15 +127,14 @@ class Outcomes:
         if end.plan.config.reload:
             for child in self._children.having(State.READY):
                 if child.plan is not end.plan:  # else it can
-                    fault = Fault(end.why, end.traceback)
-                    self._children.tell(child, {"do": "show fault", "why": fault.why, "traceback": fault.app_traceback})
+                    self._children.tell(child, {"do": "show fault", "why": end.why, "traceback": end.traceback})
         self._tally.count(START_FAILURES)
         if end.traceback and end.traceback != self._told_traceback:
             self._told_traceback = end.traceback
             logger.error("%s: the app's traceback:\n%s", end.name, end.traceback.rstrip())
 
     def _tell_missing(self, end: End) -> None:
-        if self._crew.miss(end, end.why):
+        if self._crew.note_absence(end, end.why):
             logger.error("%s; correct it; SIGHUP tries again at once", self._crew.describe())
 
 

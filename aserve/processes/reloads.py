@@ -38,7 +38,7 @@ logger = logging.getLogger("aserve")
 
 
 class Reloads:
-    """At most one, and the wish for another."""
+    """What is read, logged and told at the beginning and the end of each reload."""
 
     def __init__(
         self,

@@ -283,7 +283,7 @@ class Supervisor:
         self._ends.reap()
         self._reloads.look_at_touched()
         self._children.forget_given()
-        level_out(self._children, set(self._fleet.asked).__contains__)
+        level_out(self._children, self._fleet.asked)
         self._status.on_second()
         self._overview.on_second()
         self._attached.look_at_jobs()
@@ -386,4 +386,4 @@ class Supervisor:
 
     def _on_idle(self, child: Child, message: Message, fds: list[int]) -> None:
         """Pass on a connection that waits for its next request, from one worker to the one with the fewest."""
-        self._children.pass_on(child, message, fds, set(self._fleet.asked).__contains__)
+        self._children.pass_on(child, message, fds, self._fleet.asked)

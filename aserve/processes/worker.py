@@ -3,7 +3,7 @@
 Owns:     from the fork to the exit status: importing the app, one Server on an event loop, messages to the supervisor and
           its orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
-Not here: when workers begin and end (supervisor.py), what is served (server/server.py), how the app is found (command/cli.py hands that in).
+Not here: when workers begin and end (fleet.py), what is served (server/server.py), how the app is found (command/cli.py hands that in).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
 supervisor tells it to drain: then another serves already. It ignores signals that a terminal sends to all processes of its
@@ -75,7 +75,7 @@ class Role(NamedTuple):
     plan: Plan
     channel: Channel
     listeners: Sequence[Listener]
-    page: memoryview  # words by slots.Field
+    page: memoryview  # words by page.Field
     slots: Slots | None = None  # all pages
     load_board: LoadBoard | None = None  # among them
     in_flight: Any = None  # memory for the table of its running requests

@@ -287,7 +287,7 @@ def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system):
         if is_alone:
             pages[well][Field.TICKED_AT] = pages[silent][Field.TICKED_AT]
         reading, writing = os.pipe()
-        new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+        new.children.pass_on(giver, {"listener": 0}, [writing], ())
         with pytest.raises(BlockingIOError):
             system.workers_ends[silent.pid].receive()
         if not is_alone:
@@ -303,7 +303,7 @@ def test_a_giver_that_serves_on(new, system):
     giver = new(1)
     new.children.admit(giver)
     reading, writing = os.pipe()
-    new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+    new.children.pass_on(giver, {"listener": 0}, [writing], ())
     message, fds = system.workers_ends[giver.pid].receive()
     assert message["do"] == "adopt"
     for fd in (reading, *fds):
@@ -318,7 +318,7 @@ def test_a_connection_goes_to_a_worker_whose_threads_are_free(new, system):
     new.children.page(stuck)[Field.STALLED_SECONDS] = 1
     new.children.page(well)[Field.CONNECTIONS] = 100
     reading, writing = os.pipe()
-    new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+    new.children.pass_on(giver, {"listener": 0}, [writing], ())
     _, fds = system.workers_ends[well.pid].receive()
     for fd in (reading, *fds):
         os.close(fd)

@@ -110,13 +110,13 @@ def _order_of(end):
 
 def test_an_order(ready):
     """The fullest worker is told to give some away; where all have as many, nothing is said."""
-    level_out(ready(8, 0), lambda slot: False)
+    level_out(ready(8, 0), ())
     assert ready.orders() == [4, None]
 
 
 def test_nothing_to_do(ready):
     """Nothing is said."""
-    level_out(ready(8, 8), lambda slot: False)
+    level_out(ready(8, 8), ())
     assert ready.orders() == [None, None]
 
 
@@ -135,5 +135,5 @@ def test_one_that_is_left_out(ready, why, number):
     elif why == "has WebSockets":
         for child in children:
             children.page(child)[Field.WEBSOCKETS] = 8
-    level_out(children, lambda slot: why == "leaves" and slot == number + 1)
+    level_out(children, [number + 1] if why == "leaves" else ())
     assert ready.orders() == [None, None]
