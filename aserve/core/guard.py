@@ -8,15 +8,15 @@ Not here: exceptions of the app (connections/, workers/).
 from __future__ import annotations
 
 import logging
-from typing import Callable
+from typing import Any, Callable
 
 logger = logging.getLogger("aserve")
 
 
-def guard(call: Callable[[], object]) -> bool:
-    """Make a call; log its exception, and return whether it had none."""
+def guard(call: Callable[..., object], *args: Any) -> bool:
+    """Make a call with these arguments; log its exception, and return whether it had none."""
     try:
-        call()
+        call(*args)
     except Exception:
         logger.exception("internal error; please report this as a bug in aserve")
         return False

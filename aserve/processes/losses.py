@@ -39,7 +39,7 @@ class Losses:
 
     def _report(self, event: Life, context: LifeContext) -> None:
         """Report an event to extensions; a bug in one must not keep the worker from being replaced."""
-        guard(lambda: self._on_life(event, context))
+        guard(self._on_life, event, context)
 
     def _count(self, child: Child, before: State, is_oom: bool) -> None:
         self._add_lost(child.slot, len(child.was_at))

@@ -78,6 +78,8 @@ from .worker import Role
 logger = logging.getLogger("aserve")
 
 CHECK_SECONDS = 1.0
+# Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
+MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
 
 
 class Supervisor:
@@ -211,17 +213,25 @@ class Supervisor:
         self.reload("SIGUSR2")
 
     def _settle(self) -> list[Action]:
-        """Do what is due until nothing is, but what begins: return that."""
-        is_well = True
-        while is_well:
+        """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""
+        starts: list[Action] = []
+        guard(self._settle_into, starts)
+        return starts
+
+    def _settle_into(self, starts: list[Action]) -> None:
+        for _ in range(MAX_ROUNDS):
             self._fleet.is_upgrade_due = self._upgrade.is_due
             actions = decide(self._fleet, time.monotonic())
             others = [action for action in actions if action.do is not Do.START]
             if not others:
-                return actions
-            for action in others:
-                is_well &= guard(lambda: self._act(action))  # noqa: B023 (it is called at once)
-        return []  # a bug of ours: what is due may be so again
+                starts += actions
+                return
+            failed = [action for action in others if not guard(self._act, action)]
+            if failed:
+                return
+        raise RuntimeError(
+            f"after {MAX_ROUNDS} rounds something is due still: {', '.join(each.do.name for each in others)}"
+        )
 
     def _act(self, action: Action) -> None:
         self._fleet.apply(action)

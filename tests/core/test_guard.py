@@ -12,6 +12,7 @@ def test_guard(caplog):
     """Only an exception that a program may survive is caught; the answer says whether there was one."""
     found = []
     assert guard(lambda: found.append(1)) and found == [1] and not caplog.records
+    assert guard(found.append, 2) and found == [1, 2] and not caplog.records
     assert not guard(lambda: 1 / 0)
     assert "internal error; please report this as a bug in aserve" in caplog.text and "ZeroDivisionError" in caplog.text
     with pytest.raises(KeyboardInterrupt):

@@ -16,6 +16,7 @@ from aserve.core.page import MOLD, Field, State
 from aserve.features import Config
 from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import molds
+from aserve.processes import supervisor as supervisor_module
 from aserve.processes.fleet import Do
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
@@ -155,6 +156,39 @@ def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
         patch.setitem(one.supervisor._by_do, Do.DRAIN, fail)
         one.signal(signal.SIGTTOU)
         assert 1 <= len(failed) < 10 and "internal error" in caplog.text
+    one.turn()
+    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours_in_a_rule(supervised, monkeypatch, caplog):
+    """The supervisor goes on, and what is due is done after the next event."""
+    one = supervised(2)
+    one.start()
+
+    def fail(fleet, now):
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor_module, "decide", fail)
+        one.signal(signal.SIGTTOU)
+        assert "internal error" in caplog.text and "ValueError: a bug" in caplog.text
+    one.turn()
+    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours_that_changes_nothing(supervised, monkeypatch, caplog):
+    """What is due for ever is left to the next event, and logged."""
+    one = supervised(2)
+    one.start()
+    done = []
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor_module, "MAX_ROUNDS", 7)
+        patch.setitem(one.supervisor._by_do, Do.DRAIN, done.append)
+        one.supervisor.resize(1, "asked")
+        assert one.supervisor._settle() == [] and len(done) == 7
+    assert "RuntimeError: after 7 rounds something is due still: DRAIN" in caplog.text
     one.turn()
     assert [child.state for child in one.children] == [State.READY, State.DRAINING]
 
