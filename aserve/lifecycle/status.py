@@ -1,7 +1,7 @@
 """The content of a status, for the control socket and the status page.
 
 Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
-          take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; Fleet, what only a supervisor knows.
+          take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; BesideWorkers, what only a supervisor knows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
 Not here: the list of processes (features/metrics/lone.py, processes/status.py), counts (features/metrics/history.py), answering clients
           (processes/control.py, features/metrics/scrapes.py).
@@ -119,7 +119,7 @@ class Statuses:
         }
 
 
-class Fleet(NamedTuple):
+class BesideWorkers(NamedTuple):
     """The facts of a supervisor, beyond its workers."""
 
     attached: Sequence[Mapping[str, Any]]  # see Attached.describe
@@ -158,7 +158,7 @@ class Observed(Protocol):
         """Return how many clients wait in the kernel; see describe_listening."""
 
     @property
-    def fleet(self) -> Fleet | None:
+    def fleet(self) -> BesideWorkers | None:
         """Return the facts of the supervisor; None: there is none."""
 
     def processes(self) -> list[Process]:

@@ -18,7 +18,7 @@ from ..core import error_log
 from ..core.guard import guard
 from ..core.page import Field, Process
 from ..core.tally import Tally
-from ..lifecycle.status import Fleet
+from ..lifecycle.status import BesideWorkers
 from ..lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
 from ..settings import EngineSettings
 from .channel import Message
@@ -101,9 +101,9 @@ class Overview:
         return self._status.listening
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> BesideWorkers:
         """The supervisor's attached programs, jobs and own counters."""
-        return Fleet(self._status.attached, self._status.jobs, self.tally, self._lost_messages)
+        return BesideWorkers(self._status.attached, self._status.jobs, self.tally, self._lost_messages)
 
     def processes(self) -> list[Process]:
         """Return the workers that there are."""

@@ -5,7 +5,7 @@ Thread:   that of its owner: a supervisor's, or an event loop's.
 Not here: the names (table.py), connections (scrapes.py), the list of processes (lone.py, processes/overview.py; Observed in lifecycle/status.py).
 
 One process is a list of one: the same numbers are read from the same places, with a supervisor and without. Metrics of a supervisor need an
-Observed with a Fleet.
+Observed with BesideWorkers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 from ...connections.listeners import Listener
 from ...core.page import Field, Process
-from ...lifecycle.status import Fleet, Observed
+from ...lifecycle.status import BesideWorkers, Observed
 from .balance import Balance, Host, Reading
 from .counting import read_words
 from .pages import Pages
@@ -151,7 +151,7 @@ class Exporter:
             self._add_slot(samples, slot, list(group))
         return samples.encode()
 
-    def _add_fleet(self, samples: Samples, fleet: Fleet, processes: Sequence[Process]) -> None:
+    def _add_fleet(self, samples: Samples, fleet: BesideWorkers, processes: Sequence[Process]) -> None:
         samples.add(WORKERS, self._observed.process_count, 'state="wanted"')
         for name, states in STATES.items():
             samples.add(WORKERS, sum(each.state in states for each in processes), f'state="{name}"')

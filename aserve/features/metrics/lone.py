@@ -18,7 +18,7 @@ from ...settings import EngineSettings
 
 
 class Lone:
-    """One process without a supervisor; an Observed (lifecycle/status.py) with one process and without a Fleet."""
+    """One process without a supervisor; an Observed (lifecycle/status.py) with one process and without BesideWorkers."""
 
     process_count = ready_count = 1
     fleet = None

@@ -14,9 +14,10 @@ from aserve.core.page import Field, Process, new_page
 from aserve.core.tally import RELOADS
 from aserve.features import Config
 from aserve.features.metrics import exporter as module
-from aserve.features.metrics.exporter import Exporter, Fleet
+from aserve.features.metrics.exporter import Exporter
 from aserve.features.metrics.scrapes import open_metrics
 from aserve.features.metrics.table import FIRST_WORD, PLACES
+from aserve.lifecycle.status import BesideWorkers
 
 TAKES = Footprint(Memory(7, 5), 30, 1024)
 
@@ -64,7 +65,7 @@ def test_one_process(observed):
 
 def test_two_in_a_slot(observed):
     """The worst of both is told, what they take together, and a silence only of the one that is to stay."""
-    observed.fleet = Fleet([], None, [], 0)
+    observed.fleet = BesideWorkers([], None, [], 0)
     observed.found = [
         process(1, "draining", oldest=3.0, waits=2.0, ticked=40.0), process(1, generation=2, began_at=20.0, oldest=1.0, ticked=1.0),
         process(2, "starting", pid=0),
@@ -84,7 +85,7 @@ def test_a_fleet(observed):
     observed.found = [process(1), process(2, "starting"), process(3, "killed"), process(4, "draining")]
     beat = {"when": "", "is_wanted": True, "state": "running"}
     jobs = {"ended": {"done": 9}, "waiting": {"/a b": 3}}
-    observed.fleet = Fleet(
+    observed.fleet = BesideWorkers(
         [beat, {**beat, "state": "pausing"}, {**beat, "when": "* * * * *"}], jobs, [(RELOADS, 'result="done"', 5)], 6
     )
     found = read(observed)
