@@ -150,7 +150,12 @@ def test_threads(find):
 def test_threads_in_c(find, monkeypatch):
     """Those that no Python code runs in, by the kernel's name; one may have ended meanwhile."""
     listdir = os.listdir
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        assert (
+            other.stdout.readline() == b"\n"
+        )  # it runs: the kernel gives it its name a moment after `exec` has closed files
         tasks = [str(os.getpid()), str(other.pid), "999999999"]
         monkeypatch.setattr(os, "listdir", lambda path: tasks if path == opened_module.TASK_FOLDER else listdir(path))
         monkeypatch.setattr(opened_module, "TASK_FOLDER", "/proc")
