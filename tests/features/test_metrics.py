@@ -177,6 +177,7 @@ def test_the_life_of_a_process(monkeypatch):
     metrics.on_life(Life.IMPORTS, LifeContext(plan, "a role", environ={}))
     metrics.on_life(Life.FORKED, LifeContext(plan, "another", environ={}))
     metrics.on_life(Life.IMPORTED, LifeContext(plan, "another", environ={}))
+    metrics.on_life(Life.IMPORTS, LifeContext(plan, "of a program without an environment of its own"))
     assert [role for role, _ in entered] == ["a role", "another"] and left == []
     metrics.on_life(Life.ENDS, LifeContext(plan, "another"))
     assert len(entered) == 2 and left == [1]
