@@ -71,8 +71,8 @@ class Serving(Protocol):
     def statistics(self) -> Statistics:
         """Return the server's present numbers."""
 
-    def slow_requests(self) -> list[dict[str, Any]]:
-        """Return the last slow requests; see SlowRequests.last."""
+    def ask(self, name: str) -> Any:
+        """Return a fact from the extension that has it; see Extensions.ask."""
 
     def thread_seconds(self, now: float) -> float:
         """Return how long threads have been working on the running requests, in seconds."""
@@ -157,6 +157,11 @@ class Extension(Generic[S]):
     def is_on(config: Any) -> bool:
         """Whether the settings turn the extension on."""
         raise NotImplementedError
+
+    @classmethod
+    def is_supervised(cls, config: Any) -> bool:
+        """Whether it has a part in a supervisor that starts with these settings. Override it if a reload may turn the extension on."""
+        return cls.is_on(config)
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""

@@ -294,6 +294,8 @@ FLOORS = {
     "aserve/server/steps.py": 100,
     "aserve/lifecycle/signals.py": 97,
     "aserve/features/slow_requests/watch.py": 100,
+    "aserve/features/slow_requests/reports.py": 100,
+    "aserve/features/slow_requests/settings.py": 100,
     "aserve/core/spool.py": 100,
     "aserve/features/uwsgi_api/spooler/__init__.py": 100,
     "aserve/features/uwsgi_api/spooler/board.py": 100,

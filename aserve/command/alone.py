@@ -33,7 +33,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
         BindError: see Control.
     """
     loop, lone = asyncio.get_running_loop(), Lone(server)
-    lone.statuses.counted = server.counted
+    lone.statuses.counted = lambda: server.ask("counted") or ({}, {})
     answers = answers_of(lone.statuses.describe_with_warnings, _tell_stacks, server.set_unready)
     control = Control(path, _watch_on(loop), answers, loop.call_later)
     looking = loop.create_task(_look_at_memory(lone))

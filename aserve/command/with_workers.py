@@ -19,7 +19,7 @@ from ..connections.listeners import Listener, bind_listeners
 from ..core.errors import FAILED, AserveError, BindError
 from ..core.page import MOLD
 from ..extension import Life, LifeContext
-from ..features import Config, extensions_of, on_life
+from ..features import Config, on_life, supervised_of
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
 from ..lifecycle.logs import set_up_logging
@@ -57,7 +57,7 @@ def run_workers(
 ) -> int:
     """Supervise workers; in a worker, serve. Return the exit status of this process."""
     listeners = bind_listeners(plan.config) if listeners is None else listeners
-    extensions = extensions_of(plan.config)
+    extensions = supervised_of(plan.config)
     bound: Sequence[Listener] = inherited.bound if inherited else ()
     try:
         bound = bound or extensions.bind()

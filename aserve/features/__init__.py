@@ -27,6 +27,7 @@ from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
 from .sharing.settings import SharingSettings
 from .slow_requests import Slow
+from .slow_requests.settings import SlowRequestSettings
 from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
@@ -68,6 +69,7 @@ class Config(
     MaintenanceSettings,
     FileSettings,
     AccessLogSettings,
+    SlowRequestSettings,
     MetricsSettings,
     FaultPageSettings,
     MountSettings,
@@ -108,3 +110,8 @@ def extensions_of(config: EngineSettings) -> Extensions:
         ConfigError: a setting of an extension is wrong.
     """
     return Extensions(feature(config) for feature in FEATURES if feature.is_on(config))
+
+
+def supervised_of(config: EngineSettings) -> Extensions:
+    """Return the extensions that have a part in a supervisor that starts with these settings."""
+    return Extensions(feature(config) for feature in FEATURES if feature.is_supervised(config))

@@ -31,7 +31,7 @@ class Whole(NamedTuple):
 
     text: str  # its state in one line
     listening: Sequence[Mapping[str, Any]]  # see describe_listening
-    slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last
+    slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last; always there, for readers
     workers_wanted: int = 0
     workers_ready: int = 0
     crashes: Sequence[Mapping[str, Any]] = ()

@@ -58,6 +58,10 @@ class Supervision:
     def on_page_end(self, slot: int, page: Sequence[int]) -> None:
         """Read the page of an ended worker for the last time."""
 
+    def status(self) -> Mapping[str, Any]:
+        """Return facts for a status, by name."""
+        return {}
+
     def on_lost(self, slot: int, count: int) -> None:
         """Note the number of requests that the worker of a slot was serving when it died."""
 

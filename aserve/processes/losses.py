@@ -1,6 +1,6 @@
 """The requests that are lost with a worker that dies.
 
-Owns:     Losses: reporting them and the end of each worker to extensions, counting them, ending those that were reported as slow.
+Owns:     Losses: reporting them and the end of each worker to extensions, counting them.
 Thread:   the supervisor's only one.
 Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
           (ends.py).
@@ -16,7 +16,6 @@ from ..core.guard import guard
 from ..core.tally import LOST, Tally
 from ..extension import Life, LifeContext, Lost
 from .child import Child, State
-from .status import Status
 
 OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 
@@ -24,13 +23,12 @@ OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 class Losses:
     """The losses of one supervisor's workers."""
 
-    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, status: Status, on_life: OnLife) -> None:
+    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, on_life: OnLife) -> None:
         """`add_lost(slot, count)` adds lost requests to a slot's."""
-        self._add_lost, self._tally, self._status, self._on_life = add_lost, tally, status, on_life
+        self._add_lost, self._tally, self._on_life = add_lost, tally, on_life
 
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
         """Report the requests of a worker that has ended, unless it has reported them itself, before it hung and was killed."""
-        self._status.on_end(child)
         context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
         if child.was_at and not child.has_told:
             self._report(Life.DIED, context)

@@ -59,6 +59,7 @@ class Overview:
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
         slots.on_given_back = self._on_page_end
+        status.facts = self.facts
 
     def on_second(self) -> None:
         """Called once a second."""
@@ -136,6 +137,10 @@ class Overview:
     def share(self) -> dict[str, Any]:
         """Return the values that extensions pass to each child."""
         return {name: value for each in self._extensions for name, value in each.share().items()}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that extensions have for a status."""
+        return {name: value for each in self._extensions for name, value in each.status().items()}
 
     def on_end(self, child: Child) -> None:
         """Tell extensions that a child has ended."""

@@ -1,6 +1,6 @@
 """The state of a supervisor and its workers, for `aserve status` and the status page.
 
-Owns:     Status: the facts about each process; crashes of the last minutes, slow requests, the reasons that keep a reload from its end.
+Owns:     Status: the facts about each process; crashes of the last minutes, the reasons that keep a reload from its end.
 Thread:   the supervisor's only one.
 Not here: the content of a status, of one process or many (lifecycle/status.py), the callers (answers.py, overview.py).
 
@@ -13,19 +13,17 @@ import collections
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
 
 from ..connections.in_flight import read_in_flight, read_oldest
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Listener
-from ..core.exchange import WORKER_DIED
 from ..core.memory_file import map_memory_file
 from ..core.page import Process
 from ..lifecycle.status import Statuses, Whole
 from ..settings import EngineSettings
 from ..settings.commands import show_command
 from .attached import Attached
-from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
 from .fleet import Fleet
@@ -33,7 +31,6 @@ from .fleet import Fleet
 # How long a crash is shown. Guess.
 CRASH_SECONDS = 600
 MAX_CRASHES = 100
-MAX_SLOW = 32  # slow requests, of all workers together
 # The keys shown of an attached program.
 SHOWN = ("name", "pid", "state", "seconds", "restarts", "last_end", "when", "pause_seconds")
 
@@ -75,7 +72,7 @@ class Status:
         self._children = children
         self._fleet = fleet
         self._attached = attached
-        self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
+        self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
         self._refusal: tuple[float, str] | None = None  # of the last reload, until the next begins
 
@@ -97,7 +94,7 @@ class Status:
             if now - at < CRASH_SECONDS
         ]
         whole = Whole(
-            self.known.describe(), self.listening, [*self._slow.values()], self.known.size,
+            self.known.describe(), self.listening, self.facts().get("slow", ()), self.known.size,
             states.count(State.READY), crashes, reload={"half_done": self.half_done, "refused": refusal},
             beside={"attached": [self._describe_attached(each) for each in self.attached], "jobs": self.jobs},
         )  # fmt: skip
@@ -114,13 +111,6 @@ class Status:
             oldest_seconds=lambda: read_oldest(child.in_flight),
         )  # fmt: skip
 
-    def on_slow(self, child: Child, message: Message) -> None:
-        """Record a worker's report of a slow request, or of its end."""
-        found = message["request"]
-        self._slow[child.pid, found["number"]] = found
-        while len(self._slow) > MAX_SLOW:
-            del self._slow[next(iter(self._slow))]
-
     def on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself: "it was killed by SIGSEGV"."""
         self._crashes.append((time.monotonic(), child.slot, how))
@@ -132,12 +122,6 @@ class Status:
     def on_reload_refused(self, why: str) -> None:
         """Record that a reload was refused: the present code or settings cannot start."""
         self._refusal = time.monotonic(), why
-
-    def on_end(self, child: Child) -> None:
-        """A process has ended, and its slow requests with it."""
-        for (pid, _), found in self._slow.items():
-            if pid == child.pid and found["end"] is None:
-                found.update(end=WORKER_DIED, status=0, seconds=found["seconds"] + time.time() - found["at"])
 
     def on_second(self) -> None:
         """Measure the workers' memory from time to time; called once a second."""

@@ -123,7 +123,6 @@ class Supervisor:
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
-            "slow": lambda child, message, fds: self._status.on_slow(child, message),
         }
 
     # The loop
@@ -187,7 +186,7 @@ class Supervisor:
         reloads = self._reloads = Reloads(
             self._read, fleet, crew, children, answers=answers, manager=self._manager, status=status, tally=tally
         )
-        losses = Losses(self._overview.on_lost, tally, status, self._on_life)
+        losses = Losses(self._overview.on_lost, tally, self._on_life)
         self._ends = Ends(fleet, children, attached, losses, self._upgrade, self._overview, self._watch)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
         self._by_do: dict[Do, Callable[[Action], None]] = {

@@ -225,7 +225,6 @@ class Worker:
         if role.fault is not None:
             self._server.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
-        self._told_slow: dict[int, str | None] = {}  # by number: its end, as reported to the supervisor
         self._adopting: set[asyncio.Task[None]] = set()
         # By the `do` of the supervisor's message.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
@@ -269,7 +268,6 @@ class Worker:
             if not is_clean:  # even if it cannot end now, and is killed
                 why = "it has cut requests off at the end of its drain"
                 self._say({"say": "failed", "why": why, "traceback": "", "has_told": True})
-            self._tell_slow_requests()
             await self._say_the_rest()
         finally:
             signals.close()
@@ -389,12 +387,3 @@ class Worker:
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)
-        self._tell_slow_requests()
-
-    def _tell_slow_requests(self) -> None:
-        """Report slow requests, and their ends, to the supervisor, for its status of all workers."""
-        found = self._server.slow_requests()
-        for slow in found:
-            if self._told_slow.get(slow["number"], "untold") != slow["end"]:
-                self._say({"say": "slow", "request": slow})
-        self._told_slow = {slow["number"]: slow["end"] for slow in found}

@@ -244,13 +244,12 @@ class Server:
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
-        found: list[dict[str, Any]] = self._extensions.ask("slow") or []
+        found: list[dict[str, Any]] = self.ask("slow") or []
         return found
 
-    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
-        """Return the counts that warnings need; see Picture.counted. Empty without --metrics."""
-        found: tuple[dict[str, Any], dict[int, int]] = self._extensions.ask("counted") or ({}, {})
-        return found
+    def ask(self, name: str) -> Any:
+        """Return a fact from the extension that has it, by a name of Extension.status; None: none has it."""
+        return self._extensions.ask(name)
 
     def listening(self) -> list[dict[str, Any]]:
         """Return for each listener the number of clients that wait in the kernel, and their limit; see describe_listening."""

@@ -619,11 +619,6 @@ class EngineSettings(Settings):
         "see docs/logging.md",
         "Some frameworks send one themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
-    slow_request_seconds: float = row(
-        0.0, "Logs", "--slow-request", duration(0.0),
-        "log a request that takes longer than this while it runs, with the stack of its thread; 0: none; see docs/logging.md",
-        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
-    )
     show_queries: bool = row(
         False, "Logs", "--show-queries", SWITCH,
         "show the query of a request in aserve status, top and stacks, slow requests, the error log and the spans of --tracing; the access log always has it",

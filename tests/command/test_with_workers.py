@@ -209,7 +209,7 @@ def test_metrics(supervised, served, monkeypatch, capsys):
         fleet=None,
         ready_count=0,
     )
-    (several,) = supervised.supervise(SupervisorContext(observed, {}, lambda *_: None, None))
+    several, *_ = supervised.supervise(SupervisorContext(observed, {}, lambda *_: None, None))
     (metrics,) = several._context.bound
     (listener,) = supervised.made[0][2]
     listener.close()

@@ -14,6 +14,7 @@ from aserve.core.exchange import Exchange
 from aserve.extension import Extensions, Life, LifeContext
 from aserve.features import Config
 from aserve.features.slow_requests import Slow
+from aserve.features.slow_requests.reports import Reports
 from aserve.workers.inline import InlineExecutor
 
 
@@ -41,6 +42,19 @@ def test_from_start_to_stop():
     ends.write_refused(FakeConnection(), ended(0.0), RequestRefused(504, "late"))
     extensions.stop()
     assert [(each["worker"], each["status"]) for each in extensions.ask("slow")] == [(3, 200), (3, 101)]
+
+
+def test_its_supervisor_knows():
+    """A worker reports each when it is found, and its end also at the end of the worker; a reload may turn it on."""
+    said = []
+    slow = Slow(Config(slow_request_seconds=3600.0))
+    slow.start(new_context(slot=3, say=lambda message, fds: said.append(message["request"])))
+    slow.requests.write(ended(4000.0))
+    slow.on_second()
+    slow.requests.write(ended(5000.0))
+    slow.stop()
+    assert [found["number"] for found in said] == [1, 2]
+    assert Slow.is_supervised(Config()) and isinstance(slow.supervise(None), Reports)
 
 
 def test_what_happens_to_a_process():

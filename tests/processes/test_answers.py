@@ -64,19 +64,6 @@ def test_status(ask):
     assert server["text"].startswith("degraded: 1 of 2") and server["workers_ready"] == 1
 
 
-def test_slow_requests(ask):
-    """What workers tell of them, the last 32; an end takes the place of what was told before."""
-    first, second = ask.one.start()
-    status = ask.one.supervisor._status
-    for number in range(40):
-        status.on_slow(first, {"request": {"number": number, "end": None}})
-    status.on_slow(second, {"request": {"number": 39, "end": None}})
-    status.on_slow(first, {"request": {"number": 39, "end": "answered"}})
-    slow = ask(ask="status").read()[0]["slow"]
-    assert [(found["number"], found["end"]) for found in slow[-3:]] == [(38, None), (39, "answered"), (39, None)]
-    assert len(slow) == 32
-
-
 def test_warnings_of_what_is_counted(ask):
     """With --metrics they are those of the status page."""
     ask.one.start()

@@ -43,21 +43,6 @@ def test_workers(supervised, monkeypatch):
     assert found["text"] == "serving on  with 2 workers"
 
 
-def test_a_slow_request_of_a_worker_that_dies(supervised, monkeypatch):
-    """Its end is told, and for how long it was known to run; those that have ended, and those of others, stay as they are."""
-    one = supervised(2)
-    first, second = one.start()
-    status = one.supervisor._status
-    monkeypatch.setattr("aserve.processes.status.time", SimpleNamespace(time=lambda: 107.0, monotonic=lambda: 0.0))
-    for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):
-        found = {"number": number, "end": end, "status": None, "at": 100.0, "seconds": 2.0}
-        status.on_slow(child, {"request": found})
-    one.end(first, number=9)
-    slow = status.describe()["slow"]
-    assert [each["end"] for each in slow] == ["worker_died", "answered", None]
-    assert [each["seconds"] for each in slow] == [9.0, 2.0, 2.0] and slow[0]["status"] == 0
-
-
 def test_crashes(supervised, monkeypatch):
     """Those of the last ten minutes, with how each has ended."""
     one = supervised(2)

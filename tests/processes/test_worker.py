@@ -512,18 +512,6 @@ async def test_a_supervisor_that_dies_as_it_drains(lead):
     assert await running == 0
 
 
-async def test_slow_requests_are_told(lead):
-    """Each once while it runs, and once when it has ended."""
-    led = lead()
-    worker = Worker(led.role, hello, asyncio.get_running_loop())
-    first, second = {"number": 1, "end": None}, {"number": 2, "end": "answered"}
-    ended = {**first, "end": "cut"}
-    for found in ([first], [first, second], [ended, second], [ended, second]):
-        worker._server.slow_requests = lambda found=found: found
-        worker._tell_slow_requests()
-    assert led.heard() == [{"say": "slow", "request": slow} for slow in (first, second, ended)]
-
-
 async def test_a_connection_that_cannot_be_taken(lead):
     """It is closed: nobody else would."""
     led = lead()
@@ -540,21 +528,3 @@ async def test_a_connection_that_cannot_be_taken(lead):
 def test_its_name():
     """In the log a worker is called by its slot."""
     assert Role(3, 1, None, None, (), None).name == "worker 3"
-
-
-def test_the_end_of_a_slow_request_is_among_its_last_words(lead, wait_until, monkeypatch):
-    """One that ends with the drain, behind the last tick, does not stay without an end."""
-    monkeypatch.setattr(worker_module, "TICK_SECONDS", 3600.0)
-    monkeypatch.setattr(
-        worker_module.Server,
-        "slow_requests",
-        lambda server: [{"number": 1, "end": "answered" if server.is_draining else None}],
-    )
-    led = lead()
-
-    def supervise():
-        led.wait_for("ready", wait_until)
-        led.channel.send(DRAIN)
-
-    assert led.run(lambda: hello, supervise) == 0
-    assert [said["request"]["end"] for said in led.heard() if said["say"] == "slow"][-1] == "answered"

@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 from ...core.exchange import without_query
 from ...lifecycle.advice import add_warnings
-from ...settings import EngineSettings
+from ...settings import EngineSettings, Needs
 from .history import History
 from .stats import render_stats
 from .table import PLACES, WORDS
@@ -25,6 +25,7 @@ from .table import PLACES, WORDS
 _SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
 
 MAX_SLOW = 10
+REPORTED = Needs(("slow_request_seconds",))  # without which there are no slow requests to show
 
 WordsBySlot = Mapping[int, Sequence[int]]
 
@@ -66,7 +67,7 @@ class Picture:
         ]
         status = add_warnings(status, config, history, spool_files)
         status["settings"] = changed_settings(config)
-        status["slow"] = describe_slow(status["slow"]) if config.slow_request_seconds else None
+        status["slow"] = describe_slow(status["slow"]) if config.has(REPORTED) else None
         return json.dumps(status, separators=(",", ":")).encode()
 
     def stats(self) -> bytes:

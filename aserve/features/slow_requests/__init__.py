@@ -2,7 +2,7 @@
 
 Owns:     Slow, the extension.
 Thread:   see Extension.
-Not here: finding these requests, and the messages (watch.py).
+Not here: finding these requests, and the messages (watch.py); those of several workers (reports.py).
 """
 
 from __future__ import annotations
@@ -13,26 +13,38 @@ from typing import TYPE_CHECKING, Any, Callable
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...extension import Extension, Life, LifeContext, ServerContext
-from ...settings import EngineSettings
+from ...lifecycle.supervision import Supervision, SupervisorContext
+from .reports import SLOW, Reporter, Reports
+from .settings import SlowRequestSettings
 
 if TYPE_CHECKING:
     from .watch import SlowRequests
 
 
-class Slow(Extension[EngineSettings]):
+class Slow(Extension[SlowRequestSettings]):
     """--slow-request."""
 
     wants_times = True
     requests: SlowRequests  # from `start` on
+    _reporter: Reporter | None = None  # None: there is no supervisor
 
-    def __init__(self, config: EngineSettings) -> None:
+    def __init__(self, config: SlowRequestSettings) -> None:
         super().__init__(config)
         self.at_end_seconds = config.slow_request_seconds
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: SlowRequestSettings) -> bool:
         """See Extension."""
         return bool(config.slow_request_seconds)
+
+    @classmethod
+    def is_supervised(cls, config: SlowRequestSettings) -> bool:
+        """Whether it has a part in a supervisor: always, as a reload may turn it on."""
+        return True
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        return Reports()
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Import the module of workers early: --user may not be able to read it."""
@@ -45,6 +57,7 @@ class Slow(Extension[EngineSettings]):
 
         seconds, threads = self._config.slow_request_seconds, self._config.threads
         self.requests = SlowRequests(seconds, context.slot, is_inline=not threads)
+        self._reporter = Reporter(context.say) if context.say is not None else None
 
     def at_end(self, exchange: Exchange) -> None:
         """See Extension."""
@@ -60,12 +73,18 @@ class Slow(Extension[EngineSettings]):
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the last slow requests; see SlowRequests.last."""
-        return {"slow": self.requests.last}
+        return {SLOW: self.requests.last}
 
     def on_second(self) -> None:
         """See Extension."""
         self.requests.on_second()
+        self._report()
 
     def stop(self) -> None:
         """See Extension."""
         self.requests.close()
+        self._report()
+
+    def _report(self) -> None:
+        if self._reporter is not None:
+            self._reporter.report(self.requests.last())

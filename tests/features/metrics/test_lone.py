@@ -28,7 +28,7 @@ def server(monkeypatch):
     server = types.SimpleNamespace(config=Config(threads=3), urls=["http://a", "http://b"], now=NOTHING)
     server.statistics = lambda: server.now
     server.ongoing = lambda count: [(1.26, "GET /?a=b")] * count
-    server.slow_requests = lambda: [{"number": 1}]
+    server.ask = lambda name: [{"number": 1}] if name == "slow" else None
     server.listening = lambda: ["a listener"]
     return server
 

@@ -31,7 +31,7 @@ def serving(**settings):
         urls=["http://a"],
         statistics=lambda: NOTHING,
         ongoing=lambda count: [(2.5, "GET /a?b")],
-        slow_requests=list,
+        ask=lambda name: None,
         listening=lambda: [{"url": "http://a", "queued": 3, "limit": 7}],
     )
 

@@ -1,0 +1,64 @@
+"""The slow requests of a supervisor's workers, for `aserve status` and the status page.
+
+Owns:     Reports, in the supervisor; Reporter, in a worker.
+Thread:   the supervisor's only one; the worker's event loop.
+Not here: finding these requests (watch.py).
+
+A worker reports each slow request when it is found, and again when it has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
+
+from ...core.exchange import WORKER_DIED
+from ...lifecycle.supervision import Supervision, Word
+
+SLOW = "slow"
+MAX_SLOW = 32  # slow requests, of all workers together
+
+
+class Reporter:
+    """Reports the slow requests of one worker."""
+
+    def __init__(self, say: Callable[[dict[str, Any], tuple[int, ...]], None]) -> None:
+        """`say`: see ServerContext.say."""
+        self._say = say
+        self._reported: dict[int, str | None] = {}  # by number: its end as reported
+
+    def report(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """Report what is new of these, the last slow requests."""
+        for slow in found:
+            if self._reported.get(slow["number"], "never") != slow["end"]:
+                self._say({"say": SLOW, "request": slow}, ())
+        self._reported = {slow["number"]: slow["end"] for slow in found}
+
+
+class Reports(Supervision):
+    """The last slow requests of all workers."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], dict[str, Any]] = {}  # by process and number
+
+    def words(self) -> Mapping[str, Word]:
+        """See Supervision."""
+        return {SLOW: self._on_slow}
+
+    def _on_slow(self, pid: int, message: Mapping[str, Any], fds: list[int]) -> None:
+        """Record a worker's report of a slow request, or of its end."""
+        found = message["request"]
+        self._found[pid, found["number"]] = found
+        while len(self._found) > MAX_SLOW:
+            del self._found[next(iter(self._found))]
+
+    def on_end(self, pid: int, page_number: int) -> None:
+        """Record that the slow requests of a process have ended with it."""
+        for (at, _), found in self._found.items():
+            if at == pid and found["end"] is None:
+                found.update(end=WORKER_DIED, status=0, seconds=found["seconds"] + time.time() - found["at"])
+
+    def status(self) -> Mapping[str, Any]:
+        """See Supervision."""
+        return {SLOW: [*self._found.values()]}

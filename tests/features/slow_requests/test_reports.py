@@ -1,0 +1,49 @@
+"""What a supervisor knows of the slow requests of its workers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from aserve.features.slow_requests.reports import Reporter, Reports
+
+
+def test_a_worker_reports_each():
+    """Once while it runs, and once when it has ended."""
+    said = []
+    reporter = Reporter(lambda message, fds: said.append(message))
+    first, second = {"number": 1, "end": None}, {"number": 2, "end": "answered"}
+    ended = {**first, "end": "cut"}
+    for found in ([first], [first, second], [ended, second], [ended, second]):
+        reporter.report(found)
+    assert said == [{"say": "slow", "request": slow} for slow in (first, second, ended)]
+
+
+def report(supervised, child, number, end=None, **more):
+    """Let a worker report one."""
+    supervised.say(child, say="slow", request={"number": number, "end": end, **more})
+
+
+def test_the_last_ones(supervised):
+    """Of all workers the last 32; an end takes the place of what was reported before."""
+    one = supervised(2, extensions=[Reports()])
+    first, second = one.start()
+    for number in range(40):
+        report(one, first, number)
+    report(one, second, 39)
+    report(one, first, 39, "answered")
+    slow = one.supervisor._status.describe()["slow"]
+    assert [(found["number"], found["end"]) for found in slow[-3:]] == [(38, None), (39, "answered"), (39, None)]
+    assert len(slow) == 32
+
+
+def test_one_of_a_worker_that_dies(supervised, monkeypatch):
+    """Its end is said, and for how long it was known to run; those that have ended, and those of others, stay as they are."""
+    one = supervised(2, extensions=[Reports()])
+    first, second = one.start()
+    monkeypatch.setattr("aserve.features.slow_requests.reports.time", SimpleNamespace(time=lambda: 107.0))
+    for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):
+        report(one, child, number, end, status=None, at=100.0, seconds=2.0)
+    one.end(first, number=9)
+    slow = one.supervisor._status.describe()["slow"]
+    assert [each["end"] for each in slow] == ["worker_died", "answered", None]
+    assert [each["seconds"] for each in slow] == [9.0, 2.0, 2.0] and slow[0]["status"] == 0
