@@ -286,6 +286,7 @@ FLOORS = {
     "aserve/settings/sources.py": 100,
     "aserve/settings/table.py": 99,
     "aserve/settings/toml.py": 93,
+    "aserve/settings/values.py": 100,
     "aserve/features/sharing/__init__.py": 100,
     "aserve/features/sharing/leases.py": 100,
     "aserve/features/sharing/settings.py": 100,

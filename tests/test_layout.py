@@ -131,6 +131,7 @@ DOORS = {
     ("features.metrics", "features.metrics.single"),
     ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
+    ("settings.values", "dataclasses"),
     ("server.shielding", "anyio"),
     ("lifecycle.logs", "logging.config"),
     ("lifecycle.loading", "configparser"),

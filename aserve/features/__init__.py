@@ -7,7 +7,6 @@ Not here: the extension point (extension.py), the engine's settings (settings/ta
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ..extension import Extension, Extensions, Life, LifeContext, overrides
@@ -59,7 +58,6 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
 class Config(
     QueueWaitSettings,
     UnderscoreSettings,

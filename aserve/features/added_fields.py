@@ -10,7 +10,6 @@ If the app gives the same field, the response has both: aserve cannot know which
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 
@@ -55,7 +54,6 @@ ADDED = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class AddedFieldSettings(EngineSettings):
     """The settings of this feature."""
 

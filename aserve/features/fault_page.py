@@ -14,7 +14,6 @@ forwarded by a front server on this machine does not get it: clients of tunnels 
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 from collections.abc import Iterable
 from typing import Any
@@ -80,7 +79,6 @@ BEFORE = "The previous code still answers requests for anything but HTML; this p
 NOTHING_BEFORE = "Nothing has been served yet."
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class FaultPageSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -10,7 +10,6 @@ A request reads an attribute, not the file. The page is kept in memory, so that 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import os
@@ -64,7 +63,6 @@ class MaintenancePage:
         return [octets]
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MaintenanceSettings(EngineSettings):
     """The settings of this feature."""
 

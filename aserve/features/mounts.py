@@ -8,7 +8,6 @@ Not here: importing an app (lifecycle/loading.py), PREFIX=WHAT (settings/prefixe
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -54,7 +53,6 @@ MOUNTS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MountSettings(EngineSettings):
     """The settings of this feature."""
 

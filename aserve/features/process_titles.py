@@ -12,7 +12,6 @@ timed, as for --metrics.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import importlib.util
 from collections.abc import Sequence
@@ -55,7 +54,6 @@ class Title:
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class ProcessTitleSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -14,8 +14,6 @@ The times cost what they do for --metrics.
 
 from __future__ import annotations
 
-import dataclasses
-
 from ..core.exchange import Exchange
 from ..extension import Extension, ListenerContext
 from ..settings import EngineSettings, row
@@ -37,7 +35,6 @@ class QueueWaitField(Before):
         exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class QueueWaitSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -15,7 +15,6 @@ searched in PATH_INFO; without a pattern the route is for every request. Actions
 
 from __future__ import annotations
 
-import dataclasses
 import http
 import logging
 import re
@@ -282,7 +281,6 @@ ROUTES = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class RouteSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -16,7 +16,6 @@ A span has no query, which may contain passwords and tokens, unless --show-queri
 from __future__ import annotations
 
 import contextvars
-import dataclasses
 import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
@@ -162,7 +161,6 @@ class _TracedIterable:
             self._request.end(fault)
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TracingSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -16,7 +16,6 @@ at the clock, 0.12 and 0.04 us.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import time
 
@@ -31,7 +30,6 @@ from ..wsgi.gateway import Before
 JITTER = 0.25
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class TurnoverSettings(EngineSettings):
     """The settings of this feature."""
 

@@ -11,7 +11,6 @@ so aserve removes that from every request, also from a proxy's.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import re
@@ -94,7 +93,6 @@ UNDERSCORE_FIELDS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UnderscoreSettings(EngineSettings):
     """The settings of this feature."""
 

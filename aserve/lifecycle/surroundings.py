@@ -7,7 +7,6 @@ Not here: the folder of the app itself on sys.path (loading.py).
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import site
 import sys
@@ -51,9 +50,7 @@ def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:
     """Return the settings with absolute paths: the app may change the folder, and a supervisor uses the same settings."""
     base = Base(folder, is_left=config.chdir is not None)
     rows = [setting for setting in config.rows() if setting.path is not None]
-    return dataclasses.replace(
-        config, **{row.name: row.with_whole_paths(getattr(config, row.name), base) for row in rows}
-    )
+    return config.replace(**{row.name: row.with_whole_paths(getattr(config, row.name), base) for row in rows})
 
 
 def _import_from(folder: str) -> None:

@@ -17,7 +17,6 @@ then ends the old workers by the one message that they understand (`Strangers`).
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import socket
@@ -140,7 +139,7 @@ def hand_down(
         "counted": counted.state,
         "metrics": [_describe_listener(listener) for listener in counted.bound],  # the name in every version
         "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
-        "settings": dataclasses.asdict(plan.config),
+        "settings": vars(plan.config),
         "app": plan.spec,
         "size": size,
         "pages": pages,

@@ -7,7 +7,6 @@ Not here: reading settings (command/plans.py), the rows (settings/table.py).
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Callable, NamedTuple
 
 from ..settings import EngineSettings
@@ -28,7 +27,7 @@ class Plan(NamedTuple):
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
-        return self._replace(config=dataclasses.replace(self.config, **kept)), flags
+        return self._replace(config=self.config.replace(**kept)), flags
 
     @property
     def workers(self) -> tuple[int, str]:

@@ -20,7 +20,6 @@ Signals that come while one program becomes the other are not lost: they are blo
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import signal
@@ -112,7 +111,7 @@ class Upgrade:
     def _begin_trial(self, plan: Plan) -> None:
         self._manager.tell_reloading(self._why)
         seconds = plan.config.start_seconds or TRIAL_SECONDS
-        limited = plan._replace(config=dataclasses.replace(plan.config, start_seconds=seconds))
+        limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
         with block_signals():
             try:
                 child, channel = self._children.fork(TRIAL, limited)

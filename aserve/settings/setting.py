@@ -1,13 +1,12 @@
 """One setting: its row, the settings that it needs, parsing and showing its values.
 
-Owns:     Setting, Needs, ConfigError; `row`, which makes a field of a dataclass of settings.
+Owns:     Setting, Needs, ConfigError; `row`, which makes the row of an attribute.
 Thread:   any; pure.
 Not here: the rows (table.py, and those of each feature), parsing text (kinds.py), the order of sources (sources.py).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any, Callable, NamedTuple
 
@@ -116,8 +115,5 @@ def row(
     path: Callable[[str, Base], str] | None = None,
     lacks: Callable[[str], bool] | None = None,
 ) -> Any:
-    """Return the field of a dataclass of settings; its columns are those of Setting."""
-    columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
-    columns.update(secret=secret, needs=needs, fixed=fixed, path=path, lacks=lacks)
-    # Error reports contain the reprs of local variables.
-    return dataclasses.field(default=default, metadata=columns, repr=secret is None)
+    """Return the row of the attribute that it is assigned to, in a class of settings; its columns are those of Setting."""
+    return Setting("", default, group, flag, kind, help, why, secret, needs, fixed, path, lacks)

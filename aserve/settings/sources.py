@@ -1,21 +1,21 @@
-"""All settings of a dataclass: its rows, the sources of values, and their order.
+"""All settings of a class: what its values need, the sources of values, and their order.
 
-Owns:     Settings, the base of every dataclass of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and
+Owns:     Settings, the base of every class of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and
           docs/settings.md are made from its rows.
 Thread:   any; Settings never change.
-Not here: the rows (table.py, and those of each feature), one row (setting.py), argv itself (the command).
+Not here: the rows (table.py, and those of each feature), one row (setting.py), an object of values (values.py), argv itself (the command).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from ..core.near_names import near_names
 from .platform import platform_settings
 from .secrecy import show_app
-from .setting import GROUPS, ConfigError, Needs, Setting
+from .setting import ConfigError, Needs, Setting
+from .values import Values
 
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
 COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
@@ -23,35 +23,19 @@ COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a serve
 S = TypeVar("S", bound="Settings")
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class Settings:
+class Settings(Values):
     """
     Values of settings, one for each row, and immutable.
 
     A class with rows may have a method `check`, which raises ConfigError if its values contradict one another, or those of other
     classes; none calls another's.
 
-    Only the class with all rows has objects: the others are dataclasses without `init`, `repr` and `eq`, since generating these for
-    each took 0.1 s of the command's start.
-
     Raises:
         ConfigError: a value is not accepted, or two contradict each other.
     """
 
-    _rows: ClassVar[tuple[Setting, ...]]
-
-    @classmethod
-    def rows(cls) -> tuple[Setting, ...]:
-        """Return the rows, sorted by group."""
-        if "_rows" not in vars(cls):
-            places = {group: place for place, group in enumerate(GROUPS)}
-            rows = [Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(cls)]
-            cls._rows = tuple(sorted(rows, key=lambda row: places.get(row.group, len(places))))
-        return cls._rows
-
-    def __post_init__(self) -> None:
-        for setting in self.rows():
-            object.__setattr__(self, setting.name, setting.parse(getattr(self, setting.name), setting.name))
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         for one in reversed(type(self).__mro__):
             if "check" in vars(one):
                 one.check(self)  # type: ignore[attr-defined]

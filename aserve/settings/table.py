@@ -9,7 +9,6 @@ It is long because it is data, in which one looks up single rows.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
@@ -87,7 +86,6 @@ _HOPS = Needs(
 _EXTRA = Needs(("reload",), "adds files for reload to watch; give reload")
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class EngineSettings(Settings):
     """The settings of one server without those of features, which add theirs; see Settings."""
 
@@ -679,9 +677,7 @@ class EngineSettings(Settings):
     @property
     def places(self) -> list[str]:
         """All addresses to listen at, those of features among them."""
-        beside = [
-            getattr(self, field.name) for field in dataclasses.fields(self) if field.metadata["kind"] is LISTENING
-        ]
+        beside = [getattr(self, row.name) for row in self.rows() if row.kind is LISTENING]
         return [*self.bind, *(place for place in beside if place is not None)]
 
     def has(self, needs: Needs) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from harness.refusals import error_of
 
@@ -14,28 +12,6 @@ from aserve.settings.sources import Settings
 
 def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
     return Config.from_sources(dict(argv), dict(environ), dict(toml), toml_name)
-
-
-def test_config_is_immutable_and_comparable():
-    """A Config can be shared by threads and used as a key."""
-    settings = Config(threads="3")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        settings.threads = 4
-    assert settings == Config(threads=3)
-    assert hash(settings) == hash(Config(threads=3))
-
-
-def test_replace_checks_again():
-    """dataclasses.replace gives a checked copy."""
-    assert dataclasses.replace(Config(), threads="2").threads == 2
-    with pytest.raises(ConfigError):
-        dataclasses.replace(Config(), threads="two")
-
-
-def test_unknown_keyword():
-    """A misspelt keyword is a TypeError, as for any function."""
-    with pytest.raises(TypeError, match="thread"):
-        Config(thread=3)
 
 
 def test_precedence():

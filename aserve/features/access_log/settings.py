@@ -7,7 +7,6 @@ Not here: the grammar of a format and of a skip (log_line.py).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from ...settings import EngineSettings, Needs, row
@@ -57,7 +56,6 @@ SKIPS = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class AccessLogSettings(EngineSettings):
     """The settings of this feature."""
 

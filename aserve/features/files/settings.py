@@ -7,7 +7,6 @@ Not here: their effect (static.py, compressing.py, x_sendfile.py), PREFIX=WHAT (
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Sequence
@@ -184,7 +183,6 @@ FILES = "Files and mounts"
 _STATIC = Needs(("static",))
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class FileSettings(EngineSettings):
     """Settings of files in place of responses, and of responses in fewer octets."""
 

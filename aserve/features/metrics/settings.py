@@ -6,7 +6,6 @@ Thread:   any; pure.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from ...settings import EngineSettings, Needs, parse_bind, row
@@ -37,7 +36,6 @@ STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _
 _METRICS = Needs(("metrics",))
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class MetricsSettings(EngineSettings):
     """The settings of this feature."""
 

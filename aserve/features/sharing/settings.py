@@ -7,7 +7,6 @@ Not here: connecting there (store.py).
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import re
 from typing import NamedTuple
@@ -83,7 +82,6 @@ SHARED = Kind(
 SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_prefix, show_text)
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class SharingSettings(EngineSettings):
     """The settings of this feature."""
 

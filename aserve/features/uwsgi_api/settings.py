@@ -7,7 +7,6 @@ Not here: the cache itself (caches.py).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -83,7 +82,6 @@ CACHES = Kind(
 )
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class UwsgiSettings(EngineSettings):
     """The settings of this feature."""
 

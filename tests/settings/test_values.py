@@ -1,0 +1,58 @@
+"""Objects of settings: what a frozen dataclass promises."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from aserve.features import SETTINGS, Config
+from aserve.settings import ConfigError, EngineSettings
+
+
+def test_config_is_immutable_and_comparable():
+    """A Config can be shared by threads and used as a key."""
+    settings = Config(threads="3")
+    with pytest.raises(dataclasses.FrozenInstanceError, match="threads"):
+        settings.threads = 4
+    with pytest.raises(dataclasses.FrozenInstanceError, match="threads"):
+        del settings.threads
+    assert settings == Config(threads=3)
+    assert hash(settings) == hash(Config(threads=3))
+    assert settings != Config(threads=4)
+    assert settings != EngineSettings(threads=3)
+
+
+@pytest.mark.parametrize("replace", [Config.replace, dataclasses.replace])
+def test_replace_checks_again(replace):
+    """A copy with other values is checked, too."""
+    assert replace(Config(backlog=5), threads="2") == Config(backlog=5, threads=2)
+    with pytest.raises(ConfigError):
+        replace(Config(), threads="two")
+
+
+def test_unknown_keyword():
+    """A misspelt keyword is a TypeError, as for any function."""
+    with pytest.raises(TypeError, match="thread"):
+        Config(thread=3)
+
+
+def test_dataclasses_know_it():
+    """Users may ask the module `dataclasses` for fields, defaults and values."""
+    fields = dataclasses.fields(Config)
+    assert [field.name for field in fields] == [setting.name for setting in SETTINGS]
+    assert all(field.default == setting.default for field, setting in zip(fields, SETTINGS))
+    assert dataclasses.asdict(Config(threads=3)) == {**{row.name: row.default for row in SETTINGS}, "threads": 3}
+    assert "access_log" not in {field.name for field in dataclasses.fields(EngineSettings)}
+
+
+def test_the_default_is_an_attribute_of_the_class():
+    """A default can be read without an object."""
+    assert all(getattr(Config, setting.name) == setting.default for setting in SETTINGS)
+
+
+def test_repr_without_secrets():
+    """Error reports contain reprs: a repr shows the values, but none that may hold a password."""
+    shown = repr(Config(threads=3, env=["PASSWORD=hidden"]))
+    assert shown.startswith("Config(bind=('127.0.0.1:8000',), threads=3, ")
+    assert "hidden" not in shown
