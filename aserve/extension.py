@@ -122,7 +122,7 @@ class LifeContext(NamedTuple):
     """The process of an event."""
 
     plan: Any  # processes.plan.Plan
-    role: Any = None  # processes.worker.Role; None: no child of a supervisor, or a spooler
+    role: Any = None  # processes.role.Role; None: no child of a supervisor, or a spooler
     is_spooler: bool = False  # the process does jobs
     # Memory files of the previous supervisor, after an upgrade in place, by name.
     kept: Mapping[str, int] = MappingProxyType({})

@@ -112,6 +112,7 @@ DOORS = {
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
     ("command.subcommands", "features.moving.translate"),
     # These: 4 MB of each process, for what most have not asked for.
+    ("command.cli", "command.as_child"),
     ("command.cli", "command.with_workers"),
     ("command.serving", "command.with_workers"),
     ("command.serving", "command.alone"),

@@ -22,7 +22,7 @@ from ..wsgi import WSGIApp
 from .plans import config_of, depends_on_folder, needs_no_app
 
 if TYPE_CHECKING:
-    from ..processes.worker import Role
+    from ..processes.role import Role
 
 logger = logging.getLogger("aserve")
 

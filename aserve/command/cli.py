@@ -3,7 +3,7 @@
 Owns:     which of its tasks is asked for, and the one place where our errors become one line and exit status 2.
 Thread:   the main thread.
 Not here: the flags (flags.py), the tasks: asking a server and the like (subcommands.py), showing something (showing.py), doing jobs (jobs.py), serving
-          (serving.py), showing another process whether this code can serve (with_workers.py); what is to be served (plans.py), importing
+          (serving.py), showing another process whether this code can serve (as_child.py); what is to be served (plans.py), importing
           the app (apps.py).
 """
 
@@ -91,6 +91,6 @@ def _run(argv: Sequence[str]) -> int:
 
 def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which runs the old code, whether this code can serve."""
-    from .with_workers import run_trial
+    from .as_child import run_trial
 
     return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), load, enter)

@@ -26,7 +26,7 @@ from .start_notes import tell_start
 
 if TYPE_CHECKING:
     from ..processes.inheritance import Inheritance
-    from ..processes.worker import Role
+    from ..processes.role import Role
     from ..server.server import Server
     from ..wsgi import WSGIApp
 

@@ -1,44 +1,33 @@
-"""The command with --workers: a supervisor, and the work of its children.
+"""The command with --workers: a supervisor.
 
-Owns:     the supervisor's arguments, the work of its children, the trial of new code, the inheritance from the previous supervisor.
+Owns:     the supervisor's arguments, the inheritance from the previous supervisor.
 Thread:   the main thread.
-Not here: what is to be served (plans.py), importing the app (apps.py); everything after that (processes/).
+Not here: what is to be served (plans.py), the work of its children (as_child.py); everything after that (processes/).
 
 The command imports this only with --workers: a process without a supervisor needs 1 MB less.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Callable
 
 from ..connections.listeners import Listener, bind_listeners
-from ..core.errors import FAILED, AserveError, BindError
-from ..core.page import MOLD
+from ..core.errors import FAILED, BindError
 from ..extension import Life, LifeContext
 from ..features import Config, on_life, supervised_of
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.loading import LoadError
-from ..lifecycle.logs import set_up_logging
-from ..processes.channel import Channel
 from ..processes.command import Command
 from ..processes.inheritance import Inheritance
-from ..processes.mold import run_mold
 from ..processes.plan import Plan, Read
 from ..processes.programs import Jobs
 from ..processes.shutdown import StartFailed
 from ..processes.supervisor import Supervisor
-from ..processes.trial import trial_role
-from ..processes.worker import Role, run_worker, say_failed
 from ..server.running import loop_factory
 from ..settings import ConfigError
-from ..wsgi import WSGIApp
-
-Load = Callable[[Plan, Role], WSGIApp]  # imports the app for a worker, or for a mold
-Enter = Callable[[Role], object]  # turns a process forked from a mold into a worker
+from .as_child import Enter, Load, work_to_the_end
 
 
 def read_inheritance(fd: int) -> Inheritance:
@@ -77,7 +66,7 @@ def run_workers(
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
     if not isinstance(role, int):
-        return _work_to_the_end(role, load, enter)
+        return work_to_the_end(role, load, enter)
     begin_ending(plan.config.drain_seconds)
     hold_signals()
     on_life(Life.EXITS, LifeContext(plan))
@@ -96,57 +85,3 @@ def _share_memory(plan: Plan) -> None:
     loop_factory(plan.config.loop)  # imports uvloop, if it is used
     if hasattr(gc, "freeze"):  # not on PyPy
         gc.freeze()  # so that collectors of children do not touch these objects, and the kernel need not copy them
-
-
-def run_trial(channel_fd: int, read: Read, load: Load, enter: Enter) -> int:
-    """Show the supervisor, which runs the old code, whether this code can serve."""
-    channel = Channel.inherit(channel_fd)
-    with contextlib.closing(channel):
-        try:
-            role = trial_role(read(), channel)
-        except (ConfigError, AserveError, BindError) as fault:
-            return say_failed(channel, str(fault))
-        return _work(role, load, enter)
-
-
-def _work_to_the_end(role: Role, load: Load, enter: Enter) -> int:
-    """Do the work of a role, and keep its channel open: the kernel closes it at the process's end, as a sign to the supervisor."""
-    roles = [role]
-
-    def enter_forked(worker: Role) -> object:
-        roles.append(worker)  # this process was forked from a mold
-        return enter(worker)
-
-    status = _work(role, load, enter_forked)
-    for each in roles:
-        each.channel.detach()  # or Python would close it, with a warning
-    for listener in role.listeners:
-        listener.socket.close()
-    return status
-
-
-def _work(role: Role, load: Load, enter: Enter) -> int:
-    """Do the work of a role in a child; return the exit status."""
-    present = role
-
-    def become(worker: Role) -> object:
-        nonlocal present
-        present = worker  # this process was forked from a mold
-        _begin(worker)
-        return enter(worker)
-
-    try:
-        _begin(role)
-    except ImportError as fault:  # as of a library that --user may not read
-        return say_failed(role.channel, f"it cannot import what aserve needs: {fault}")
-    if role.slot == MOLD:
-        status = run_mold(role, lambda: load(role.plan, role), become)
-    else:
-        status = run_worker(role, lambda: load(role.plan, role))
-    on_life(Life.ENDS, LifeContext(present.plan, present))
-    return status
-
-
-def _begin(role: Role) -> None:
-    """Let the log have this process's name."""
-    set_up_logging(role.plan.config, role.name)

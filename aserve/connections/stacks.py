@@ -2,7 +2,7 @@
 
 Owns:     describe_stacks, describe_busy: threads at the same place share one stack; look_at_threads, for each thread.
 Thread:   any that holds the GIL for a moment; it reads source files.
-Not here: the form of a stack (core/frames.py); stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
+Not here: the form of a stack (core/frames.py); stacks of a process whose event loop hangs (faulthandler, processes/forked.py).
 
 A thread's request is found on its stack: nothing is recorded while requests are served. The stack of a plain request in C has only the
 worker's frame of ours: there the engine knows the request.

@@ -38,20 +38,12 @@ from ..lifecycle.lacking import describe_lack
 from ..server.running import loop_factory
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
+from .forked import LEFT_AT_START, do_nothing, dying_with, prepare_process, say_failed, tell_failure
 from .opened import Fds, Opened, find_opened, list_fds
+from .role import Role
 from .signal_pipe import block_signals
 from .warming import warm_up
-from .worker import (
-    LEFT_AT_START,
-    Load,
-    Role,
-    do_nothing,
-    dying_with,
-    prepare_process,
-    say_failed,
-    serve_as,
-    tell_failure,
-)
+from .worker import Load, serve_as
 
 logger = logging.getLogger("aserve")
 

@@ -66,6 +66,7 @@ from .overview import Overview, Supervise
 from .plan import Plan, Read
 from .programs import OpenJobs
 from .reloads import Reloads
+from .role import Role
 from .shutdown import Shutdown
 from .signal_pipe import SignalPipe, block_signals
 from .slots import Slots
@@ -73,7 +74,6 @@ from .status import Status
 from .timers import Timers
 from .upgrade import Upgrade
 from .watch import Watch
-from .worker import Role
 
 logger = logging.getLogger("aserve")
 

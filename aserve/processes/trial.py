@@ -16,7 +16,7 @@ from ..settings import ConfigError, parse_bind
 from .channel import Channel
 from .child import TRIAL
 from .plan import Plan
-from .worker import Role
+from .role import Role
 
 
 def trial_role(plan: Plan, channel: Channel) -> Role:

@@ -36,11 +36,11 @@ from .channel import Channel, Message
 from .child import TRIAL, Child, State
 from .children import Children
 from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
+from .forked import say_failed
 from .inheritance import Inheritance, Strangers
 from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals
-from .worker import say_failed
 
 logger = logging.getLogger("aserve")
 

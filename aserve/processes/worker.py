@@ -1,9 +1,9 @@
 """A worker: the child's side of processes.
 
-Owns:     from the fork to the exit status: importing the app, one Server on an event loop, messages to the supervisor and
-          its orders, the worker's page.
+Owns:     importing the app, one Server on an event loop, messages to the supervisor and its orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
-Not here: when workers begin and end (fleet.py), what is served (server/server.py), how the app is found (command/cli.py hands that in).
+Not here: when workers begin and end (fleet.py), the fork and a failure to start (forked.py), what is served (server/server.py), how the app is
+          found (command/cli.py hands that in).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
 supervisor tells it to drain: then another serves already. It ignores signals that a terminal sends to all processes of its
@@ -13,98 +13,46 @@ group (Ctrl-C). If the supervisor dies, its end of the channel closes: the worke
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import faulthandler
-import fcntl
 import logging
 import os
-import select
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Callable, NamedTuple
+from collections.abc import Sequence
+from typing import Callable
 
 from ..connections.detaching import Detached
-from ..connections.listeners import Listener
-from ..connections.load_board import LoadBoard
 from ..connections.stacks import describe_stacks
-from ..core import forks
-from ..core.errors import FAILED, AserveError, BindError, Fault
-from ..core.page import MOLD, TRIAL
+from ..core.errors import FAILED, Fault
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
-from ..lifecycle.lacking import describe_lack
-from ..lifecycle.loading import LoadError, not_loaded
+from ..lifecycle.loading import not_loaded
 from ..lifecycle.signals import Signals
 from ..server.running import run_on_new_loop
 from ..server.server import Server
-from ..settings import ConfigError
 from ..wsgi import WSGIApp
-from .channel import Channel, Message
-from .child import STACKS_SIGNAL, name_of
+from .channel import Message
 from .children import ENDING_SECONDS
+from .forked import (
+    LEFT_AT_START,
+    LEFT_TO_SUPERVISOR,
+    MAX_WHY_LENGTH,
+    do_nothing,
+    dying_with,
+    prepare_process,
+    tell_failure,
+)
 from .giving import Giving
-from .plan import Plan
 from .reloading import Reloader, reloading
+from .role import Role
 from .signal_pipe import block_signals
-from .slots import Slots
 
 logger = logging.getLogger("aserve")
 
-# Sent to the whole group of processes by a terminal, or to all by an operator: the supervisor handles them.
-LEFT_TO_SUPERVISOR = (
-    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU,
-)  # fmt: skip
-LEFT_AT_START = (*LEFT_TO_SUPERVISOR, signal.SIGUSR1)  # as long as there is no log to be reopened
 TICK_SECONDS = 1.0
 # How often one that drains looks for connections that idle by now, and can go on in another. Guess.
 HAND_OVER_SECONDS = 0.05
 # How long its last messages may wait for the supervisor, which reads all the time. Guess.
 LAST_WORDS_SECONDS = 2.0
-# They fit into a message (channel.py).
-MAX_WHY_LENGTH = 500
-MAX_TRACEBACK_LENGTH = 10_000
 MAX_STACKS_LENGTH = 50_000  # JSON makes two octets of a newline
-
-
-class Role(NamedTuple):
-    """The role of a forked child."""
-
-    slot: int
-    generation: int
-    plan: Plan
-    channel: Channel
-    listeners: Sequence[Listener]
-    page: memoryview  # words by page.Field
-    slots: Slots | None = None  # all pages
-    load_board: LoadBoard | None = None  # among them
-    in_flight: Any = None  # memory for the table of its running requests
-    supervisor_pid: int = 0
-    given: Mapping[str, Any] = MappingProxyType({})  # by extensions; see Supervision.share
-    fault: Fault | None = None  # why the app cannot start: to be shown in its place
-    is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
-    page_number: int = 0  # no other worker has it at the same time; 0: no worker
-
-    @property
-    def is_mold(self) -> bool:
-        """Whether it imports the app for workers that are forked from it."""
-        return self.slot == MOLD
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether it is a trial of new code."""
-        return self.slot == TRIAL
-
-    @property
-    def is_worker(self) -> bool:
-        """Whether it serves in a slot of its own."""
-        return TRIAL < self.slot < MOLD
-
-    @property
-    def name(self) -> str:
-        """The name in the log."""
-        return name_of(self.slot)
-
 
 Load = Callable[[], WSGIApp]  # imports the app
 
@@ -113,13 +61,6 @@ def run_worker(role: Role, load: Load) -> int:
     """Serve until the supervisor ends this worker, or has died; return the exit status."""
     prepare_process(LEFT_AT_START)
     return serve_as(role, load, is_cold=True)
-
-
-def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """Leave these signals to the supervisor, and let others write stacks; return the earlier handlers."""
-    faulthandler.enable()  # a deadly signal writes the stacks
-    faulthandler.register(STACKS_SIGNAL)  # and so does this one, for a hang
-    return _leave_to_supervisor(numbers)
 
 
 def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
@@ -139,68 +80,6 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
         return run_on_new_loop(config.loop, lambda loop: Worker(role, app, loop).run())
 
     return tell_failure(role.channel, serve)
-
-
-def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
-    """Run this; return its exit status, or report to the supervisor why it failed."""
-    try:
-        return run()
-    except LoadError as fault:
-        return say_failed(channel, str(fault), fault.app_traceback)
-    except (AserveError, BindError, ConfigError) as fault:
-        return say_failed(channel, str(fault))
-    except ImportError as fault:  # of a module of ours, or of Python's, which --user may not read
-        return say_failed(channel, f"it cannot import what aserve needs: {fault}")
-    except Exception as fault:
-        lack = describe_lack(fault) if isinstance(fault, OSError) else None
-        if lack is not None:
-            return say_failed(channel, lack)
-        logger.exception("internal error; please report this as a bug in aserve")
-        return say_failed(channel, f"{type(fault).__name__}: {fault}")
-
-
-def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
-    """Report to the supervisor why this process cannot serve; return its exit status."""
-    message = {"say": "failed", "why": why[:MAX_WHY_LENGTH], "traceback": app_traceback[-MAX_TRACEBACK_LENGTH:]}
-    channel.send(message)
-    return FAILED
-
-
-def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """
-    Let signals that are meant for the supervisor do nothing here; return the earlier handlers.
-
-    By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get the
-    earlier handlers back (core/forks.py).
-    """
-    earlier = {number: signal.signal(number, do_nothing) for number in numbers}
-    forks.own_handlers(earlier)
-    return earlier
-
-
-def do_nothing(number: int, frame: Any) -> None:
-    """Do nothing: the supervisor handles the signal."""
-
-
-@contextlib.contextmanager
-def dying_with(channel: Channel) -> Iterator[None]:
-    """
-    End this process at once if the supervisor dies meanwhile, or sends a message: an import that hangs reads no channel.
-
-    fcntl(2), "Managing signals": the kernel sends the signal on any event at the other end. The only message of the
-    supervisor to a starting worker is the order to end.
-    """
-    flags = fcntl.fcntl(channel, fcntl.F_GETFL)
-    with contextlib.suppress(OSError):  # a kernel without it; then a hang is not ended
-        fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(channel, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([channel], [], [], 0)[0]:  # it happened before
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        yield
-    finally:
-        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
 
 
 class Worker:

@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import logging
 import os
-import socket
 import sys
 import types
 
 import pytest
 
-from aserve.command import apps, cli, with_workers
+from aserve.command import cli, with_workers
 from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
-from aserve.core.page import MOLD
 from aserve.core.start_folder import FolderGoneError
-from aserve.extension import Life
 from aserve.features import Config
-from aserve.features.metrics import app_files
 from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api import module as uwsgi
 from aserve.features.uwsgi_api.module import install
 from aserve.features.uwsgi_api.spooler import pages, runner
 from aserve.lifecycle import hooks
 from aserve.lifecycle.supervision import SupervisorContext
-from aserve.processes.channel import Channel
 from aserve.processes.inheritance import FORM
-from aserve.processes.plan import Plan
+from aserve.processes.role import Role
 from aserve.processes.shutdown import StartFailed
-from aserve.processes.worker import Role
 from aserve.settings import ConfigError
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
-
-
-@pytest.fixture
-def supervised(served, monkeypatch):
-    """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
-    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
-
-    class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command, open_jobs, supervise, on_life):
-            calls.made.append((plan, read, listeners, command))
-            calls.supervise = supervise
-
-        def run(self, inherited):
-            calls.inherited.append(inherited)
-            calls.shared.append("forks")
-            if isinstance(calls.outcome, Exception):
-                raise calls.outcome
-            return calls.outcome
-
-    monkeypatch.setattr(with_workers, "Supervisor", FakeSupervisor)
-    monkeypatch.setattr(with_workers, "bind_listeners", lambda config: f"bound for {config.workers}")
-    monkeypatch.setattr(with_workers, "loop_factory", calls.shared.append)
-    # This process goes on.
-    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace(freeze=lambda: calls.shared.append("freeze")))
-    monkeypatch.setattr(with_workers, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
-    return calls
 
 
 def test_workers(supervised, served, capsys, tmp_path):
@@ -242,74 +208,6 @@ def test_workers_that_cannot_start(supervised, capsys):
     assert capsys.readouterr().err == "Traceback: here\naserve: error: worker 1 could not start\n"
 
 
-def test_in_a_worker(supervised, served, capsys, monkeypatch):
-    """Where the supervisor's run returns a role, the app is imported and served; the log has the worker's name."""
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    plan = Plan(Config(workers=4, uwsgi_module="on"), "hello:app")
-    listener = types.SimpleNamespace(socket=socket.socket())
-    supervised.outcome = Role(3, 1, plan, CHANNEL, (listener,), None, supervisor_pid=4242)
-    assert cli.main(["hello:app", "--workers", "4"]) == 7
-    assert listener.socket.fileno() == -1  # or Python would warn of it
-    ((role, app),) = supervised.roles
-    assert role.slot == 3 and app.__module__ == "hello"
-    uwsgi = importlib.import_module("uwsgi")
-    assert (uwsgi.worker_id(), uwsgi.masterpid(), uwsgi.numproc) == (3, 4242, 4)
-    logging.getLogger("aserve").warning("it is so")
-    assert " worker 3: it is so\n" in capsys.readouterr().err
-    del sys.modules["uwsgi"]
-    install()
-
-
-def test_in_a_mold(supervised, served, capsys, monkeypatch):
-    """It imports the app as no worker; each worker that it forks then has a name of its own."""
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
-    mold = Role(MOLD, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
-    molds = []
-    monkeypatch.setattr(with_workers, "run_mold", lambda *arguments: molds.append(arguments) or 7)
-    supervised.outcome = mold
-    assert cli.main(["hello:app", "--workers", "4", "--preload"]) == 7
-    ((role, load, enter),) = molds
-    assert role is mold and load().__module__ == "hello"
-    uwsgi = importlib.import_module("uwsgi")
-    assert (uwsgi.worker_id(), uwsgi.masterpid(), uwsgi.numproc) == (0, 4242, 4)
-    enter(mold._replace(slot=2))
-    assert uwsgi.worker_id() == 2
-    enter(mold._replace(slot=3, plan=Plan(Config(workers=4), None)))
-    assert uwsgi.worker_id() == 2  # nothing is told to a module that nobody may import
-    logging.getLogger("aserve").warning("it is so")
-    assert capsys.readouterr().err.endswith(" worker 3: it is so\n")
-    del sys.modules["uwsgi"]
-    install()
-
-
-def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
-    """Extensions know it as that worker, and not as the mold that it was."""
-    mold = Role(MOLD, 1, Plan(Config(workers=2, preload=True), "hello:app"), CHANNEL, (), None, supervisor_pid=4242)
-    ends = []
-    monkeypatch.setattr(with_workers, "on_life", lambda event, context: ends.append((event, context.role)))
-    monkeypatch.setattr(with_workers, "run_mold", lambda role, load, enter: enter(mold._replace(slot=2)) and 0)
-    supervised.outcome = mold
-    cli.main(["hello:app", "--workers", "2", "--preload"])
-    assert ends[-1] == (Life.ENDS, mold._replace(slot=2))
-
-
-def test_files_of_the_app(supervised, served, monkeypatch):
-    """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
-    named = []
-    monkeypatch.setattr(
-        app_files,
-        "name_files",
-        lambda environ, *where: named.append((where, "hello" in sys.modules, environ is os.environ)),
-    )
-    monkeypatch.delitem(sys.modules, "hello", raising=False)
-    plan = Plan(Config(workers=4, metrics="127.0.0.1:1"), "hello:app")
-    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, given={app_files.GIVEN: "/a"}, page_number=3)
-    assert cli.main(["hello:app", "--workers", "4"]) == 7
-    apps.enter(supervised.outcome._replace(page_number=4))
-    assert named == [(("/a", "w3"), False, True), (("/a", "w4"), True, True)]
-
-
 def test_check_of_workers(supervised, capsys):
     """--check imports the app here, and starts nothing."""
     assert cli.main(["hello:app", "--workers", "4", "--check"]) == 0
@@ -356,33 +254,6 @@ def test_new_code(supervised, monkeypatch, memory_file):
         assert "ASERVE_INHERITANCE" not in command.environ and "ASERVE_INHERITANCE" not in os.environ
 
 
-def test_a_trial(supervised, served, monkeypatch, tmp_path):
-    """It becomes a worker, for the settings of now."""
-    ours, theirs = Channel.pair()
-    monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
-    assert cli.main(["hello:app", "--workers", "4"]) == 7
-    assert supervised.made == [] and "ASERVE_TRIAL" not in os.environ
-    ((role, app),) = supervised.roles
-    assert role.name == "the trial" and role.plan.config.workers == 4 and app.__module__ == "hello"
-    theirs.close()
-    assert ours.receive() is None  # it had the other end, and has ended
-    for each in (*(listener.socket for listener in role.listeners), ours):
-        each.close()
-
-
-@pytest.mark.parametrize("argv", [["--thred", "3"], ["--workers", "x"], ["--threads", "3"]])
-def test_a_trial_with_settings_that_are_wrong(supervised, monkeypatch, argv, capsys):
-    """It tells the supervisor, and nobody else."""
-    ours, theirs = Channel.pair()
-    monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
-    theirs.close()
-    assert cli.main(argv) == 1
-    message, _ = ours.receive()
-    assert message["say"] == "failed" and message["why"] and message["traceback"] == ""
-    assert capsys.readouterr().err == ""
-    ours.close()
-
-
 def test_a_spooler(supervised, served, monkeypatch):
     """It imports the app, begins as a worker does, and does the jobs of a folder."""
     begun, done = [], []
@@ -426,18 +297,3 @@ def test_variables_that_are_aserves_own(served, monkeypatch, capsys, text):
     monkeypatch.setenv("ASERVE_TRIAL", text)
     assert cli.main(["hello"]) == 2
     assert "ASERVE_TRIAL is for aserve itself, when it is upgraded; unset it" in capsys.readouterr().err
-
-
-def test_a_library_that_cannot_be_read(supervised, monkeypatch):
-    """As with --user, where Python is below root's home: the supervisor is told so, without a traceback."""
-    ours, theirs = Channel.pair()
-    plan = Plan(Config(workers=1), "hello:app")
-    supervised.outcome = Role(1, 1, plan, theirs, (), None, supervisor_pid=4242)
-
-    def fail(*given):
-        raise ImportError("No module named 'gzip'")
-
-    monkeypatch.setattr(with_workers, "_begin", fail)
-    assert cli.main(["--workers", "1", "hello:app"]) == 1
-    assert ours.receive()[0]["why"] == "it cannot import what aserve needs: No module named 'gzip'"
-    ours.close()

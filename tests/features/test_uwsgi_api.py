@@ -12,7 +12,7 @@ from aserve.features import Config, uwsgi_api
 from aserve.features.uwsgi_api import UwsgiModule, memory
 from aserve.features.uwsgi_api import module as uwsgi
 from aserve.processes.plan import Plan
-from aserve.processes.worker import Role
+from aserve.processes.role import Role
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ from aserve.core import forks
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import MOLD, Field
 from aserve.lifecycle.loading import LoadError
+from aserve.processes import forked as forked_module
 from aserve.processes import mold as mold_module
-from aserve.processes import worker as worker_module
 from aserve.processes.channel import Channel
+from aserve.processes.forked import LEFT_AT_START
 from aserve.processes.mold import run_mold
 from aserve.processes.opened import Opened
+from aserve.processes.role import Role
 from aserve.processes.slots import Slots
-from aserve.processes.worker import LEFT_AT_START, Role
 
 
 def hello(environ, start_response):
@@ -36,7 +37,7 @@ def _as_before(monkeypatch):
     """Put back what a process that is a mold has set for good; and let it have opened nothing, as this one has not by itself."""
     numbers = (*LEFT_AT_START, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
-    monkeypatch.setattr(worker_module.faulthandler, "enable", lambda: None)
+    monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
     monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(collect=gc.collect, freeze=lambda: None))
     yield

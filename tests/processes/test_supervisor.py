@@ -19,9 +19,9 @@ from aserve.processes import molds
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.fleet import Do
 from aserve.processes.plan import Plan
+from aserve.processes.role import Role
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.supervisor import Supervisor
-from aserve.processes.worker import Role
 
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
 

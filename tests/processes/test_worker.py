@@ -19,15 +19,17 @@ from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
 from aserve.core import forks
-from aserve.core.errors import BindError, Fault
+from aserve.core.errors import Fault
 from aserve.core.page import Field
 from aserve.features.metrics import app as app_metrics
 from aserve.lifecycle.loading import LoadError
+from aserve.processes import forked as forked_module
 from aserve.processes import worker as worker_module
+from aserve.processes.forked import LEFT_TO_SUPERVISOR
+from aserve.processes.role import Role
 from aserve.processes.slots import Slots
-from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker
+from aserve.processes.worker import Worker, run_worker
 from aserve.server import running as running_module
-from aserve.settings import ConfigError
 
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
 
@@ -50,7 +52,7 @@ def _as_before(monkeypatch):
     """Put back what a process that is a worker has set for good."""
     numbers = (*LEFT_TO_SUPERVISOR, signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.getsignal(number) for number in numbers}
-    monkeypatch.setattr(worker_module.faulthandler, "enable", lambda: None)
+    monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
     yield
     forks.disown_handlers()
     for number, handler in before.items():
@@ -114,58 +116,15 @@ lead = lead_by(Led)
 DRAIN = {"do": "drain", "stopping": True}
 
 
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [
-        (LoadError("no module 'a'", "Traceback: here\n"), "no module 'a'"),
-        (BindError("cannot write the access log"), "cannot write the access log"),
-        (ConfigError("no certificate"), "no certificate"),
-        # --user may not read where Python is: that is no bug.
-        (ImportError("No module named 'x'"), "it cannot import what aserve needs: No module named 'x'"),
-    ],
-)
-def test_an_app_that_cannot_be_loaded(lead, fault, why):
+def test_an_app_that_cannot_be_loaded(lead):
     """The supervisor is told why, with the app's traceback; the exit status is 1."""
     led = lead()
 
     def load():
-        raise fault
+        raise LoadError("no module 'a'", "Traceback: here\n")
 
     assert led.run(load) == 1
-    assert led.heard() == [{"say": "failed", "why": why, "traceback": getattr(fault, "app_traceback", "")}]
-
-
-def test_what_the_surroundings_lack(lead, caplog):
-    """It is no bug of ours: the supervisor is told what to do."""
-    led = lead()
-
-    def load():
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    assert led.run(load) == 1
-    (message,) = led.heard()
-    assert message["why"].startswith("too many open files: `ulimit -n` is ") and "internal error" not in caplog.text
-
-
-@pytest.mark.provokes("internal error; please report this as a bug in aserve")
-def test_a_bug_of_ours(lead, caplog):
-    """Its traceback is in this worker's log; the supervisor is told in short."""
-    led = lead()
-    assert led.run(lambda: 1 / 0) == 1
-    assert led.heard() == [{"say": "failed", "why": "ZeroDivisionError: division by zero", "traceback": ""}]
-    assert "internal error; please report this as a bug in aserve" in caplog.text
-
-
-def test_a_long_traceback_fits(lead):
-    """Its end is what is kept, whatever characters it has."""
-    led = lead()
-
-    def load():
-        raise LoadError("é" * 10_000, "\U0001f600" * 100_000 + "the end")
-
-    assert led.run(load) == 1
-    (said,) = led.heard()
-    assert said["traceback"].endswith("the end") and said["why"] == "é" * 500
+    assert led.heard() == [{"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}]
 
 
 def test_warm_up(lead, caplog):
@@ -247,16 +206,6 @@ def test_told_to_end_before_it_serves(lead, monkeypatch):
     monkeypatch.setattr(running_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
     assert led.run(lambda: hello) == 0
     assert led.heard() == [] and led.page[Field.TICK] == 0
-
-
-def test_told_to_end_before_the_import(lead, monkeypatch):
-    """It ends at once: an import may take its time, or hang."""
-    led = lead()
-    killed = []
-    monkeypatch.setattr(worker_module.os, "kill", lambda *arguments: killed.append(arguments))
-    led.channel.send(DRAIN)
-    assert led.run(lambda: hello) == 0
-    assert killed == [(os.getpid(), signal.SIGKILL)]
 
 
 def test_what_was_not_finished(lead, wait_until, tmp_path):
@@ -523,8 +472,3 @@ async def test_a_connection_that_cannot_be_taken(lead):
     one.close()
     led.channel.send(DRAIN)
     assert await running == 0
-
-
-def test_its_name():
-    """In the log a worker is called by its slot."""
-    assert Role(3, 1, None, None, (), None).name == "worker 3"

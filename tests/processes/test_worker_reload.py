@@ -12,8 +12,9 @@ from aserve.core.errors import Fault
 from aserve.core.page import Field
 from aserve.features.mounts import Mounts, nothing_here
 from aserve.lifecycle.loading import not_loaded
+from aserve.processes.role import Role
 from aserve.processes.slots import Slots
-from aserve.processes.worker import Role, Worker
+from aserve.processes.worker import Worker
 
 DRAIN = {"do": "drain", "stopping": True}
 FAULT = Fault("no module 'a'", "")

@@ -1,0 +1,35 @@
+"""What the tests of the command share."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from aserve.command import as_child, with_workers
+
+
+@pytest.fixture
+def supervised(served, monkeypatch):
+    """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
+
+    class FakeSupervisor:
+        def __init__(self, plan, read, listeners, command, open_jobs, supervise, on_life):
+            calls.made.append((plan, read, listeners, command))
+            calls.supervise = supervise
+
+        def run(self, inherited):
+            calls.inherited.append(inherited)
+            calls.shared.append("forks")
+            if isinstance(calls.outcome, Exception):
+                raise calls.outcome
+            return calls.outcome
+
+    monkeypatch.setattr(with_workers, "Supervisor", FakeSupervisor)
+    monkeypatch.setattr(with_workers, "bind_listeners", lambda config: f"bound for {config.workers}")
+    monkeypatch.setattr(with_workers, "loop_factory", calls.shared.append)
+    # This process goes on.
+    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace(freeze=lambda: calls.shared.append("freeze")))
+    monkeypatch.setattr(as_child, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
+    return calls
