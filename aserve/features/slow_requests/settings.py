@@ -6,13 +6,10 @@ Thread:   any; pure.
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...settings import EngineSettings, row
 from ...settings.kinds import duration
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class SlowRequestSettings(EngineSettings):
     """The settings of this feature."""
 
