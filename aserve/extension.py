@@ -17,7 +17,7 @@ import enum
 import logging
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Callable, Generic, Protocol, TypeVar
 
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
@@ -25,6 +25,7 @@ from .core.ends import Counting, Ended, Ends, Lines, Reader
 from .core.errors import BindError, Fault, RequestRefused
 from .core.exchange import Exchange
 from .core.guard import guard
+from .core.named_tuple import NamedTuple
 from .lifecycle.supervision import Supervision, SupervisorContext
 from .settings import EngineSettings
 from .workers.busy import Busy

@@ -13,8 +13,8 @@ import ast
 import os
 import shlex
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
 from ..lifecycle.loading import DEFAULT_NAMES, FACTORY_NAMES
 
 MODULES = ("wsgi", "app", "application", "main", "server", "run")

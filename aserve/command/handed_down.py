@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
 from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from ..settings import ConfigError
 

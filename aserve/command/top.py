@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.named_tuple import NamedTuple
 from ..processes.ask import is_silent, show_age, show_memory, show_open
 
 Message = dict[str, Any]

@@ -15,9 +15,10 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._cparsers import ffi, lib
+from ..core.named_tuple import NamedTuple
 from .acceptor import make_transport, protocol_factory
 from .connection import LOST, Connection
 from .lane import Lane

@@ -14,9 +14,10 @@ import logging
 import os
 import shutil
 import socket
-from typing import Callable, NamedTuple, Union
+from typing import Callable, Union
 
 from ..core.errors import BindError
+from ..core.named_tuple import NamedTuple
 from ..core.systemd import passed_sockets
 from ..settings import PROXIED, Bind, EngineSettings, parse_bind
 from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale

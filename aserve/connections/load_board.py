@@ -9,9 +9,10 @@ Not here: the rules (cparsers/load_board.h); the callers (acceptor.py, cparsers/
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .._cparsers import ffi, lib
+from ..core.named_tuple import NamedTuple
 from .shared_memory import pointer_to
 
 NOBODY = (1 << 64) - 1  # the word of a process that accepts no more, or does not exist

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ..core.ends import RequestLog
 from ..core.exchange import ANSWERED, CUT, Exchange
+from ..core.named_tuple import NamedTuple
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..settings import EngineSettings

@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Container, Iterable, Iterator
 from types import FrameType
-from typing import NamedTuple
 
 from ..core.exchange import TIMED_OUT, Exchange
 from ..core.frames import calls_of, outer_frames, show_calls
+from ..core.named_tuple import NamedTuple
 from ..workers.executor import WORKING
 from ..workers.threads import Watcher
 from ..wsgi.gateway import Gateway

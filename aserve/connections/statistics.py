@@ -13,10 +13,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.body import BufferedBody, LiveBody
 from ..core.exchange import Exchange
+from ..core.named_tuple import NamedTuple
 from ..core.page import Field
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor

@@ -16,7 +16,9 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
+
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from .errors import RequestRefused

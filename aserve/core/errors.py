@@ -7,7 +7,7 @@ Not here: errors of the C parsers (cparsers/aserve.h holds their texts and
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from .named_tuple import NamedTuple
 
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed

@@ -11,8 +11,10 @@ Not here: parsing (protocols/), building the response (wsgi/response.py).
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
+
+from .named_tuple import NamedTuple
+from .patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from .body import RequestBody
@@ -51,7 +53,7 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"),
 
 
 # In the targets that begin with an authority: of a proxy, and of CONNECT.
-_USERINFO = re.compile(r"^([^ ]* (?:[^:/?#]*://)?)[^/?#]*@")
+_USERINFO = lazy_pattern(r"^([^ ]* (?:[^:/?#]*://)?)[^/?#]*@")
 
 # How an exchange has ended, for the access log (docs/logging.md).
 ANSWERED = "answered"  # its response was given to the kernel, or to the transport

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import NamedTuple
+
+from .named_tuple import NamedTuple
 
 # How long a Footprint is cached: the kernel walks the process's page tables for a new one. Guess.
 FRESH_SECONDS = 5.0

@@ -11,17 +11,18 @@ The stack of a Django request has twenty frames of Django, and one or two of the
 from __future__ import annotations
 
 import os
-import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from types import FrameType
-from typing import NamedTuple
+
+from .named_tuple import NamedTuple
+from .patterns import lazy_pattern
 
 MAX_CALLS = 30  # of the app's own calls to show
 # The most calls to show that the app's last call made: what it waits in. Guess: a lock or a socket is three calls away.
 MAX_INNERMOST = 3
-_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]([^/\\.]+)")
+_INSTALLED = lazy_pattern(r".*[/\\](?:site|dist)-packages[/\\]([^/\\.]+)")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _AROUND = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package
 

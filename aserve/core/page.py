@@ -14,7 +14,9 @@ from __future__ import annotations
 import enum
 import mmap
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
+
+from .named_tuple import NamedTuple
 
 PAGE_BYTES = 4096
 WORD_BYTES = 8

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from .errors import AserveError
+from .named_tuple import NamedTuple
 
 
 class FolderGoneError(AserveError):

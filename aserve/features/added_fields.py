@@ -10,14 +10,16 @@ If the app gives the same field, the response has both: aserve cannot know which
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ..core.patterns import lazy_pattern
 from ..extension import Extension
 from ..settings import EngineSettings, row
 from ..settings.kinds import NAME_CHARACTER, OWN_FIELDS, Kind, show_texts, texts_of
 
-_FIELD = re.compile(rf"({NAME_CHARACTER}+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)")
+_FIELD = lazy_pattern(
+    rf"({NAME_CHARACTER}+)\s*:\s*([\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)"
+)
 # Each response has its own; a front server takes Status as the response's status (RFC 3875 section 6.3.3).
 _OF_ONE_RESPONSE = frozenset((
     *OWN_FIELDS, "accept-ranges", "age", "content-encoding", "content-range", "content-type", "etag", "last-modified", "location", "status",

@@ -8,10 +8,10 @@ Not here: importing an app (lifecycle/loading.py), PREFIX=WHAT (settings/prefixe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core.patterns import lazy_pattern
 from ..extension import Extension
 from ..lifecycle.loading import load_app, not_loaded
 from ..settings import ConfigError, EngineSettings, row
@@ -20,7 +20,7 @@ from ..settings.prefixes import Below, parse_below, parsed_texts
 from ..settings.secrecy import show_app
 from ..wsgi import WSGIApp
 
-_APP = re.compile(r"[^\s=:]+(:.+)?\Z")
+_APP = lazy_pattern(r"[^\s=:]+(:.+)?\Z")
 
 
 def parse_mount(text: str) -> Below:

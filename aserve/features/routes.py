@@ -19,12 +19,14 @@ import http
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Union
+from typing import Literal, Union
 
 from .. import rpc
 from ..core.errors import AppError, ResponseTruncated
 from ..core.exchange import Exchange
 from ..core.forks import end_if_forked, forked
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from ..extension import Extension, ListenerContext
 from ..settings import ConfigError, EngineSettings, row
 from ..settings.kinds import Kind, show_texts, texts_of
@@ -41,12 +43,12 @@ ACTIONS = ("rpc", "call", "rpcraw", "rpcret")
 REFUSED_ACTIONS = ("rpcblob", "rpcnext", "rpcvar")
 FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
 
-_ACTION = re.compile(r"([a-z]+)(?:\s+|:)(.*)", re.DOTALL)
-_FUNCTION = re.compile(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
+_ACTION = lazy_pattern(r"([a-z]+)(?:\s+|:)(.*)", re.DOTALL)
+_FUNCTION = lazy_pattern(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
 # Placeholders in an argument: ${NAME} or $1 to $9.
-_PLACEHOLDER = re.compile(r"\$(?:\{([^}]*)\}|([1-9]))")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([2-5][0-9]{2}(?: [^\r\n]*)?)")
+_PLACEHOLDER = lazy_pattern(r"\$(?:\{([^}]*)\}|([1-9]))")
+_VARIABLE = lazy_pattern(r"[A-Z][A-Z0-9_]*")
+_STATUS_LINE = lazy_pattern(rb"HTTP/1\.[01] ([2-5][0-9]{2}(?: [^\r\n]*)?)")
 # aserve frames the response to the client.
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "proxy-connection", "trailer", "upgrade"))
 

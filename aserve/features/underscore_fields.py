@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..core.exchange import Exchange
 from ..core.log_once import LogOnce
+from ..core.patterns import lazy_pattern
 from ..extension import Extension, ListenerContext
 from ..proxies.forwarded import cgi_name
 from ..settings import EngineSettings, Needs, row
@@ -70,7 +70,7 @@ class UnderscoreStep(Before):
 
 
 # RFC 9110 section 5.6.2, a token.
-_WITH_UNDERSCORE = re.compile(r"(?=.*_)[!#$%&'*+.^_`|~0-9a-z-]+")
+_WITH_UNDERSCORE = lazy_pattern(r"(?=.*_)[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
 def _parse_underscore_fields(value: object) -> tuple[str, ...]:

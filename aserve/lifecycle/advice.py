@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ..connections.server_budgets import default_spool_files
 from ..core.errors import DONE
+from ..core.named_tuple import NamedTuple
 from ..settings import EngineSettings, show_bytes
 from ..workers.queue_wait import LONG_STALL_SECONDS
 

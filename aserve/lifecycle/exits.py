@@ -20,12 +20,13 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ..connections.stacks import ORDER, describe_stacks
 from ..core import forks
 from ..core.error_log import end_logs
 from ..core.errors import FAILED
+from ..core.named_tuple import NamedTuple
 from ..workers.threads import OwnThread
 from . import signals
 from .signals import end_at_once

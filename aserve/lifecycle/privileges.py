@@ -12,8 +12,8 @@ import logging
 import os
 import pwd
 import sys
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
 from ..settings import ConfigError
 
 logger = logging.getLogger("aserve")

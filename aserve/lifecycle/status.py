@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, Protocol
 
 from ..core.exchange import without_query
 from ..core.footprint import Footprint, Footprints
 from ..core.growth import SAMPLE_SECONDS, Growths
+from ..core.named_tuple import NamedTuple
 from ..core.page import Field, Process
 from ..settings import VERSION, EngineSettings
 from .advice import Counted, add_warnings

@@ -8,7 +8,9 @@ Not here: making it (Extension.supervise), calling its methods (processes/overvi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
+
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:  # a process that serves by itself does without a status until it is asked for one
     from ..connections.listeners import Listener

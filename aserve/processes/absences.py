@@ -8,9 +8,9 @@ Not here: starting others (supervisor.py).
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from ..core.local_time import local_time
+from ..core.named_tuple import NamedTuple
 
 
 class Absence(NamedTuple):

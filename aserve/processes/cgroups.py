@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from ..core.named_tuple import NamedTuple
 
 # cgroup v1 has no word for "none": the file has the largest multiple of a page.
 UNLIMITED_BYTES = 1 << 60

@@ -12,9 +12,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ..core.forks import flush_output
+from ..core.named_tuple import NamedTuple
 from ..core.start_folder import StartFolder
 from ..settings import Setting, without_secrets
 

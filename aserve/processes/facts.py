@@ -8,8 +8,9 @@ Not here: all of them, and what follows from them (fleet.py), a worker's process
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
 
 Plan = Any  # compared by identity; of its `config` are read: preload, reload (saved files are looked for, faults shown), reload_at_once

@@ -21,8 +21,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
 from .facts import End as End
 from .facts import Plan, Worker

@@ -21,10 +21,11 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..connections.listeners import Listener
 from ..core.memory_file import KEPT, open_memory_file
+from ..core.named_tuple import NamedTuple
 from ..settings import VERSION, ConfigError, EngineSettings, parse_bind
 from .children import Children, drain_order
 from .overview import Overview

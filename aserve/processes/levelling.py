@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from ..connections.load_board import Load
+from ..core.named_tuple import NamedTuple
 from ..core.page import Field, State
 from .children import SILENT_NS, Children
 

@@ -13,9 +13,9 @@ as hung. A worker that was stopped (SIGSTOP) does not hang.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 from ..core.footprint import Activity
+from ..core.named_tuple import NamedTuple
 
 # Looks are a second apart. More time than this between two of them does not count. Guess.
 LONGEST_LOOK_SECONDS = 2.0

@@ -20,9 +20,9 @@ import re
 import stat
 import sys
 import threading
-from typing import NamedTuple
 
 from ..core.descriptors import list_open
+from ..core.named_tuple import NamedTuple
 
 FD_FOLDER = "/proc/self/fd"
 TASK_FOLDER = "/proc/self/task"

@@ -7,8 +7,9 @@ Not here: reading settings (command/plans.py), the rows (settings/table.py).
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ..core.named_tuple import NamedTuple
 from ..settings import EngineSettings
 from .resources import choose_workers, read_limits
 

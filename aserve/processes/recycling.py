@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ..core.footprint import Memory
+from ..core.named_tuple import NamedTuple
 from ..settings import EngineSettings, show_bytes
 from .resources import MIB
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import NamedTuple
 
 from ..core.footprint import read_file
+from ..core.named_tuple import NamedTuple
 from ..settings import show_bytes
 from .cgroups import Cgroups
 

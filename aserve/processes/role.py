@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
 from ..core.errors import Fault
+from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL
 from .channel import Channel
 from .child import name_of

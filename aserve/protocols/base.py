@@ -7,13 +7,14 @@ Not here: any one protocol; transports (connections/wire_loop.py).
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, Protocol
 
 from .._cparsers import ffi, lib
 from ..core.body import BufferedBody, LiveBody
 from ..core.budgets import BodySpace, unlimited_bodies
 from ..core.errors import RequestRefused, over_limit
 from ..core.exchange import Exchange, refused_exchange
+from ..core.named_tuple import NamedTuple
 from ..proxies.forwarded import strip_forwarded
 from ..settings import EngineSettings
 from .refused_head import known_request, looks_like

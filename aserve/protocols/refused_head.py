@@ -11,31 +11,34 @@ from __future__ import annotations
 import re
 
 from ..core.exchange import Exchange
+from ..core.patterns import lazy_pattern
 
 # As strict as cparsers/request_line.c: no octet passes that could end a value of the vars, or a line of the log.
-_REQUEST_LINE = re.compile(rb"(?:\r\n)*([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([!-\"$-~\x80-\xff]+) (HTTP/1\.[0-9])\r\n")
+_REQUEST_LINE = lazy_pattern(rb"(?:\r\n)*([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([!-\"$-~\x80-\xff]+) (HTTP/1\.[0-9])\r\n")
 
 
 # Other protocols, sent to the wrong bind, by their first octets.
 _OTHERS = [
     (
-        re.compile(rb"\x16(?:\x03|\Z)"),  # RFC 8446 section 5.1: a handshake's record
+        lazy_pattern(rb"\x16(?:\x03|\Z)"),  # RFC 8446 section 5.1: a handshake's record
         "this looks like TLS: let the client use http://, or bind this address with https://",
     ),
     (
-        re.compile(rb"PRI \* HTTP/2\.0\r\n"),  # RFC 9113 section 3.4
+        lazy_pattern(rb"PRI \* HTTP/2\.0\r\n"),  # RFC 9113 section 3.4
         "this looks like HTTP/2 with prior knowledge: let the client, or the front server, use HTTP/1.1",
     ),
     (
-        re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)|(?:\r\n){2}\x00\r\nQUIT\n"),
+        lazy_pattern(rb"PROXY (?:TCP[46]|UNKNOWN)|(?:\r\n){2}\x00\r\nQUIT\n"),
         "this looks like the PROXY protocol: bind this address with proxy+http://, or let the front server not send it",
     ),
     (
-        re.compile(rb"[0-9]+:CONTENT_LENGTH\x00"),
+        lazy_pattern(rb"[0-9]+:CONTENT_LENGTH\x00"),
         "this looks like SCGI: let the front server use HTTP (nginx: proxy_pass), or bind this address with scgi://",
     ),
     (
-        re.compile(rb"\x00..\x00.\x00[A-Z]", re.DOTALL),  # a packet's header, and the length and first letter of a var
+        lazy_pattern(
+            rb"\x00..\x00.\x00[A-Z]", re.DOTALL
+        ),  # a packet's header, and the length and first letter of a var
         "this looks like uwsgi: let the front server use HTTP (nginx: proxy_pass), or bind this address with uwsgi://",
     ),
 ]

@@ -9,16 +9,16 @@ Not here: dropping them (cparsers/vars.c, httptools1.py), which peers may send t
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Sequence
 
 from ..core.exchange import Exchange
 from ..core.log_once import LogOnce
+from ..core.patterns import lazy_pattern
 from ..proxies.forwarded import cgi_name
 
 logger = logging.getLogger("aserve")
 
-_FIELD = re.compile(rb"\r\n([^\r:]*_[^\r:]*):[ \t]*([^\r]*)")
+_FIELD = lazy_pattern(rb"\r\n([^\r:]*_[^\r:]*):[ \t]*([^\r]*)")
 _MAX_SHOWN = 100
 
 

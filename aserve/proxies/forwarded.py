@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Callable, NamedTuple, TypeVar
+from typing import Callable, TypeVar
 from urllib.parse import unquote
 
 from ..core.errors import RequestRefused
 from ..core.exchange import IS_FORWARDED, Exchange
 from ..core.log_once import LogOnce
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from ..wsgi.environ import SCHEMES
 from .peers import pack, unpack
 
@@ -29,7 +31,7 @@ logger = logging.getLogger("aserve")
 
 # CGI names. Fields that only an app might believe are removed as well: X-Forwarded-User of a proxy
 # that knows the user, X-Forwarded-Ssl, X-Forwarded-Server and more.
-_FORWARDED_FIELD = re.compile(r"\0(HTTP_(?:X_FORWARDED[^\0]*|FORWARDED|X_REAL_IP))\0([^\0]*)")
+_FORWARDED_FIELD = lazy_pattern(r"\0(HTTP_(?:X_FORWARDED[^\0]*|FORWARDED|X_REAL_IP))\0([^\0]*)")
 FORWARDED, REAL_IP = "HTTP_FORWARDED", "HTTP_X_REAL_IP"
 FOR, PROTO, HOST = "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST"
 PORT, PREFIX = "HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PREFIX"
@@ -37,17 +39,17 @@ PORT, PREFIX = "HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PREFIX"
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 # RFC 7239 section 6: nodename and node-port. nginx sends "unix:" for a client on a unix socket.
-_HIDDEN = re.compile(r"unknown|_[A-Za-z0-9._-]+", re.IGNORECASE)
-_NODE_PORT = re.compile(r"([0-9]{1,5})|_[A-Za-z0-9._-]+")
-_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_HIDDEN = lazy_pattern(r"unknown|_[A-Za-z0-9._-]+", re.IGNORECASE)
+_NODE_PORT = lazy_pattern(r"([0-9]{1,5})|_[A-Za-z0-9._-]+")
+_PORT = lazy_pattern(r"[1-9][0-9]{0,4}")
 # RFC 3986 3.2.2, without characters that no host name has: uri-host [ ":" port ]
-_HOST = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
-_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_PATH = re.compile(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
+_HOST = lazy_pattern(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_BAD_PERCENT = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
+_PATH = lazy_pattern(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
 # RFC 7239 section 4: forwarded-pair = token "=" ( token / quoted-string )
 # Lenient: "for=192.0.2.1:80" and "for=[::1]" are understood without their quotes.
-_PAIR = re.compile(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+)|"((?:[^"\\]|\\.)*)")""")
-_ESCAPED = re.compile(r"\\(.)")
+_PAIR = lazy_pattern(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+)|"((?:[^"\\]|\\.)*)")""")
+_ESCAPED = lazy_pattern(r"\\(.)")
 
 # A client may send a long field, to which a proxy appends: 60 KiB took 60 to 95 ms (2026-11-21, CPython 3.11).
 # Guess: as long as the longest request line; it has room for a hundred proxies.

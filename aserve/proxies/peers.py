@@ -16,8 +16,9 @@ import pwd
 import socket
 import struct
 from collections.abc import Iterable
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ..core.named_tuple import NamedTuple
 from ..settings.peer import SO_PEERCRED, parse_peer
 
 _CREDENTIALS = struct.Struct("iII")  # process, user, group

@@ -9,10 +9,10 @@ Not here: which peers may send one, when it must be there, what follows from
 
 from __future__ import annotations
 
-import re
 import struct
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from .peers import pack, unpack
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"  # 2.2
@@ -34,8 +34,8 @@ TYPE_SSL = 0x20
 CLIENT_SSL = 0x01  # 2.2.6: the client connected over TLS
 _SSL_MIN_BYTES = 5  # flags, verify
 
-_V1_LINE = re.compile(rb"PROXY TCP([46]) ([0-9A-Fa-f:.]+) ([0-9A-Fa-f:.]+) (0|[1-9][0-9]{0,4}) (0|[1-9][0-9]{0,4})")
-_V1_UNKNOWN = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*)?")
+_V1_LINE = lazy_pattern(rb"PROXY TCP([46]) ([0-9A-Fa-f:.]+) ([0-9A-Fa-f:.]+) (0|[1-9][0-9]{0,4}) (0|[1-9][0-9]{0,4})")
+_V1_UNKNOWN = lazy_pattern(rb"PROXY UNKNOWN(?: [^\r\n]*)?")
 
 
 class BadHeader(Exception):

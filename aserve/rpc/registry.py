@@ -18,6 +18,7 @@ from typing import Callable
 
 from ..core.exchange import RpcCall
 from ..core.forks import end_if_forked, forked
+from ..core.patterns import lazy_pattern
 from .errors import FunctionFailed, RpcError, UnknownFunction
 from .packets import FRAMED, HTTP, MAX_NAME_BYTES, encode_reply
 
@@ -25,7 +26,7 @@ logger = logging.getLogger("aserve.rpc")
 
 Function = Callable[..., bytes]
 
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w-]+=[\w.-]+)*", re.ASCII)
+_MEDIA_TYPE = lazy_pattern(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w-]+=[\w.-]+)*", re.ASCII)
 
 _functions: dict[bytes, Function] = {}
 _registering = threading.Lock()

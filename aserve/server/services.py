@@ -7,13 +7,14 @@ Not here: the class Service (connections/service.py), objects shared by all list
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ..connections.greeting import identify_by
 from ..connections.listeners import Listener
 from ..connections.sendfile import HAS_SENDFILE
 from ..connections.service import Service, ServiceContext
 from ..core.exchange import Exchange
+from ..core.named_tuple import NamedTuple
 from ..extension import Extensions, ListenerContext
 from ..protocols import PROTOCOLS
 from ..protocols.base import Limits

@@ -8,11 +8,12 @@ Not here: opening sockets (connections/listeners.py), values of an https bind's 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import sys
-from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 
 
 class TLSSettings(NamedTuple):
@@ -82,11 +83,11 @@ OPTION_SAFE = "/:=*@+;"  # beside letters and digits: the characters of an optio
 PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY protocol
 # sockaddr_un.sun_path holds 108 octets on Linux and 104 on macOS, the final NUL counted.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
-DESCRIPTOR = re.compile(r"[0-9]{1,9}\Z")
+HOST = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
+DESCRIPTOR = lazy_pattern(r"[0-9]{1,9}\Z")
 # systemd.socket(5), FileDescriptorName=; by default the unit's name.
-SYSTEMD_NAME = re.compile(r"[A-Za-z0-9_.@\\-]{1,255}\Z")
-IPV6 = re.compile(r"([0-9A-Fa-f:.]{2,45})(%[A-Za-z0-9_.-]{1,32})?\Z")  # with RFC 4007's zone
+SYSTEMD_NAME = lazy_pattern(r"[A-Za-z0-9_.@\\-]{1,255}\Z")
+IPV6 = lazy_pattern(r"([0-9A-Fa-f:.]{2,45})(%[A-Za-z0-9_.-]{1,32})?\Z")  # with RFC 4007's zone
 
 
 def parse_bind(text: str) -> Bind:

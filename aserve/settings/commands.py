@@ -11,16 +11,18 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from .crontab import parse_times
 from .kinds import Kind, show_texts, texts_of
 from .secrecy import show_program, show_timed
 
-_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_TIMED = re.compile(r"((?:\S+\s+){5})(\S.*)\Z", re.S)
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]+\Z")
+_NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
+_VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
+_TIMED = lazy_pattern(r"((?:\S+\s+){5})(\S.*)\Z", re.S)
+_PLAIN = lazy_pattern(r"[A-Za-z0-9_.-]+\Z")
 SHELL = "/bin/sh"
 
 

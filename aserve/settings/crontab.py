@@ -12,15 +12,17 @@ from __future__ import annotations
 import functools
 import re
 import time
-from typing import Callable, NamedTuple
+from typing import Callable
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from .secrecy import show_word
 
 MINUTE = 60
 # How many missed minutes are still checked. Guess: long enough for a stalled machine.
 MISSED_MINUTES = 5
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
-_PART = re.compile(r"(?:(\*)|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?\Z", re.A)
+_PART = lazy_pattern(r"(?:(\*)|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?\Z", re.A)
 
 
 class Times(NamedTuple):

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 from urllib.parse import quote
 
+from ..core.named_tuple import NamedTuple
 from ..core.near_names import near_names
+from ..core.patterns import lazy_pattern
 from .bind import OPTION_SAFE, parse_bind
 from .peer import ACCOUNT_NAME, parse_peer
 from .secrecy import show_place, show_variable
@@ -73,7 +75,7 @@ def count_or_auto(low: int, high: int) -> Kind:
     return Kind("N|auto", f"{counted.accepts}, or auto", parse, lambda value: "none" if value is None else str(value))
 
 
-SIZE = re.compile(r"([0-9]{1,18}) ?([KMGT]?)(I?B)?\Z")
+SIZE = lazy_pattern(r"([0-9]{1,18}) ?([KMGT]?)(I?B)?\Z")
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 KIB, MIB, GIB, TIB = (1 << SHIFTS[unit] for unit in "KMGT")
 
@@ -101,7 +103,7 @@ def size(low: int, high: int) -> Kind:
     return Kind("SIZE", f"octets, or a size such as 512k, 64M or 1GiB, {bounds}", parse, show_bytes)
 
 
-DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
+DURATION = lazy_pattern(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
 MONTH_SECONDS = 30 * DAY_SECONDS  # for settings that may last many days
@@ -191,7 +193,7 @@ CLIENT_FIELDS = (
     "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
     "x-real-ip",
 )  # fmt: skip
-FORWARDED_FIELD = re.compile(r"x-forwarded(-[a-z0-9]+)+")
+FORWARDED_FIELD = lazy_pattern(r"x-forwarded(-[a-z0-9]+)+")
 TYPING_ERROR = 0.93  # difflib's ratio for one letter of "x-forwarded-proto"
 
 
@@ -303,7 +305,7 @@ def _parse_paths(value: object) -> tuple[str, ...]:
 
 
 # RFC 9112 3.2: the characters of a request's Host field and target, which are sent unchanged.
-PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
+PLACE = lazy_pattern(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
 def _parse_env(value: object) -> tuple[str, ...]:
@@ -403,7 +405,7 @@ ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
 MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
 # RFC 3986 2.3: unreserved characters, which need no escaping; and no segment of dots only, which clients resolve (6.2.2.3).
-HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
+HEALTH_PATH = lazy_pattern(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(
     "PATH",
     "a path such as /-/health, of letters, digits and -._~, without a slash at the end",
@@ -411,7 +413,7 @@ URL_PATH = Kind(
     show_text,
 )
 FILE = Kind("PATH", "a path", _parse_file, show_text)
-SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
+SNI_NAME = lazy_pattern(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
 SNI = Kind(
     "NAME=CERTIFICATE:KEY",
     "the name of a host or *.DOMAIN, and paths without colons; without :KEY the certificate's file holds it too",

@@ -8,13 +8,13 @@ Not here: the function of each setting, binds (table.py); calling them (lifecycl
 from __future__ import annotations
 
 import os
-import re
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from ..core.start_folder import StartFolder
 
 QUEUE = "shared:"  # the prefix of a queue's name in --spooler
-QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
+QUEUE_NAME = lazy_pattern(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 
 
 class Base(NamedTuple):

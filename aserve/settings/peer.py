@@ -9,16 +9,17 @@ Not here: whether an address is among them (proxies/peers.py).
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 import sys
-from typing import NamedTuple
+
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 
 # PyPy's socket module lacks the name; the number is that of Linux's usual architectures.
 SO_PEERCRED: int | None = getattr(socket, "SO_PEERCRED", 17 if sys.platform == "linux" else None)
 
 ACCOUNT_NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?"  # or a number
-ACCOUNT = re.compile(rf"(uid|gid)=({ACCOUNT_NAME})")
+ACCOUNT = lazy_pattern(rf"(uid|gid)=({ACCOUNT_NAME})")
 _ALL_V4_IN_V6 = ipaddress.ip_network("::ffff:0:0/96")
 
 

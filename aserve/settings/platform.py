@@ -11,8 +11,8 @@ to the number of processes that fit into memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from ..core.named_tuple import NamedTuple
 from ..core.systemd import passed_sockets
 
 

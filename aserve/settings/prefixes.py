@@ -7,15 +7,16 @@ Not here: answering these requests (features/mounts.py, features/files/).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Callable, NamedTuple
+from typing import Callable
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from .kinds import texts_of
 from .secrecy import show_app
 
 # A decoded path, of segments that are neither empty nor only dots.
-_PREFIX = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
+_PREFIX = lazy_pattern(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
 
 
 class Below(NamedTuple):

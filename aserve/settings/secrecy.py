@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import re
 
+from ..core.patterns import lazy_pattern
+
 HIDDEN = "..."
 # With a limit on the name: the lines of a key in base64 may end in = as well.
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}\Z")
-_PROGRAM_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
+_VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}\Z")
+_PROGRAM_NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
 # Not (PASSWORD=x, and not "$(cat key)".
-_WORD = re.compile(r"[\w.~/+@-]+\Z")
+_WORD = lazy_pattern(r"[\w.~/+@-]+\Z")
 # Pattern, action and function of a route; arguments follow.
-_ROUTE = re.compile(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
-_TIME = re.compile(r"[0-9*,/-]{1,40}\Z")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
+_ROUTE = lazy_pattern(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
+_TIME = lazy_pattern(r"[0-9*,/-]{1,40}\Z")
+_SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
 # Without a number after the colon, the text is a password whose @ is missing.
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[\w.-]*)(:[0-9]*)?\Z")
-_DATABASE = re.compile(r"db=[0-9]{1,6}\Z")
+_AUTHORITY = lazy_pattern(r"(\[[0-9A-Fa-f:.]*\]|[\w.-]*)(:[0-9]*)?\Z")
+_DATABASE = lazy_pattern(r"db=[0-9]{1,6}\Z")
 
 
 def show_variable(text: str) -> str:

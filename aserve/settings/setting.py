@@ -7,9 +7,10 @@ Not here: the rows (table.py, and those of each feature), parsing text (kinds.py
 
 from __future__ import annotations
 
-import re
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from .kinds import Kind
 from .paths import Base
 
@@ -98,7 +99,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{where}: {fault}; accepted: {self.kind.accepts}") from None
 
 
-_USER = re.compile(r"(?<=://)[^/@\s]*@")  # user and password of a URL: users may write them where they do not belong
+_USER = lazy_pattern(r"(?<=://)[^/@\s]*@")  # user and password of a URL: users may write them where they do not belong
 
 
 def row(

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
 from ..core.accounts import name_user
+from ..core.patterns import lazy_pattern
 from ..settings import ConfigError, EngineSettings, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")
@@ -51,8 +52,8 @@ OPTIONS = (
 # No keys below 112 bits of security, which is Python's own level from 3.10 on. LibreSSL knows no levels.
 SECURITY_LEVEL = "" if ssl.OPENSSL_VERSION.startswith("LibreSSL") else "@SECLEVEL=2:"
 
-_CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
-_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_CERTIFICATE = lazy_pattern(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
+_KEY = lazy_pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 
 
 class Certificates:
@@ -341,7 +342,7 @@ _SHORT_NAMES = {
     "surname": "SN",
     "userId": "UID",
 }
-_SPECIAL = re.compile(r'[,+"\\<>;]|\A[# ]| \Z|[\x00-\x1f\x7f]')
+_SPECIAL = lazy_pattern(r'[,+"\\<>;]|\A[# ]| \Z|[\x00-\x1f\x7f]')
 
 
 def format_name(name: Iterable[Iterable[tuple[str, str]]]) -> str:

@@ -14,7 +14,7 @@ not give the protocols that a client offers by ALPN.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ..core.named_tuple import NamedTuple
 
 HANDSHAKE, CLIENT_HELLO = 22, 1  # RFC 8446 5.1: content type; 4: message type
 SERVER_NAME, ALPN = 0, 16  # RFC 6066 3, RFC 7301 6: extensions

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ..core.log_once import LogOnce
+from ..core.named_tuple import NamedTuple
 
 logger = logging.getLogger("aserve")
 

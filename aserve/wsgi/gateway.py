@@ -30,7 +30,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Callable, NamedTuple, Union
+from typing import Any, BinaryIO, Callable, Union
 
 from ..core.errors import (
     AppError,
@@ -43,6 +43,7 @@ from ..core.errors import (
 )
 from ..core.exchange import REFUSED, TIMED_OUT, Exchange
 from ..core.forks import end_if_forked, forked
+from ..core.named_tuple import NamedTuple
 from .begun import BegunResponse
 from .environ import build_environ
 from .response import CommonFields, Response, error_response

@@ -15,10 +15,11 @@ import json
 import socket
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, Callable, Union
 
 from ...core.ends import Ended
 from ...core.exchange import escape
+from ...core.named_tuple import NamedTuple
 from .log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import (
     JSON_END,

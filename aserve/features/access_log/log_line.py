@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import NamedTuple
 
+from ...core.named_tuple import NamedTuple
 from ...core.near_names import near_names
+from ...core.patterns import lazy_pattern
 
 # The named formats. log_format.py has the one of JSON, which is no text with placeholders.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
@@ -33,8 +34,8 @@ ATOMS = frozenset(GUNICORN) | UWSGI | OWN
 # Values with a name of the user's: a request field, a response field, a variable (gunicorn: {X}i, {X}o, {X}e).
 NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}
 
-_ATOM = re.compile(r"%(?:%|\(([^)]*)\)(s?))")
-_NAMED_ATOM = re.compile(r"\{([A-Za-z0-9_-]+)\}([ioe])\Z")
+_ATOM = lazy_pattern(r"%(?:%|\(([^)]*)\)(s?))")
+_NAMED_ATOM = lazy_pattern(r"\{([A-Za-z0-9_-]+)\}([ioe])\Z")
 # A few wildcards suffice; a dozen could make one match slow.
 _MAX_STARS = 4
 

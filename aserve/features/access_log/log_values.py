@@ -15,12 +15,13 @@ import re
 import threading
 import time
 from operator import itemgetter
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Callable, Optional, Union
 from urllib.parse import unquote
 
 from ...core.ends import Ended
 from ...core.exchange import WORKER_DIED
 from ...core.local_time import local_time, show_offset
+from ...core.named_tuple import NamedTuple
 from ...wsgi.request_id import MAX_REQUEST_ID
 from .log_line import Atom
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
+
+from ...core.named_tuple import NamedTuple
 
 # The levels. For 40,000 octets of HTML (2026-11-23, CPython 3.11, one CPU of a busy machine), microseconds and octets of output:
 # zstd 3: 113, 10515 (1: 80, 10978; 6: 345, 9909); br 3: 249, 10454 (5: 585, 9545); gzip 4: 368, 10208 (1: 283, 11341; 6: 666, 9933).

@@ -14,9 +14,10 @@ import os
 import re
 import time
 from email.utils import mktime_tz, parsedate_tz
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.http_date import http_date
+from ...core.named_tuple import NamedTuple
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 

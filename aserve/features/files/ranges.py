@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+
+from ...core.named_tuple import NamedTuple
 
 # Apache's MaxRanges. More are no resumed download, but an attack on the CPU (CVE-2011-3192).
 MAX_RANGES = 200

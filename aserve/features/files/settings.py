@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, row
 from ...settings.kinds import (
     GIB,
@@ -33,7 +34,7 @@ IMMUTABLE = "immutable"
 _TIME = duration(0.0, YEAR_SECONDS)
 
 # The first name (RFC 9110 5.1) followed by a colon, after a space or at the beginning: a pattern rarely has one.
-_FIELD = re.compile(rf"(?:(.*?)\s+)??({NAME_CHARACTER}+):\s*([\x20-\x7e\x80-\xff]+)")
+_FIELD = lazy_pattern(rf"(?:(.*?)\s+)??({NAME_CHARACTER}+):\s*([\x20-\x7e\x80-\xff]+)")
 
 # Fields that differ for each file or response.
 _OURS = frozenset((

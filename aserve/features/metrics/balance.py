@@ -19,9 +19,10 @@ Costs requests nothing: the numbers are those that each process writes once a se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ...connections.health import WISHES
+from ...core.named_tuple import NamedTuple
 
 # Without a turn of its event loop for this long, the state of a process is unknown. As in `aserve status` (processes/ask.py).
 SILENT_SECONDS = 5.0

@@ -20,8 +20,9 @@ import pkgutil
 import re
 import time
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
+from ...core.named_tuple import NamedTuple
 from .balance import Balance
 from .text import CONTENT_TYPE
 

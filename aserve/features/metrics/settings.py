@@ -6,8 +6,7 @@ Thread:   any; pure.
 
 from __future__ import annotations
 
-import re
-
+from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, parse_bind, row
 from ...settings.kinds import LISTENING, Kind, choice, show_text
 
@@ -31,7 +30,7 @@ def _parse_statsd_prefix(value: object) -> str:
 
 STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, show_text)
 # The characters that have no meaning in statsd's grammar (":", "|", "@", "#") and Graphite's tree.
-STATSD_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
+STATSD_PREFIX = lazy_pattern(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
 _METRICS = Needs(("metrics",))
 

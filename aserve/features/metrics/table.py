@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from ...connections.statistics import Statistics
+from ...core.named_tuple import NamedTuple
 from ...core.tally import ATTACHED_RESTARTS, CELLS, CRON_RUNS, LOST, OOM_KILLS, RELOADS, RESTARTS, START_FAILURES
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"

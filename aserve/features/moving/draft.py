@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from ...core.exchange import shortened
+from ...core.named_tuple import NamedTuple
 from ...core.near_names import near_names
 from ...settings import ConfigError
 from ...settings.secrecy import HIDDEN

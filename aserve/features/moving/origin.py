@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...core.named_tuple import NamedTuple
 from ...extension import Extension
 from ...lifecycle.privileges import is_root
 from .draft import Draft

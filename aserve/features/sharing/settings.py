@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
 from ...settings import ConfigError, EngineSettings, Needs, row
 from ...settings.kinds import Kind, show_text
 from ...settings.paths import QUEUE, QUEUE_NAME
 from ...settings.secrecy import HIDDEN, show_url
 
-_DB = re.compile(r"/?(?:[0-9]{1,6})?\Z")
-_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
+_DB = lazy_pattern(r"/?(?:[0-9]{1,6})?\Z")
+_PREFIX = lazy_pattern(r"[A-Za-z0-9_.:-]{1,100}\Z")
 
 
 class Shared(NamedTuple):

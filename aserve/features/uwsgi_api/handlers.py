@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ...core.named_tuple import NamedTuple
 from .schedules import Schedule
 
 ANY, ALL = 0, -1

@@ -8,8 +8,8 @@ Not here: each of its parts (shared_caches.py, shared_locks.py, turns.py), the c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ...core.named_tuple import NamedTuple
 from ..sharing.leases import Leases
 from ..sharing.settings import Shared
 from ..sharing.store import Store

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, Union
 
 from ...core.memory_file import KEPT, map_memory_file, open_memory_file
+from ...core.named_tuple import NamedTuple
 from ..sharing.settings import Shared
 from .caches import Cache, bytes_of
 from .locks import Locks

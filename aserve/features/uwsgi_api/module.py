@@ -19,9 +19,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, Callable, Union
 
 from ... import rpc as aserve_rpc
+from ...core.named_tuple import NamedTuple
 from ...core.page import MOLD, Field, State
 from ...lifecycle.hooks import at_end, post_fork
 from ...settings import VERSION

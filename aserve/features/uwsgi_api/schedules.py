@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from typing import NamedTuple, Union
+from typing import Union
 
+from ...core.named_tuple import NamedTuple
 from ...settings.crontab import MINUTE, last_due
 
 SUNDAYS = (0, 7)

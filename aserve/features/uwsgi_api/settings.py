@@ -7,15 +7,15 @@ Not here: the cache itself (caches.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
 from ...settings import ConfigError, EngineSettings, row
 from ...settings.kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
 
 DEFAULT_NAME = "default"  # uWSGI's name of the cache if none is given
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_NAME = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}\Z")
 _ITEMS = count(1, 10_000_000)
 _VALUE = size(1, GIB)
 _KEY = size(1, 60 * KIB)  # the length of a key has two octets

@@ -26,9 +26,10 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.forks import end_if_forked, forked, weakly
+from ...core.named_tuple import NamedTuple
 from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
 from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of

@@ -24,7 +24,9 @@ import stat
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from typing import Callable, NamedTuple
+from typing import Callable
+
+from ....core.named_tuple import NamedTuple
 
 MODIFIER = 17
 MAX_VARS_BYTES = 65535
