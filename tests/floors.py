@@ -184,6 +184,7 @@ FLOORS = {
     "aserve/features/moving/naming.py": 100,
     "aserve/features/moving/origin.py": 100,
     "aserve/features/moving/translate.py": 100,
+    "aserve/features/moving/unix_rights.py": 100,
     "aserve/features/moving/uwsgi.py": 100,
     "aserve/features/moving/uwsgi_cron.py": 100,
     "aserve/features/moving/uwsgi_files.py": 100,

@@ -28,6 +28,7 @@ from .guests import hosting
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
 from .gunicorn_table import FLAGS, OLD, ROWS, SWITCHES, TABLE
 from .gunicorn_values import is_unset, number, place_of, real, texts, whole
+from .unix_rights import put_rights
 from .uwsgi_values import MAX_THREADS
 
 VARIABLE = "GUNICORN_CMD_ARGS"
@@ -288,11 +289,7 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
     line = settings.get("max-request-line", 0)
     if line > settings.get("max-head", 64 << 10):
         draft.put("max-head", line, draft.whence["max-request-line"][0])
-    if "umask" in facts and not is_unset(facts["umask"].value):
-        value = facts["umask"].value
-        mask = value if type(value) is int else _checked(facts["umask"], lambda text: int(text, 0))
-        if mask:
-            draft.put("umask", f"{mask:03o}", facts["umask"])
+    _set_rights(draft, facts.get("umask", Given("umask", 0, "")))
     if "forwarded" not in facts:
         peers = environ.get("FORWARDED_ALLOW_IPS")
         for peer in texts(peers) if peers is not None else TRUSTED:
@@ -309,6 +306,14 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
     headers = facts.get("secure_scheme_headers")
     if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
         draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")
+
+
+def _set_rights(draft: Draft, given: Given) -> None:
+    value = 0 if is_unset(given.value) else given.value
+    mask = value if type(value) is int else _checked(given, lambda text: int(text, 0))
+    if mask:
+        draft.put("umask", f"{mask:03o}", given)
+    put_rights(draft, mask, given)
 
 
 def _checked(given: Given, read: Any) -> Any:

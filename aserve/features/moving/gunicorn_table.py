@@ -65,7 +65,7 @@ ROWS: tuple[Row, ...] = (
     unlike("daemon", "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
     maps("user", "user", text("user")),
     maps("group", "group", text("group")),
-    maps("umask", "umask", fact("umask"), "`0`, gunicorn's default, leaves it as it is"),
+    maps("umask", "umask", fact("umask"), "`0`, gunicorn's default, leaves it as it is; a unix socket has what it leaves of 777, and is of `user` and `group`"),
     maps("pidfile", "pid-file", text("pid-file")),
     unlike("tmp_upload_dir", "temporary files are in the folder that the variable `TMPDIR` names"),
     # Logs

@@ -17,6 +17,7 @@ from ...lifecycle.privileges import is_root
 from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .naming import GUNICORN, UWSGI
+from .unix_rights import drop_accounts
 
 logger = logging.getLogger("aserve")
 
@@ -68,6 +69,5 @@ def read_origin(flags: Mapping[str, str], environ: Mapping[str, str]) -> Origin 
 
     draft = load_uwsgi(flags[UWSGI], environ)
     if not is_root():
-        for key in ("user", "group"):
-            draft.drop(key, "only root may become another; as in uWSGI, it has no effect")
+        drop_accounts(draft, "only root may become another; as in uWSGI, it has no effect")
     return Origin(draft)

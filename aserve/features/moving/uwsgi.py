@@ -16,6 +16,7 @@ from ...lifecycle.loading import PASTE
 from ...settings.kinds import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
 from .naming import split_section
+from .unix_rights import OWNERS, present_umask, put_rights
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
 from .uwsgi_logic import from_variables, include, resolve
@@ -71,6 +72,7 @@ def _finish(draft: Draft) -> None:
         draft.put("chdir", os.path.abspath(folder), facts["chdir"])
         folder = os.path.abspath(folder)
     _place_sockets(draft, folder)
+    _set_rights(draft)
     if "virtualenv" in facts:
         put_virtualenv(draft, facts["virtualenv"], folder)
     if "touch-reload" in draft.settings:
@@ -105,6 +107,17 @@ def _place_sockets(draft: Draft, folder: str) -> None:
                 draft.add("bind", f"{PROTOCOLS[kind]}{place_of(address, folder)}", given)
             else:
                 draft.note(given, f"aserve does not speak {kind}")
+
+
+def _set_rights(draft: Draft) -> None:
+    """Give sockets the rights that uWSGI's have: it binds as `uid` and `gid`, unless these have to wait."""
+    facts, settings = draft.facts, draft.settings
+    if "umask" in settings:
+        mask, whence = int(settings["umask"], 8), draft.whence["umask"][0]
+    else:
+        mask, whence = present_umask(), Given("uWSGI's default: 777 without the process's umask", "", "")
+    is_root = facts.get("binds as root") or "chown-socket" in facts
+    put_rights(draft, mask, whence, {} if is_root else OWNERS)
 
 
 def _find_app(draft: Draft, folder: str) -> None:

@@ -30,6 +30,7 @@ from .uwsgi_values import (
     take_logger,
     take_mule,
     take_plugins,
+    take_umask,
     text,
 )
 
@@ -50,8 +51,8 @@ ROWS: tuple[Row, ...] = (
     maps("shared-socket undeferred-shared-socket", "bind", collect("shared"), "for `=0` of the others"),
     maps("protocol socket-protocol", "bind", fact("protocol"), "of `socket`"),
     unlike("fastcgi-socket fastcgi-nph-socket raw-socket puwsgi-socket http-socket-modifier1 zerg zerg-server zerg-pool", "aserve speaks HTTP, uwsgi and SCGI"),
-    maps("chmod-socket chmod", "unix-mode", take_chmod),
-    maps("chown-socket", "unix-owner unix-group", take_chown),
+    maps("chmod-socket chmod", "unix-mode", take_chmod, "without it what the umask leaves of 777, as in uWSGI"),
+    maps("chown-socket", "unix-owner unix-group", take_chown, "without it `uid` and `gid`, as in uWSGI"),
     maps("listen", "backlog", number("backlog", 1, MAX_BACKLOG)),
     unlike("abstract-socket freebind map-socket reuse-port", "its address is bound as `--bind` says, once for all workers"),
     always("so-keepalive so-write-timeout socket-write-timeout tcp-nodelay tcp-fast-open no-defer-accept close-on-exec close-on-exec2 thunder-lock socket-sndbuf socket-rcvbuf",
@@ -81,7 +82,7 @@ ROWS: tuple[Row, ...] = (
     maps("gevent async", "threads", take_greenlets, "as many threads, 256 at most"),
     unlike("gevent-monkey-patch gevent-early-monkey-patch gevent-*", "aserve runs the app in real threads, and must not be patched"),
     unlike("ugreen loop", "aserve runs the app in threads: `--threads`"),
-    always("enable-threads single-interpreter need-app master-as-root no-orphans die-on-term vacuum strict lazy lazy-apps", "it is always so; `--preload` would import the app once for all"),
+    always("enable-threads single-interpreter need-app no-orphans die-on-term vacuum strict lazy lazy-apps", "it is always so; `--preload` would import the app once for all"),
     always("py-call-osafterfork py-call-uwsgi-fork-hooks", "Python's own fork is used"),
     always("offload-threads offload-thread threads-stacksize thread-stack-size threads-stack-size thread-stacksize no-threads-wait", "the event loop sends files, and waits for slow readers"),
     unlike("cheap idle die-on-idle cheaper cheaper-*", "there are as many workers as `--workers` says; SIGTTIN and SIGTTOU change that"),
@@ -109,8 +110,9 @@ ROWS: tuple[Row, ...] = (
     # The process
     maps("uid", "user", text("user"), "only where root starts it"),
     maps("gid", "group", text("group"), "only where root starts it"),
+    maps("master-as-root drop-after-init drop-after-apps", "", switch("binds as root"), "root is given up after binding; a unix socket is root's then, and without these options it is of `uid` and `gid`"),
     always("add-gid", "the user's groups are its own in any case"),
-    maps("umask", "umask", text("umask")),
+    maps("umask", "umask", take_umask, "of unix sockets, too, where `chmod-socket` does not say otherwise"),
     maps("pidfile safe-pidfile pidfile2 safe-pidfile2", "pid-file", text("pid-file")),
     maps("daemonize daemonize2", "access-log", take_log_file, "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
     unlike("chroot pivot-root unshare jail* emperor-use-clone namespace*", "systemd does it: `RootDirectory=`, `CapabilityBoundingSet=` and the like"),

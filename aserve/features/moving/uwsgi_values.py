@@ -166,8 +166,20 @@ def take_chmod(draft: Draft, given: Given) -> None:
     draft.put("unix-mode", (text_of(given).lstrip("0") if is_on(given) else "") or "666", given)
 
 
+def take_umask(draft: Draft, given: Given) -> None:
+    """
+    Take umask: octal digits, as many as there are.
+
+    Raises:
+        ValueError: they are none.
+    """
+    mask = int(text_of(given), 8)
+    draft.put("umask", f"{mask & 0o777:03o}", given)
+
+
 def take_chown(draft: Draft, given: Given) -> None:
     """Take chown-socket: user[:group]."""
+    draft.facts["chown-socket"] = given
     user, _, group = text_of(given).partition(":")
     if user:
         draft.put("unix-owner", user, given)

@@ -20,6 +20,7 @@ def load(tmp_path, monkeypatch):
     """Return what a configuration's lines become: load(lines, **environ) -> Draft."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr("aserve.features.moving.uwsgi.present_umask", lambda: 0)
 
     def load(lines, **environ):
         (tmp_path / "a.ini").write_text("[uwsgi]\n" + "\n".join(lines.split("; ")) + "\n")

@@ -1,0 +1,45 @@
+"""The rights of unix sockets, where another server's settings do not name them.
+
+Owns:     put_rights, drop_accounts, present_umask.
+Thread:   the main thread.
+Spec:     gunicorn/sock.py: bind under the setting `umask`, then chown to `user` and `group`. uWSGI 2.0.31, core/uwsgi.c: bind as `uid` and `gid`,
+          under the process's umask.
+Not here: the options that name a mode or an owner (uwsgi_values.py), setting rights (connections/listeners.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from .draft import Draft, Given
+
+ALL_RIGHTS = 0o777
+OWNERS = {"unix-owner": "user", "unix-group": "group"}  # of a socket, by the setting of the process's
+
+
+def put_rights(draft: Draft, mask: int, whence: Given, owners: Mapping[str, str] = OWNERS) -> None:
+    """Give unix sockets the mode and the owner that the other server would; rights that are named stay."""
+    paths = [place.partition("unix:")[2] for place in draft.settings.get("bind", ()) if "unix:" in place]
+    if all(path.startswith("@") for path in paths):
+        return
+    if mask and "unix-mode" not in draft.settings:
+        draft.put("unix-mode", f"{ALL_RIGHTS & ~mask:03o}", whence)
+    for key, source in owners.items():
+        if source in draft.settings and key not in draft.settings:
+            draft.put(key, draft.settings[source], draft.whence[source][0])
+
+
+def drop_accounts(draft: Draft, why: str) -> None:
+    """Remove user and group, and the owners of sockets that come from them."""
+    for key, source in OWNERS.items():
+        if draft.whence.get(key) == draft.whence.get(source):
+            draft.drop(key, why)
+        draft.drop(source, why)
+
+
+def present_umask() -> int:
+    """Return the umask of this process."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
