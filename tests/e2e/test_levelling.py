@@ -34,7 +34,8 @@ def test_kept_connections_come_to_a_new_worker(start_workers, wait_until, how):
         os.kill(pid, signal.SIGSTOP)  # it accepts nobody
     with load(functools.partial(RawClient, process.address), kinds=("kept",) * CLIENTS) as clients:
         wait_until(lambda: clients.connection_count == CLIENTS and clients.count > CLIENTS)
-        assert clients.first_words == {b"one"} and counts_of(clients, [first]) == [clients.count]
+        count = clients.count  # first: the clients go on
+        assert clients.first_words == {b"one"} and counts_of(clients, [first])[0] >= count
         if how == "one more":
             process.signal(signal.SIGTTIN)
         else:

@@ -24,12 +24,21 @@ class Hanging:
         self.gate.acquire()
         self.seen = []
         self.workers = []
-        self.is_let_go = False
+        self.is_let_go = self.is_over = False
 
     def __call__(self, environ, start_response):
         self.workers.append(threading.current_thread())
         name = environ["PATH_INFO"][1:]
-        return getattr(self, name)(environ, start_response) if name else apps.hello(environ, start_response)
+        try:
+            return getattr(self, name)(environ, start_response) if name else apps.hello(environ, start_response)
+        finally:
+            if self.is_over:
+                self.let_go()  # the next that hangs
+
+    def end(self):
+        """Let go all that hang, one after another: a later test looks at all threads of the process."""
+        self.is_over = True
+        self.let_go()
 
     def let_go(self):
         self.is_let_go = True
