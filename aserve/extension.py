@@ -99,6 +99,9 @@ class ServerContext(NamedTuple):
 class Life(enum.Enum):
     """Events in the life of a process of the command, on its main thread; see Extension.on_life."""
 
+    READ = (
+        enum.auto()
+    )  # the settings are read, and checked: see that what they name is there; perhaps nothing is served (--check)
     STARTS = enum.auto()  # the process is about to serve or to supervise; nothing is bound
     WORKERS_BEGIN = enum.auto()  # a supervisor is about to start its first worker: make shared memory now
     RELOADS = enum.auto()  # a supervisor has read its settings anew, and will start workers with them
@@ -128,7 +131,7 @@ class LifeContext(NamedTuple):
     # Memory files of the previous supervisor, after an upgrade in place, by name.
     kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED and REAPED
-    environ: MutableMapping[str, str] | None = None  # of this process, with IMPORTS and FORKED
+    environ: MutableMapping[str, str] | None = None  # of this process, with READ, IMPORTS and FORKED
 
 
 class Extension(Generic[S]):

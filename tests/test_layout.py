@@ -106,7 +106,7 @@ DOORS = {
     ("command.jobs", "features.uwsgi_api.spooler.board"),
     ("command.jobs", "features.uwsgi_api.spooler.functions"),
     ("command.jobs", "features.uwsgi_api.spooler.runner"),
-    ("command.with_workers", "features.uwsgi_api.spooler.pages"),
+    ("features.uwsgi_api.spooler.supervising", "features.uwsgi_api.spooler.pages"),
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
     ("features.uwsgi_api.module", "features.uwsgi_api.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..core.start_folder import StartFolder
+from ..features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from ..lifecycle import exits
 from ..lifecycle.lacking import describe_lack
 from ..lifecycle.loading import LoadError
 from ..lifecycle.signals import unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
-from ..processes.programs import SPOOLER_VARIABLE
 from ..settings import ConfigError
 from .apps import enter, load, load_worker
 from .flags import parse_args

@@ -11,14 +11,14 @@ import os
 from collections.abc import Mapping
 
 from ..core.memory_file import map_memory_file
+from ..features.uwsgi_api.spooler.supervising import SPOOLER
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import load_module
 from ..lifecycle.logs import set_up_logging
-from ..processes.programs import SPOOLER
 from ..settings import ConfigError
 from .apps import load
-from .plans import read_settings
+from .plans import config_of, read_settings
 
 
 def run_jobs(args: Mapping[str, object], folder: str) -> int:
@@ -31,14 +31,15 @@ def run_jobs(args: Mapping[str, object], folder: str) -> int:
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
     # Not read_plan: this process needs no certificates, which may just be changing, and no other programs.
     plan = read_settings(args)
-    set_up_logging(plan.config, SPOOLER)
+    config = config_of(plan)
+    set_up_logging(config, SPOOLER)
     load(plan, is_spooler=True)
-    for name in plan.config.spooler_import:
+    for name in config.spooler_import:
         load_module(name)
     call_post_fork()
     try:
-        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
+        return run_spooler(folder, spooler_function, page, config.spooler_max_jobs, queue_of(folder))
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
     finally:
-        exits.begin_ending(plan.config.drain_seconds)
+        exits.begin_ending(config.drain_seconds)

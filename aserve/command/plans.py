@@ -19,7 +19,6 @@ from ..features.mounts import parse_mount
 from ..features.moving.naming import take_flags
 from ..lifecycle.surroundings import with_whole_paths
 from ..processes.plan import Plan
-from ..processes.programs import check_programs
 from ..settings import ConfigError, read_toml
 from ..settings.secrecy import show_app
 from ..tls.certificates import load_certificates
@@ -32,7 +31,9 @@ def read_plan(args: Mapping[str, object]) -> Plan:
     """Read the plan from all sources, and check all that can be checked before the app is imported."""
     plan = read_settings(args)
     extensions_of(plan.config)  # raises if one cannot be made
-    check_programs(plan.config, os.environ)
+    on_life(
+        Life.READ, LifeContext(plan, environ=os.environ)
+    )  # raises if something that an extension names is not there
     load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
     return plan
 

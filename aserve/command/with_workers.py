@@ -22,7 +22,6 @@ from ..lifecycle.loading import LoadError
 from ..processes.command import Command
 from ..processes.inheritance import Inheritance
 from ..processes.plan import Plan, Read
-from ..processes.programs import Jobs
 from ..processes.shutdown import StartFailed
 from ..processes.supervisor import Supervisor
 from ..server.running import loop_factory
@@ -48,9 +47,10 @@ def run_workers(
     listeners = bind_listeners(plan.config) if listeners is None else listeners
     extensions = supervised_of(plan.config)
     bound: Sequence[Listener] = inherited.bound if inherited else ()
+    kept: Mapping[str, int] = inherited.kept if inherited else {}
     try:
         bound = bound or extensions.bind()
-        on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=inherited.kept if inherited else {}))
+        on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=kept))
     except (BindError, ConfigError, LoadError):
         for listener in (*listeners, *bound):
             listener.close()
@@ -58,8 +58,8 @@ def run_workers(
     _share_memory(plan)
     try:
         role = Supervisor(
-            plan, read, listeners, Command.of_this_process(environ), open_jobs,
-            lambda context: extensions.supervise(context._replace(bound=bound)), on_life,
+            plan, read, listeners, Command.of_this_process(environ),
+            lambda context: extensions.supervise(context._replace(bound=bound, kept=kept)), on_life,
         ).run(inherited)  # fmt: skip
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
@@ -71,13 +71,6 @@ def run_workers(
     hold_signals()
     on_life(Life.EXITS, LifeContext(plan))
     return role
-
-
-def open_jobs(kept: Mapping[str, int]) -> Jobs:
-    """Return the supervisor's view of jobs (--spooler); take over the files of the previous supervisor."""
-    from ..features.uwsgi_api.spooler.pages import Spoolers  # most sites have none
-
-    return Spoolers(kept)
 
 
 def _share_memory(plan: Plan) -> None:

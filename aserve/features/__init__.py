@@ -22,6 +22,8 @@ from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
+from .programs import Programs
+from .programs.settings import ProgramSettings
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
 from .sharing.settings import SharingSettings
@@ -32,6 +34,8 @@ from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
 from .uwsgi_api import UwsgiModule
 from .uwsgi_api.settings import UwsgiSettings
+from .uwsgi_api.spooler import Spooling
+from .uwsgi_api.spooler.settings import SpoolerSettings
 from .wire_log import WireLog
 
 # From the client towards the app: steps run in this order, and each app layer wraps the next.
@@ -55,6 +59,8 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     ProcessTitles,
     AddedFields,
     UwsgiModule,
+    Spooling,
+    Programs,
 )
 
 
@@ -71,8 +77,10 @@ class Config(
     MetricsSettings,
     FaultPageSettings,
     MountSettings,
+    SpoolerSettings,
     UwsgiSettings,
     SharingSettings,
+    ProgramSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
 ):

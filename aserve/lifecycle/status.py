@@ -32,7 +32,7 @@ class Whole(NamedTuple):
 
     text: str  # its state in one line
     listening: Sequence[Mapping[str, Any]]  # see describe_listening
-    slow: Sequence[Mapping[str, Any]]  # see SlowRequests.last; always there, for readers
+    facts: Mapping[str, Any]  # of extensions
     workers_wanted: int = 0
     workers_ready: int = 0
     crashes: Sequence[Mapping[str, Any]] = ()
@@ -79,7 +79,7 @@ class Statuses:
             "workers_ready": whole.workers_ready,
             **whole.reload,
             "listening": list(whole.listening),
-            "slow": list(whole.slow),
+            **whole.facts,
             "crashes": list(whole.crashes),
             **whole.beside,
             "workers": [self._describe(process) for process in processes],
@@ -124,7 +124,7 @@ class BesideWorkers(NamedTuple):
     """The facts of a supervisor, beyond its workers."""
 
     attached: Sequence[Mapping[str, Any]]  # see Attached.describe
-    jobs: Mapping[str, Any] | None  # see Attached.describe_jobs
+    facts: Mapping[str, Any]  # of extensions; see Supervision.status
     counted: Iterable[tuple[str, str, int]]  # by the supervisor itself: a metric, its cell, the number
     lost_messages: int  # of the supervisor's own
 

@@ -8,12 +8,14 @@ Not here: making it (Extension.supervise), calling its methods (processes/overvi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:  # a process that serves by itself does without a status until it is asked for one
     from ..connections.listeners import Listener
+    from .program import Program
     from .status import Observed
 
 # Takes the pid of the sending worker, the message, and its descriptors, which the handler must close.
@@ -30,6 +32,8 @@ class SupervisorContext(NamedTuple):
     ]  # call a function when a descriptor is ready for these events of selectors
     tell: Callable[[int, dict[str, Any]], None]  # send an order to the worker with this pid; see Extension.orders
     bound: Sequence[Listener] = ()  # see Extension.bind; after an upgrade in place, the previous supervisor's
+    words: Sequence[str] = ()  # of the command
+    kept: Mapping[str, int] = MappingProxyType({})  # memory files of the previous supervisor; see LifeContext.kept
 
 
 class HandedDown(NamedTuple):
@@ -47,6 +51,10 @@ class Supervision:
         """Return the handlers of workers' messages, by the "say" of a message."""
         return {}
 
+    def programs(self, config: Any) -> Sequence[Program]:
+        """Return the programs to run beside the workers with these settings; called at the start, and at the end of each reload."""
+        return ()
+
     def share(self) -> Mapping[str, Any]:
         """Return values for each child's Role.given, by names of its own; called before each fork."""
         return {}
@@ -61,7 +69,7 @@ class Supervision:
         """Read the page of an ended worker for the last time."""
 
     def status(self) -> Mapping[str, Any]:
-        """Return facts for a status, by name."""
+        """Return facts for a status, by name; called on demand."""
         return {}
 
     def on_lost(self, slot: int, count: int) -> None:

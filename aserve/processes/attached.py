@@ -1,10 +1,10 @@
-"""Programs that run beside the workers: started, kept and ended with them (--attach, --spooler), or run at times (--cron).
+"""Programs that run beside the workers: started, kept and ended with them, or run at times (--attach, --cron, --spooler).
 
 Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one.
 States:   below.
-Not here: forking (programs.py), a spooler's work (features/uwsgi_api/spooler/), the grammar of a command and its times (settings/commands.py, crontab.py),
-          the end of a reload (supervisor.py), the end of the server (shutdown.py).
+Not here: which there are (Supervision.programs), forking (programs.py), times (settings/crontab.py), the end of a reload (supervisor.py), the end
+          of the server (shutdown.py).
 
 ```
             start_due                  it ends
@@ -32,17 +32,17 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..core.errors import DONE
 from ..core.tally import ATTACHED_RESTARTS, CRON_RUNS
+from ..lifecycle.program import Program, environ_for
 from ..settings import EngineSettings
-from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
 from .command import Command
-from .programs import Jobs, OpenJobs, environ_for, programs_of, send_signal, start_program
+from .programs import send_signal, start_program
 from .signal_pipe import SignalPipe
 from .timers import Timer, Timers
 
@@ -127,19 +127,16 @@ class Attached:
         signals: SignalPipe,
         timers: Timers,
         count: Callable[[str, str], None],
-        open_jobs: OpenJobs,
-        kept: Mapping[str, int] = {},
+        programs_of: Callable[[EngineSettings], Sequence[Program]],
     ) -> None:
-        """`kept`: the previous code's files in memory; see memory_file.KEPT."""
+        """`programs_of` returns the programs of settings, with unique names."""
         self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
         self._count = count  # see Tally.count
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
-        self._kept = kept
-        self._open_jobs = open_jobs
-        self._jobs: Jobs | None = None  # no program does any
+        self._programs_of = programs_of
         self._is_ending = False  # all of it ends: none is started any more
         self._on_cut = _ignore  # see `end`
 
@@ -155,16 +152,11 @@ class Attached:
     def follow(self, config: EngineSettings) -> None:
         """Run the programs of these settings from now on; those that run already go on."""
         self._config = config
-        programs = {program.name: program for program in programs_of(config, self._command)}
+        programs = {program.name: program for program in self._programs_of(config)}
         gone = [self._by_name.pop(name) for name in list(self._by_name) if name not in programs]
         for name, program in programs.items():
             self._by_name.setdefault(name, _One(program)).become(program)
         self._let_go(gone)
-        spoolers = [name for name, program in programs.items() if program.variables]
-        if spoolers and self._jobs is None:
-            self._jobs = self._open_jobs(self._kept)
-        if self._jobs is not None:
-            self._jobs.follow(spoolers)
 
     def _let_go(self, gone: Sequence[_One]) -> None:
         """End programs whose names the settings no longer have, but for a command of --cron that has another name now."""
@@ -220,11 +212,11 @@ class Attached:
         return running >= wanted or any(other.program.name == one.program.name for other in self._forgotten)
 
     def _start(self, one: _One, now: float) -> None:
-        environ = {**environ_for(self._config, self._command.environ), **dict(one.program.variables)}
+        environ, own = environ_for(self._config, self._command.environ), one.program.own
         folder, kept = self._command.start.whole(self._config.chdir or ""), -1
-        if one.program.variables and self._jobs is not None:
-            folder, kept = self._command.start.whole(""), self._jobs.fd
-            environ.update(self._jobs.variables(one.program.name))
+        if own is not None:
+            folder, kept = self._command.start.whole(""), own.fd
+            environ.update(own.variables())
         try:
             one.pid = start_program(one.program, environ, folder or None, self._signals, kept)
         except OSError as exc:
@@ -282,8 +274,9 @@ class Attached:
         # No other group can have the number so soon: the kernel gives numbers one after another.
         send_signal(os.killpg, one.pid, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
-        if self._jobs is not None:
-            self._jobs.on_end(one.program.name)
+        own = one.program.own
+        if own is not None:
+            own.on_end()
         if one.deadline is not None:
             one.deadline.cancel()
             one.deadline = None
@@ -304,7 +297,7 @@ class Attached:
             self._count(ATTACHED_RESTARTS, 'reason="reload"')
             logger.info("%s has ended, to be started anew: it %s", name, how)
             return
-        if one.program.variables and self._config.spooler_max_jobs and how == DONE:
+        if own is not None and own.may_end and how == DONE:
             self._count(ATTACHED_RESTARTS, 'reason="recycle"')
             logger.info("%s has ended, to be started anew: it has done its jobs", name)
             return
@@ -314,20 +307,13 @@ class Attached:
             "%s has ended after %.0f s: it %s; it is started once more in %.1f s", name, seconds, how, self._delay(one)
         )
 
-    # Jobs
-
-    def look_at_jobs(self) -> None:
-        """End programs that take too long for a job, which is then done again; called once a second."""
-        limit = self._config.spooler_seconds
-        for name, job, seconds in self._jobs.overdue(limit) if self._jobs is not None and limit else ():
-            one = self._by_name.get(name)
-            if one is not None and one.pid:
-                logger.error("%s has been at %s for %.0f s (--spooler-timeout): ending it", one, job, seconds)
+    def end_overdue(self) -> None:
+        """End programs of aserve's own that must not go on; called once a second."""
+        for one in self._by_name.values():
+            why = one.program.own.overdue() if one.program.own is not None and one.pid else ""
+            if why:
+                logger.error("%s %s: ending it", one, why)
                 _kill(one)
-
-    def describe_jobs(self) -> State | None:
-        """Return how many jobs wait, and have ended, for JSON; None: there is no spooler."""
-        return self._jobs.describe(self._config.spooler) if self._jobs is not None else None
 
     # Describing them
 

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+from ..core.command_line import COMMAND_LINE, read_command_line
 from ..core.forks import flush_output
 from ..core.named_tuple import NamedTuple
 from ..core.start_folder import StartFolder
 from ..settings import Setting, without_secrets
 
-COMMAND_LINE = "/proc/self/cmdline"
 # Each passes a descriptor to new code: of a trial's channel, and of the supervisor's Inheritance (upgrade.py).
 TRIAL_VARIABLE = "ASERVE_TRIAL"
 INHERITANCE_VARIABLE = "ASERVE_INHERITANCE"
@@ -44,7 +44,7 @@ class Command(NamedTuple):
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:
         """Return the command that started this process, with this environment."""
-        return cls([sys.executable, *_words()[1:]], dict(environ), StartFolder.of_this_process(environ).name)
+        return cls([sys.executable, *read_command_line()[1:]], dict(environ), StartFolder.of_this_process(environ).name)
 
     def execute(self, variable: str, fd: int) -> NoReturn:
         """
@@ -63,12 +63,3 @@ class Command(NamedTuple):
         finally:
             os.fchdir(here)
             os.close(here)
-
-
-def _words() -> list[str]:
-    """Return the whole command line, [] if it is not known; sys.argv lacks the interpreter's flags, and the module after -m."""
-    try:
-        with open(COMMAND_LINE, "rb") as file:
-            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
-    except OSError:  # there is no /proc
-        return list(getattr(sys, "orig_argv", []))

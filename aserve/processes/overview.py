@@ -10,26 +10,28 @@ No worker is asked: its page, its table of running requests and /proc have all o
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..core import error_log
 from ..core.guard import guard
 from ..core.page import Field, Process
 from ..core.tally import Tally
+from ..lifecycle.program import Program, name_programs
 from ..lifecycle.status import BesideWorkers
 from ..lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
 from ..settings import EngineSettings
 from .channel import Message
 from .child import Child, State
 from .children import Children, Hear
+from .command import Command
 from .control import Watch
 from .slots import Slots
 from .status import Status
 
 Supervise = Callable[[SupervisorContext], Sequence[Supervision]]
 
+NO_COMMAND = Command([], {}, "")
 PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
 
 
@@ -42,10 +44,10 @@ class Overview:
         children: Children,
         status: Status,
         supervise: Supervise = lambda context: (),
-        environ: Mapping[str, str] = MappingProxyType({}),
+        command: Command = NO_COMMAND,
         watch: Watch = lambda fd, callback, events: None,
     ) -> None:
-        """`supervise`: returns the extensions' parts; `environ`: of the command; `watch`: see SupervisorContext."""
+        """`supervise`: returns the extensions' parts; `command`: which has started this process; `watch`: see SupervisorContext."""
         self.tally = Tally()
         self.started_at = time.time()  # of the first code, if there were upgrades
         self._children = children
@@ -55,7 +57,7 @@ class Overview:
         self.why_unready = ""  # set by `aserve balancers`
         # By worker: its last tick, and for how many seconds it is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
-        self._extensions = supervise(SupervisorContext(self, environ, watch, self._tell))
+        self._extensions = supervise(SupervisorContext(self, command.environ, watch, self._tell, words=command.words))
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
         slots.on_given_back = self._on_page_end
@@ -103,8 +105,8 @@ class Overview:
 
     @property
     def fleet(self) -> BesideWorkers:
-        """The supervisor's attached programs, jobs and own counters."""
-        return BesideWorkers(self._status.attached, self._status.jobs, self.tally, self._lost_messages)
+        """The supervisor's attached programs, the facts of extensions, its own counters."""
+        return BesideWorkers(self._status.attached, self.facts(), self.tally, self._lost_messages)
 
     def processes(self) -> list[Process]:
         """Return the workers that there are."""
@@ -133,6 +135,10 @@ class Overview:
             self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
 
     # Calling extensions
+
+    def programs(self, config: EngineSettings) -> list[Program]:
+        """Return the programs that are to run beside the workers, with unique names."""
+        return name_programs(program for each in self._extensions for program in each.programs(config))
 
     def share(self) -> dict[str, Any]:
         """Return the values that extensions pass to each child."""

@@ -1,8 +1,8 @@
-"""Programs beside the workers: which the settings name, their environment, and starting them.
+"""Programs beside the workers: starting them, and signals to them.
 
-Owns:     programs_of; start_program; send_signal; Jobs, the interface to programs that do jobs; their environment; check_programs, before any process starts.
+Owns:     start_program; send_signal.
 Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
-Not here: when a program is started, and its end (attached.py), the grammar of a command (settings/commands.py).
+Not here: when a program is started, and its end (attached.py), which there are (Supervision.programs).
 """
 
 from __future__ import annotations
@@ -10,91 +10,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NoReturn, Protocol
+from collections.abc import Mapping
+from typing import Callable, NoReturn
 
 from .._cparsers import lib
 from ..core.descriptors import list_open
-from ..settings import ConfigError, EngineSettings
-from ..settings.commands import Program, name_programs, parse_program, parse_timed
-from ..settings.secrecy import show_program
-from .command import COMMAND_LINE, Command
+from ..lifecycle.program import Program
 from .signal_pipe import SignalPipe, block_signals
 
 logger = logging.getLogger("aserve")
 
-SPOOLER = "spooler"
-SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # the folder, for the process that does its jobs
 NOT_RUN = 127  # exit status, as a shell's: the program could not be run
-# systemd's variables for this process alone.
-NOT_INHERITED = (
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "FDSTORE",
-)
-
-
-class Jobs(Protocol):
-    """The jobs of programs, which each of them records in a page of a file in memory; see features/uwsgi_api/spooler/pages.py."""
-
-    fd: int
-
-    def follow(self, names: Sequence[str]) -> None:
-        """Have a page for each of these programs."""
-
-    def variables(self, name: str) -> dict[str, str]:
-        """Return the variables by which a program finds its page."""
-
-    def on_end(self, name: str) -> None:
-        """A program has ended."""
-
-    def overdue(self, seconds: float) -> list[tuple[str, str, float]]:
-        """Return the jobs that take longer than this: program, job, for how long."""
-
-    def describe(self, folders: Sequence[str]) -> dict[str, Any]:
-        """Return how many jobs have ended and how many wait, for JSON."""
-
-
-# Takes the files in memory that the previous code has kept; called once, when the settings first name a program that does jobs.
-OpenJobs = Callable[[Mapping[str, int]], Jobs]
-
-
-def programs_of(config: EngineSettings, command: Command) -> list[Program]:
-    """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
-    spoolers = [
-        Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
-        for folder in config.spooler
-        for _ in range(config.spooler_processes)
-    ]
-    return name_programs([*spoolers, *map(parse_program, config.attach), *map(parse_timed, config.cron)])
-
-
-def check_programs(config: EngineSettings, environ: Mapping[str, str]) -> None:
-    """
-    Check that each program is there.
-
-    Raises:
-        ConfigError: a program does not exist, or is not executable.
-    """
-    path = environ_for(config, environ).get("PATH", os.defpath)
-    for text in config.attach:
-        word = parse_program(text).words[0]
-        found = os.path.join(config.chdir or "", word) if os.sep in word else word
-        if shutil.which(found, path=path) is None:
-            where = (
-                "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
-            )
-            raise ConfigError(f"attach: cannot run {word!r} of {show_program(text)!r}: {where}")
-    if config.spooler and not Command.of_this_process(environ).words[1:]:
-        raise ConfigError(
-            f"spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
-        )
 
 
 def start_program(
@@ -164,15 +91,6 @@ def _keep_descriptors() -> None:
         if fd > 2:
             with contextlib.suppress(OSError):  # the one by which they were listed
                 os.set_inheritable(fd, False)
-
-
-def environ_for(config: EngineSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return a program's environment: ours, with --env, and without the variables for this process alone."""
-    found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
-    for pair in config.env:
-        name, _, value = pair.partition("=")
-        found[name] = value
-    return found
 
 
 def send_signal(send: Callable[[int, int], None], pid: int, program: object, number: signal.Signals) -> bool:

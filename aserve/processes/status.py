@@ -20,9 +20,9 @@ from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Listener
 from ..core.memory_file import map_memory_file
 from ..core.page import Process
+from ..lifecycle.program import show_command
 from ..lifecycle.status import Statuses, Whole
 from ..settings import EngineSettings
-from ..settings.commands import show_command
 from .attached import Attached
 from .child import MOLD, Child, State
 from .children import Children
@@ -94,9 +94,9 @@ class Status:
             if now - at < CRASH_SECONDS
         ]
         whole = Whole(
-            self.known.describe(), self.listening, self.facts().get("slow", ()), self.known.size,
+            self.known.describe(), self.listening, self.facts(), self.known.size,
             states.count(State.READY), crashes, reload={"half_done": self.half_done, "refused": refusal},
-            beside={"attached": [self._describe_attached(each) for each in self.attached], "jobs": self.jobs},
+            beside={"attached": [self._describe_attached(each) for each in self.attached]},
         )  # fmt: skip
         children = sorted(self._children, key=lambda child: (child.slot, child.generation))
         return whole, [self.process_of(child) for child in children]
@@ -164,11 +164,6 @@ class Status:
     def attached(self) -> list[dict[str, Any]]:
         """The state of each attached program."""
         return self._attached.describe() if self._attached is not None else []
-
-    @property
-    def jobs(self) -> dict[str, Any] | None:
-        """The state of the jobs of --spooler; None: there is no spooler."""
-        return self._attached.describe_jobs() if self._attached is not None else None
 
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
         shown = {name: state[name] for name in SHOWN}

@@ -64,7 +64,6 @@ from .molds import Molds
 from .outcomes import Outcomes, fault_for
 from .overview import Overview, Supervise
 from .plan import Plan, Read
-from .programs import OpenJobs
 from .reloads import Reloads
 from .role import Role
 from .shutdown import Shutdown
@@ -91,12 +90,11 @@ class Supervisor:
         read: Read,
         listeners: Sequence[Listener],
         command: Command,
-        open_jobs: OpenJobs,
         supervise: Supervise = lambda context: (),
         on_life: OnLife = lambda event, context: None,
     ) -> None:
         self._read = read
-        self._open_jobs, self._on_life = open_jobs, on_life  # see Attached, Losses
+        self._on_life = on_life  # see Losses
         self._supervise = supervise  # see Overview
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
@@ -167,14 +165,13 @@ class Supervisor:
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
         fleet.workers = children
-        kept = inherited.kept if inherited is not None else {}
         attached = self._attached = Attached(
-            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), self._open_jobs, kept
-        )
-        attached.follow(plan.config)
+            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), lambda config: self._overview.programs(config)
+        )  # fmt: skip
         status = self._status = Status(self, children, fleet, attached, self._listeners)
         watch = watch_with(self._selector)
-        self._overview = Overview(slots, children, status, self._supervise, self._command.environ, watch)
+        self._overview = Overview(slots, children, status, self._supervise, self._command, watch)
+        attached.follow(plan.config)
         self._by_word.update(self._overview.by_word)
         tally = self._overview.tally
         self._watch = Watch(children)
@@ -295,7 +292,7 @@ class Supervisor:
         level_out(self._children, self._fleet.asked)
         self._status.on_second()
         self._overview.on_second()
-        self._attached.look_at_jobs()
+        self._attached.end_overdue()
         for due in self._watch.look(self.config, time.monotonic()):
             self._crew.replace(*due)
         self._manager.feed_watchdog(self._watch.has_moved())

@@ -5,7 +5,7 @@ from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings
 from .setting import ConfigError, Needs, Setting, row
 from .sources import COMMAND_NAMES, Settings, without_secrets
-from .table import MAX_WORKERS, RELOAD_IMPLIES, TERMINAL_IMPLIES, VERSION, EngineSettings
+from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings
 from .toml import read_toml
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "MAX_WORKERS",
     "PROXIED",
     "RELOAD_IMPLIES",
+    "REPLACED",
     "SWITCH",
     "TERMINAL_IMPLIES",
     "VERSION",

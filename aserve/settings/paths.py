@@ -10,11 +10,7 @@ from __future__ import annotations
 import os
 
 from ..core.named_tuple import NamedTuple
-from ..core.patterns import lazy_pattern
 from ..core.start_folder import StartFolder
-
-QUEUE = "shared:"  # the prefix of a queue's name in --spooler
-QUEUE_NAME = lazy_pattern(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 
 
 class Base(NamedTuple):
@@ -32,11 +28,6 @@ def whole(text: str, base: Base) -> str:
 def whole_by_name(text: str, base: Base) -> str:
     """Return an absolute path by the folder's name, which may be a link: when the link changes, so does the file."""
     return base.folder.whole(text)
-
-
-def whole_spool(text: str, base: Base) -> str:
-    """Return the absolute folder of a spooler, or the name of a shared queue."""
-    return text if text.startswith(QUEUE) else whole(text, base)
 
 
 def whole_folder(text: str, base: Base) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .commands import COMMANDS, TIMED
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -29,7 +28,6 @@ from .kinds import (
     LISTENING,
     MIB,
     MODE,
-    MODULES,
     MONTH_SECONDS,
     PATHS,
     PEERS,
@@ -49,8 +47,8 @@ from .kinds import (
     show_bytes,
     size,
 )
-from .paths import Base, whole, whole_by_name, whole_certificates, whole_spool
-from .secrecy import show_place, show_program, show_timed, show_variable
+from .paths import Base, whole, whole_by_name, whole_certificates
+from .secrecy import show_place, show_variable
 from .setting import ConfigError, Needs, row
 from .sources import Settings
 
@@ -73,9 +71,8 @@ def _whole_bind(text: str, base: Base) -> str:
     return text if bind == given else bind.spec
 
 
-_REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
-_WORKERS, _SPOOLER = Needs(("workers",)), Needs(("spooler",))
-_HTTPS, _UNIX = Needs(("https://",)), Needs(("unix:",))
+REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
+_WORKERS, _HTTPS, _UNIX = Needs(("workers",)), Needs(("https://",)), Needs(("unix:",))
 _JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
 _LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give max-lifetime, too")
 _CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
@@ -143,13 +140,6 @@ class EngineSettings(Settings):
         "--tracing, --queue-wait-header, --underscore-fields, --route, --max-connection-requests, --max-connection-age, --log-level debug, "
         "--threads 0.",
     )
-    uwsgi_module: str = row(
-        "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
-        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see docs/uwsgi-api.md. "
-        "A server in your own program leaves this to you.",
-        fixed=True,
-    )
     scgi_status: str = row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
         "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",
@@ -202,7 +192,7 @@ class EngineSettings(Settings):
         "import the app once, in a process from which workers are forked; see docs/preload.md for what an app must not do at import",
         "Not every app can be forked: connections and threads that it opens at import do not work in a worker. If it can be, workers need "
         "less memory, and are ready at once.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     warm_up: Sequence[str] = row(
         (), PROCESSES, "--warm-up", PLACES,
@@ -210,66 +200,19 @@ class EngineSettings(Settings):
         "new code that answers with 5xx is not served; repeatable; see docs/upgrades.md",
         "Only you know which requests test most of your app, and change nothing.",
         secret=show_place,
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     start_seconds: float = row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; then it is ended, with its stack in the log; 0: any time",
         "Some imports take minutes, and nothing is lost meanwhile: the old workers serve on.",
-        needs=_REPLACED,
-    )
-    attach: Sequence[str] = row(
-        (), PROCESSES, "--attach", COMMANDS,
-        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
-        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
-        "systemd can start such services, too; this is for those that belong to the app, and change with it.",
-        secret=show_program,
-        needs=_REPLACED,
-    )
-    cron: Sequence[str] = row(
-        (), PROCESSES, "--cron", TIMED,
-        "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
-        "repeatable; see docs/attached.md",
-        "cron and systemd can do it, too; this is for commands that belong to the app, and change with it.",
-        secret=show_timed,
-        needs=_REPLACED,
-    )
-    spooler: Sequence[str] = row(
-        (), PROCESSES, "--spooler", PATHS,
-        "folder of jobs that the app adds by uwsgi.spool or @spool, and that separate processes do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
-        "For apps written for uWSGI, and others with few jobs. A task queue does more.",
-        needs=_REPLACED,
-        path=whole_spool,
-    )
-    spooler_processes: int = row(
-        1, PROCESSES, "--spooler-processes", count(1, 64),
-        "processes that do the jobs of each --spooler",
-        "uWSGI's default: jobs are done one after another.",
-        needs=_SPOOLER,
-    )
-    spooler_seconds: float = row(
-        0.0, PROCESSES, "--spooler-timeout", duration(0.0),
-        "how long a job of --spooler may take; then its process is killed, and the job is done again; 0: any time",
-        "Only you know how long a job may take, and what it leaves behind if it is cut off.",
-        needs=_SPOOLER,
-    )
-    spooler_max_jobs: int = row(
-        0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
-        "jobs after which a process of --spooler is replaced by a new one; 0: any number",
-        "As for --max-requests: only an app that leaks needs it.",
-        needs=_SPOOLER,
-    )
-    spooler_import: Sequence[str] = row(
-        (), PROCESSES, "--spooler-import", MODULES,
-        "module, or file of Python, that processes of --spooler import after the app; repeatable",
-        "The app mostly imports its jobs by itself.",
-        needs=_SPOOLER,
+        needs=REPLACED,
     )
     touch_reload: Sequence[str] = row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
         "SIGHUP does it. A file is for users with write access there, but no right to send signals.",
-        needs=_REPLACED,
+        needs=REPLACED,
         path=whole_by_name,
     )
     reload_at_once: bool = row(
@@ -277,13 +220,13 @@ class EngineSettings(Settings):
         "start the successors of all workers at once when reloading, instead of one after another",
         "One more worker than usual needs the least memory and CPU. At once, old and new code serve side by side "
         "for a shorter time.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     max_requests: int = row(
         0, PROCESSES, "--max-requests", count(0, 1_000_000_000),
         "requests after which a worker process is replaced, when its successor is ready; 0: any number",
         "An app that does not leak needs no limit, and for one that does a limit of memory is better.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     max_requests_jitter: int = row(
         0, PROCESSES, "--max-requests-jitter", count(0, 1_000_000_000),
@@ -295,7 +238,7 @@ class EngineSettings(Settings):
         0.0, PROCESSES, "--max-lifetime", duration(0.0, MONTH_SECONDS),
         "how long a worker process serves before it is replaced, when its successor is ready; 0: any time",
         "As for --max-requests.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     max_lifetime_jitter_seconds: float = row(
         0.0, PROCESSES, "--max-lifetime-jitter", duration(0.0, MONTH_SECONDS),
@@ -308,19 +251,19 @@ class EngineSettings(Settings):
         "resident memory of a worker process, including shared memory, above which it is replaced, when its successor "
         "is ready; 0: any",
         "Only you know what your app normally takes.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     max_pss_bytes: int = row(
         0, PROCESSES, "--max-pss", size(0, TIB),
         "the same for its proportional memory (PSS): memory that n processes share counts as an nth part",
         "The fairest measure: the sum over all processes is the memory in use.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     max_uss_bytes: int = row(
         0, PROCESSES, "--max-uss", size(0, TIB),
         "the same for its unshared memory (USS), which its end would free",
         "A leak adds to this one.",
-        needs=_REPLACED,
+        needs=REPLACED,
     )
     hang_warning_seconds: float = row(
         10.0, PROCESSES, "--hang-warning", duration(0.0),
@@ -339,7 +282,7 @@ class EngineSettings(Settings):
         "for development: serve new code within a second of a save, or show in the browser why that fails; it implies "
         "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see docs/development.md",
         "It checks files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
-        needs=_REPLACED,
+        needs=REPLACED,
         fixed=True,
     )
     reload_extra: Sequence[str] = row(
@@ -658,8 +601,6 @@ class EngineSettings(Settings):
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
-        if self.spooler and self.uwsgi_module == "off":
-            raise ConfigError("spooler is for apps that import uwsgi, which uwsgi-module off prevents")
         if not self.trusted_proxies:
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:

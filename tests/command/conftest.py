@@ -15,7 +15,7 @@ def supervised(served, monkeypatch):
     calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
 
     class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command, open_jobs, supervise, on_life):
+        def __init__(self, plan, read, listeners, command, supervise, on_life):
             calls.made.append((plan, read, listeners, command))
             calls.supervise = supervise
 

@@ -6,7 +6,7 @@ from aserve.command import cli
 from aserve.command import jobs as jobs_module
 from aserve.features.uwsgi_api.spooler import runner
 from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE
-from aserve.processes.programs import SPOOLER_VARIABLE
+from aserve.features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 
 
 def test_a_spooler_reads_no_certificates(served, monkeypatch):

@@ -17,7 +17,7 @@ from aserve.features import Config
 from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api import module as uwsgi
 from aserve.features.uwsgi_api.module import install
-from aserve.features.uwsgi_api.spooler import pages, runner
+from aserve.features.uwsgi_api.spooler import runner
 from aserve.lifecycle import hooks
 from aserve.lifecycle.supervision import SupervisorContext
 from aserve.processes.inheritance import FORM
@@ -268,18 +268,6 @@ def test_a_spooler(supervised, served, monkeypatch):
     assert supervised.made == [] and "ASERVE_DOES_JOBS_OF" not in os.environ
     assert uwsgi._process.is_spooler and (uwsgi.worker_id(), uwsgi.masterpid()) == (0, os.getppid())
     install()
-
-
-def test_jobs_at_an_upgrade(monkeypatch):
-    """What the supervisor knows of jobs goes on in its successor, by the file that is kept."""
-    monkeypatch.setattr(pages, "KEPT", {})
-    before = with_workers.open_jobs({})
-    before.follow(["spooler"])
-    after = with_workers.open_jobs({pages.NAME: before.fd})
-    after.follow(["spooler"])
-    before.on_end("spooler")
-    assert after.fd == before.fd and after.describe([]) == before.describe([])
-    os.close(before.fd)
 
 
 def test_a_spooler_without_its_folder(supervised, served, monkeypatch, capsys, tmp_path):

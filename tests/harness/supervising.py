@@ -14,7 +14,9 @@ import pytest
 from aserve.core.page import MOLD, State
 from aserve.features import Config, on_life
 from aserve.features.metrics.several import Several
-from aserve.features.uwsgi_api.spooler.pages import Spoolers
+from aserve.features.programs import Named
+from aserve.features.slow_requests.reports import Reports
+from aserve.features.uwsgi_api.spooler.supervising import Spoolers
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
@@ -124,10 +126,10 @@ class Supervised:
         # Its workers are none, and never tick.
         self.settings = {"workers": size, "hang_warning_seconds": 0, "hang_timeout_seconds": 0, **settings}
         self.read_error: Exception | None = None
-        self._metrics_listeners, self.extensions = metrics_listeners, extensions
+        self._metrics_listeners, self.extensions, self._inherited = metrics_listeners, extensions, inherited
         plan = (inherited.plan if inherited else None) or self._read()
         self.supervisor = Supervisor(
-            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), Spoolers, self._supervise, on_life
+            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), self._supervise, on_life
         )
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)
@@ -135,7 +137,8 @@ class Supervised:
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""
         self.several = Several(context._replace(bound=self._metrics_listeners), context.observed.config)
-        return [self.several, *self.extensions]
+        kept = self._inherited.kept if self._inherited is not None else {}
+        return [self.several, Reports(), Spoolers(context.words, kept), Named(), *self.extensions]
 
     def close(self) -> None:
         """Let go of all descriptors."""

@@ -24,7 +24,7 @@ def test_processes(process, monkeypatch):
     """As many rows as there are processes, of any number; what only a supervisor has stands where it gives it."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(pid))
     process.page[Field.THREADS_BUSY_LATELY], process.page[Field.WAITING_MILLISECONDS] = 1260, 12_340
-    whole, found = Whole("well", [], []), []
+    whole, found = Whole("well", [], {}), []
     statuses = Statuses(lambda: Config(threads=5), lambda: (whole, found))
     alone = statuses.describe()
     assert (alone["text"], alone["threads"], alone["workers_wanted"], alone["workers"]) == ("well", 5, 0, [])
@@ -40,7 +40,7 @@ def test_processes(process, monkeypatch):
 
 def test_warnings(process):
     """They are those of the page, with what is counted."""
-    statuses = Statuses(Config, lambda: (Whole("well", [], []), [process]))
+    statuses = Statuses(Config, lambda: (Whole("well", [], {}), [process]))
     process.page[Field.TICKED_AT] = 1
     (warning,) = statuses.describe_with_warnings()["warnings"]
     assert warning["text"].startswith("Worker 2: its event loop has not turned")
@@ -55,7 +55,7 @@ def test_memory_that_grows(process, monkeypatch):
     """It is looked at once a minute."""
     looks = []
     monkeypatch.setattr(growth, "memory_of", lambda pid: Memory(len(looks) << 24) if not looks.append(pid) else None)
-    statuses = Statuses(Config, lambda: (Whole("well", [], []), [process]))
+    statuses = Statuses(Config, lambda: (Whole("well", [], {}), [process]))
     for _ in range(50 * SAMPLE_SECONDS):
         statuses.on_second(lambda: [process])
     assert looks == [4321] * 50
@@ -66,7 +66,7 @@ def test_memory_that_grows(process, monkeypatch):
 def test_for_how_long(monkeypatch):
     """By its own clock, which an upgrade sets back."""
     monkeypatch.setattr("aserve.lifecycle.status.time", SimpleNamespace(monotonic=lambda: 100.0))
-    statuses = Statuses(Config, lambda: (Whole("well", [], []), []))
+    statuses = Statuses(Config, lambda: (Whole("well", [], {}), []))
     statuses.began_at -= 12.34
     assert statuses.describe()["seconds"] == 12.3
 

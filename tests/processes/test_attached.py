@@ -11,8 +11,11 @@ import pytest
 
 from aserve.core.memory_file import map_memory_file
 from aserve.features import Config
+from aserve.features.programs import Named
 from aserve.features.uwsgi_api.spooler import pages as spoolers
 from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+from aserve.features.uwsgi_api.spooler.supervising import Spoolers
+from aserve.lifecycle.program import name_programs
 from aserve.processes import attached as module
 from aserve.processes.attached import Attached
 from aserve.processes.command import Command
@@ -44,7 +47,12 @@ class Running:
         """Return what another program in the same process would have."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
         command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
-        return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell), spoolers.Spoolers)
+        self.spoolers = Spoolers(command.words, {})
+        parts = self.spoolers, Named()
+        return Attached(
+            command, None, self.timers, lambda name, cell: self.counted.append(cell),
+            lambda config: name_programs(one for part in parts for one in part.programs(config)),
+        )  # fmt: skip
 
     def _start(self, program, environ, folder, signals, kept):
         if self.error is not None:
@@ -370,29 +378,27 @@ def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
     one.turn()
     page_of(one, 0).begin("old")
     page_of(one, 1).begin("new")
-    overdue = one.attached._jobs.overdue
+    pages = one.spoolers._pages
     monkeypatch.setattr(
-        one.attached._jobs,
-        "overdue",
-        lambda seconds: overdue(-1.0)[:1] if seconds == 5 else pytest.fail("no limit"),
+        pages, "overdue", lambda name, seconds: ("old", 5.4) if (name, seconds) == ("spooler", 5) else None
     )
-    one.attached.look_at_jobs()
+    one.attached.end_overdue()
     assert one.signals == [(1001, KILL), (-1001, KILL)]
-    assert "attached spooler (pid 1001) has been at old for 0 s (--spooler-timeout): ending it" in caplog.text
+    assert "attached spooler (pid 1001) has been at old for 5 s (--spooler-timeout): ending it" in caplog.text
     one.attached.on_end(1001, "was killed by SIGKILL")
-    assert one.attached.describe_jobs() == {"ended": {"done": 0, "failed": 1, "retried": 0}, "waiting": {"/x": 0}}
+    assert one.spoolers.status() == {"jobs": {"ended": {"done": 0, "failed": 1, "retried": 0}, "waiting": {"/x": 0}}}
     assert one.counted == ['reason="ended"'] and one.turn(0.1) == ["spooler"]
 
 
 def test_without_jobs(run, monkeypatch):
     """Nobody looks, and nothing is told."""
     one = run("a")
-    one.attached.look_at_jobs()
-    assert one.attached.describe_jobs() is None and spoolers.KEPT == {} and one.turn() == ["a"]
+    one.attached.end_overdue()
+    assert one.spoolers.status() == {"jobs": None} and spoolers.KEPT == {} and one.turn() == ["a"]
     one = run(spooler=["/x"])
     one.turn()
     page_of(one, 0).begin("old")
-    one.attached.look_at_jobs()
+    one.attached.end_overdue()
     assert one.signals == []
 
 

@@ -9,8 +9,8 @@ import types
 
 import pytest
 
+from aserve.core import command_line
 from aserve.features import SETTINGS
-from aserve.processes import command as command_module
 from aserve.processes.command import Command
 
 OTHER = ["-c", "import os, sys; print(os.getcwd(), os.environ['FD'], os.environ.get('A'), sys.argv[1:])", "a b"]
@@ -27,11 +27,11 @@ FULL = types.SimpleNamespace(flush=_fail)
 def test_this_process(monkeypatch, tmp_path, is_known_by):
     """Interpreter and arguments are those of the command line, flags of the interpreter included."""
     if is_known_by == "Python":
-        monkeypatch.setattr(command_module, "COMMAND_LINE", "/no/such/file")
+        monkeypatch.setattr(command_line, "COMMAND_LINE", "/no/such/file")
         monkeypatch.setattr(sys, "orig_argv", ["python", "-I", "x y"], raising=False)
     else:
         (tmp_path / "cmdline").write_bytes(b"python\0-I\0x y\0")
-        monkeypatch.setattr(command_module, "COMMAND_LINE", str(tmp_path / "cmdline"))
+        monkeypatch.setattr(command_line, "COMMAND_LINE", str(tmp_path / "cmdline"))
     monkeypatch.chdir(tmp_path)
     environ = {"A": "1"}
     command = Command.of_this_process(environ)
@@ -102,6 +102,6 @@ def test_what_cannot_be_run(monkeypatch, tmp_path, words, folder, why):
 
 def test_a_command_line_that_nobody_knows(monkeypatch):
     """Then the command can serve, and is not run again."""
-    monkeypatch.setattr(command_module, "COMMAND_LINE", "/no/such/file")
+    monkeypatch.setattr(command_line, "COMMAND_LINE", "/no/such/file")
     monkeypatch.delattr(sys, "orig_argv", raising=False)
     assert Command.of_this_process({}).words == [sys.executable]

@@ -105,8 +105,9 @@ def test_attached(supervised, monkeypatch):
         one.supervisor,
         one.supervisor._children,
         one.supervisor._fleet,
-        SimpleNamespace(describe=lambda: programs, describe_jobs=lambda: {"waiting": {}}),
+        SimpleNamespace(describe=lambda: programs),
     )
+    status.facts = lambda: {"jobs": {"waiting": {}}}
     described = status.describe()
     beat, gone = described["attached"]
     assert described["jobs"] == {"waiting": {}}

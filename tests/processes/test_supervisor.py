@@ -14,7 +14,6 @@ from harness.waiting import wait_until
 from aserve.connections.listeners import bind_listeners
 from aserve.core.page import MOLD, Field, State
 from aserve.features import Config
-from aserve.features.uwsgi_api.spooler.pages import Spoolers
 from aserve.processes import molds
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.fleet import Do
@@ -207,7 +206,7 @@ def test_its_run(caplog):
     caplog.set_level("INFO", "aserve")
     plan = Plan(Config(workers=1, bind="127.0.0.1:0"), None)
     listeners = bind_listeners(plan.config)
-    role = Supervisor(plan, lambda: plan, listeners, COMMAND, Spoolers).run()
+    role = Supervisor(plan, lambda: plan, listeners, COMMAND).run()
     if isinstance(role, Role):
         role.channel.send({"say": "ready"})
         wait_until(lambda: role.page[Field.STATE] == State.READY)  # or the signal could be met first
@@ -225,7 +224,7 @@ def test_in_a_child(monkeypatch, preload):
     monkeypatch.setattr(molds, "lib", types.SimpleNamespace(subreaper_begin=lambda: 0))
     before = signal.getsignal(signal.SIGTERM)
     plan = Plan(Config(workers=2, preload=preload), None)
-    role = Supervisor(plan, lambda: plan, (), COMMAND, Spoolers).run()
+    role = Supervisor(plan, lambda: plan, (), COMMAND).run()
     assert (role.slot, role.name) == ((MOLD, "the mold") if preload else (1, "worker 1"))
     assert role.plan is plan and role.supervisor_pid == os.getppid() and role.slots is not None
     assert (role.load_board is None) == preload and signal.getsignal(signal.SIGTERM) == before
@@ -236,7 +235,7 @@ def test_its_run_when_nothing_starts():
     """It raises what the first worker has said."""
     plan = Plan(Config(workers=1), None)
     try:
-        role = Supervisor(plan, lambda: plan, (), COMMAND, Spoolers).run()
+        role = Supervisor(plan, lambda: plan, (), COMMAND).run()
     except StartFailed as fault:
         assert "could not start: no module" in str(fault) and fault.app_traceback == "Traceback: here"
         return

@@ -369,13 +369,13 @@ def test_it_goes_on(supervised, caplog):
 def test_what_was_counted_of_jobs(supervised, monkeypatch):
     """The memory of those that do jobs goes on being theirs."""
     monkeypatch.setattr(spoolers, "KEPT", {})
-    before = spoolers.Spoolers()
+    before = spoolers.Pages()
     before.follow(["spooler"])
     before._pages["spooler"].end("done")
     plan = Plan(Config(workers=1, spooler=["/nowhere"]), "a:app")
     left = Inheritance("0.0.1", [], [], Strangers(), plan, 1, kept=dict(spoolers.KEPT))
     one = supervised(1, inherited=left, spooler=["/nowhere"])
-    assert one.supervisor._status.jobs == {
+    assert one.supervisor._overview.facts()["jobs"] == {
         "ended": {"done": 1, "failed": 0, "retried": 0},
         "waiting": {"/nowhere": 0},
     }

@@ -8,7 +8,7 @@ import pytest
 
 from aserve.core.start_folder import StartFolder
 from aserve.features.access_log.settings import whole_log
-from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_spool
+from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates, whole_folder
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,6 @@ from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates
         (whole_log, "log", "{}/log"),
         (whole_log, "-", "-"),
         (whole_log, "syslog:udp://a:1", "syslog:udp://a:1"),
-        (whole_spool, "jobs", "{}/jobs"),
-        (whole_spool, "shared:jobs", "shared:jobs"),
         (whole_folder, "/static=a", "/static={}/a"),
         (whole_folder, " a", "{}/a"),
         (whole_certificates, "a.example=c.pem", "a.example={}/c.pem"),

@@ -59,12 +59,6 @@ def test_what_needs_workers(settings):
     assert Config(workers=1, **settings)
 
 
-def test_a_spooler_without_the_module():
-    """An app that cannot import uwsgi cannot say what is to be done with a job."""
-    with pytest.raises(ConfigError, match=r"^spooler is for apps that import uwsgi, which uwsgi-module off prevents"):
-        Config(workers=1, spooler=["a"], uwsgi_module="off")
-
-
 def test_what_is_warmed_up():
     """Paths, with a host or without; only what a supervisor replaces can be warmed up."""
     config = Config(workers=1, preload=True, warm_up="/cart?id=%C3%A9 shop.example:8000/ [::1]/a")
@@ -126,7 +120,6 @@ def test_defaults():
         "body": "buffer",
         "lane": "auto",
         "native": "auto",
-        "uwsgi_module": "auto",
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
@@ -137,13 +130,6 @@ def test_defaults():
         "preload": False,
         "warm_up": (),
         "start_seconds": 0.0,
-        "attach": (),
-        "cron": (),
-        "spooler": (),
-        "spooler_processes": 1,
-        "spooler_seconds": 0.0,
-        "spooler_max_jobs": 0,
-        "spooler_import": (),
         "touch_reload": (),
         "reload_at_once": False,
         "certificate": None,
@@ -202,7 +188,6 @@ def test_defaults():
         "env": (),
         "pid_file": None,
         "control": None,
-        "slow_request_seconds": 0.0,
         "show_queries": False,
         "log_level": "info",
         "log_config": None,

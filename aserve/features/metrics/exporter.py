@@ -158,10 +158,11 @@ class Exporter:
         lasting = [each for each in fleet.attached if not each["when"]]  # commands of --cron end by themselves
         samples.add(ATTACHED, sum(each["is_wanted"] for each in lasting), 'state="wanted"')
         samples.add(ATTACHED, sum(each["state"] == "running" for each in lasting), 'state="running"')
-        if fleet.jobs is not None:
-            for result, number in fleet.jobs["ended"].items():
+        jobs = fleet.facts.get("jobs")
+        if jobs is not None:
+            for result, number in jobs["ended"].items():
                 samples.add(JOBS, number, label("result", result))
-            for folder, number in fleet.jobs["waiting"].items():
+            for folder, number in jobs["waiting"].items():
                 samples.add(JOBS_WAITING, number, label("folder", folder))
         for name, cell, count in fleet.counted:
             samples.add(name, count, cell)

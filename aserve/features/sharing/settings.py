@@ -15,7 +15,6 @@ from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
 from ...settings import ConfigError, EngineSettings, Needs, row
 from ...settings.kinds import Kind, show_text
-from ...settings.paths import QUEUE, QUEUE_NAME
 from ...settings.secrecy import HIDDEN, show_url
 
 _DB = lazy_pattern(r"/?(?:[0-9]{1,6})?\Z")
@@ -105,15 +104,8 @@ class SharingSettings(EngineSettings):
 
     def check(self) -> None:
         """See Settings."""
-        for folder in self.spooler:
-            if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
-                raise ConfigError(
-                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
-                )
         if self.shared and not importlib.util.find_spec("redis"):
             raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
-        if self.shared and self.uwsgi_module == "off":
-            raise ConfigError("shared is for apps that import uwsgi, which uwsgi-module off prevents")
 
 
 def shared_of(config: SharingSettings, spec: str | None) -> Shared | None:

@@ -26,12 +26,12 @@ from ...core.named_tuple import NamedTuple
 from ...core.page import MOLD, Field, State
 from ...lifecycle.hooks import at_end, post_fork
 from ...settings import VERSION
-from ...settings.paths import QUEUE
 from ..sharing.settings import Shared
 from . import memory
 from .decorators import DECORATORS as SHARED_DECORATORS
 from .functions import FUNCTIONS, SIGNALS
 from .spooler import functions as spooler
+from .spooler.settings import QUEUE
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")

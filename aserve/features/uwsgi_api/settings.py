@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
-from ...settings import ConfigError, EngineSettings, row
-from ...settings.kinds import GIB, KIB, Kind, count, show_texts, size, texts_of
+from ...settings import ConfigError, row
+from ...settings.kinds import GIB, KIB, Kind, choice, count, show_texts, size, texts_of
+from ..sharing.settings import SharingSettings
 
 DEFAULT_NAME = "default"  # uWSGI's name of the cache if none is given
 _NAME = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -82,10 +83,17 @@ CACHES = Kind(
 )
 
 
-class UwsgiSettings(EngineSettings):
+class UwsgiSettings(SharingSettings):
     """The settings of this feature."""
 
     # fmt: off
+    uwsgi_module: str = row(
+        "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
+        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see docs/uwsgi-api.md. "
+        "A server in your own program leaves this to you.",
+        fixed=True,
+    )
     uwsgi_cache: Sequence[str] = row(
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
@@ -98,3 +106,5 @@ class UwsgiSettings(EngineSettings):
         """See Settings."""
         if self.uwsgi_cache and self.uwsgi_module == "off":
             raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
+        if self.shared and self.uwsgi_module == "off":
+            raise ConfigError("shared is for apps that import uwsgi, which uwsgi-module off prevents")

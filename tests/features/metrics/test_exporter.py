@@ -65,7 +65,7 @@ def test_one_process(observed):
 
 def test_two_in_a_slot(observed):
     """The worst of both is told, what they take together, and a silence only of the one that is to stay."""
-    observed.fleet = BesideWorkers([], None, [], 0)
+    observed.fleet = BesideWorkers([], {}, [], 0)
     observed.found = [
         process(1, "draining", oldest=3.0, waits=2.0, ticked=40.0), process(1, generation=2, began_at=20.0, oldest=1.0, ticked=1.0),
         process(2, "starting", pid=0),
@@ -86,7 +86,10 @@ def test_a_fleet(observed):
     beat = {"when": "", "is_wanted": True, "state": "running"}
     jobs = {"ended": {"done": 9}, "waiting": {"/a b": 3}}
     observed.fleet = BesideWorkers(
-        [beat, {**beat, "state": "pausing"}, {**beat, "when": "* * * * *"}], jobs, [(RELOADS, 'result="done"', 5)], 6
+        [beat, {**beat, "state": "pausing"}, {**beat, "when": "* * * * *"}],
+        {"jobs": jobs},
+        [(RELOADS, 'result="done"', 5)],
+        6,
     )
     found = read(observed)
     assert [found["aserve_workers", state] for state in ("wanted", "ready", "starting", "draining")] == [2, 1, 1, 2]

@@ -190,13 +190,13 @@ def test_a_reload_with_a_mistake(supervised):
     assert read(one)["aserve_reloads_total", "refused"] == 1
 
 
-def test_jobs(supervised):
+def test_jobs(supervised, monkeypatch):
     """Those of --spooler are told of where there is one."""
     one = supervised(1)
     one.start()
     assert "aserve_jobs" not in str(read(one))
     jobs = {"ended": {"done": 9, "failed": 1, "retried": 0}, "waiting": {"/a b": 3}}
-    one.supervisor._status._attached.describe_jobs = lambda: jobs
+    monkeypatch.setattr(one.supervisor._overview, "facts", lambda: {"jobs": jobs})
     found = read(one)
     assert (found["aserve_jobs_total", "done"], found["aserve_jobs_total", "failed"]) == (9, 1)
     assert found["aserve_jobs_waiting", "/a b"] == 3

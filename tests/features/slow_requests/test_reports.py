@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from aserve.features.slow_requests.reports import Reporter, Reports
+from aserve.features.slow_requests.reports import Reporter
 
 
 def test_a_worker_reports_each():
@@ -25,7 +25,7 @@ def report(supervised, child, number, end=None, **more):
 
 def test_the_last_ones(supervised):
     """Of all workers the last 32; an end takes the place of what was reported before."""
-    one = supervised(2, extensions=[Reports()])
+    one = supervised(2)
     first, second = one.start()
     for number in range(40):
         report(one, first, number)
@@ -38,7 +38,7 @@ def test_the_last_ones(supervised):
 
 def test_one_of_a_worker_that_dies(supervised, monkeypatch):
     """Its end is said, and for how long it was known to run; those that have ended, and those of others, stay as they are."""
-    one = supervised(2, extensions=[Reports()])
+    one = supervised(2)
     first, second = one.start()
     monkeypatch.setattr("aserve.features.slow_requests.reports.time", SimpleNamespace(time=lambda: 107.0))
     for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):

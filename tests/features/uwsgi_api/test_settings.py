@@ -6,6 +6,7 @@ import pytest
 from harness.refusals import defaults_of
 
 from aserve.features import Config
+from aserve.features.sharing.settings import SharingSettings
 from aserve.features.uwsgi_api.settings import CacheSpec, UwsgiSettings, parse_cache
 from aserve.settings import ConfigError
 
@@ -56,4 +57,4 @@ def test_without_the_module():
 
 def test_defaults():
     """Without them nothing of it is done."""
-    assert defaults_of(UwsgiSettings) == {"uwsgi_cache": ()}
+    assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), "uwsgi_module": "auto", "uwsgi_cache": ()}

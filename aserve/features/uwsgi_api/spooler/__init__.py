@@ -1,5 +1,43 @@
 """Jobs in a folder, done by separate processes (--spooler): uWSGI's spooler.
 
-folder.py has the files, runner.py the process that does the jobs, board.py its reports to the supervisor, functions.py the app's functions: `uwsgi.spool` and
-the decorators of uwsgidecorators. ../module.py puts those into the modules; processes/attached.py keeps the processes running.
+Owns:     Spooling, the extension.
+Thread:   see Extension.
+
+supervising.py describes the processes to the supervisor, which keeps them running (processes/attached.py). folder.py has the files, runner.py
+the process that does the jobs, board.py its reports to the supervisor, functions.py the app's functions: `uwsgi.spool` and the decorators of
+uwsgidecorators. ../module.py puts those into the modules.
 """
+
+from __future__ import annotations
+
+from ....core.command_line import COMMAND_LINE, read_command_line
+from ....extension import Extension, Life, LifeContext
+from ....lifecycle.supervision import Supervision, SupervisorContext
+from ....settings import ConfigError
+from .settings import SpoolerSettings
+from .supervising import Spoolers
+
+
+class Spooling(Extension[SpoolerSettings]):
+    """--spooler."""
+
+    @staticmethod
+    def is_on(config: SpoolerSettings) -> bool:
+        """See Extension."""
+        return bool(config.spooler)
+
+    @classmethod
+    def is_supervised(cls, config: SpoolerSettings) -> bool:
+        """Whether it has a part in a supervisor: always, as a reload may name the first folder."""
+        return True
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        return Spoolers(context.words, context.kept)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Check that a process like this one can be started."""
+        if event is Life.READ and not read_command_line()[1:]:
+            raise ConfigError(
+                f"spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
+            )

@@ -1,8 +1,8 @@
 """The supervisor's view of spooler processes (--spooler): results of jobs, overdue jobs, waiting jobs.
 
-Owns:     Spoolers: the memory of their pages, which survives their ends, and the supervisor's exec.
+Owns:     Pages: the memory of their pages, which survives their ends, and the supervisor's exec.
 Thread:   the supervisor's only one.
-Not here: the form of a page (board.py), starting and ending those processes (processes/attached.py), jobs themselves (runner.py).
+Not here: the form of a page (board.py), starting and ending those processes (supervising.py, processes/attached.py), jobs themselves (runner.py).
 
 A supervisor imports this only if there is a spooler process.
 """
@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....core.memory_file import KEPT, map_memory_file, open_memory_file
-from ....settings.paths import QUEUE
 from .board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
 from .folder import count_jobs
+from .settings import QUEUE
 
 NAME = "aserve-spoolers"
 # Guess: more spooler processes than any site has; those beyond are not counted. Unwritten pages take no memory.
 MAX_PAGES = 1024
 
 
-class Spoolers:
+class Pages:
     """The pages of the spooler processes, in the order of the settings."""
 
     def __init__(self, kept: Mapping[str, int] = {}) -> None:
@@ -60,14 +60,11 @@ class Spoolers:
         if page is not None and page.job() is not None:
             page.end("failed")
 
-    def overdue(self, seconds: float) -> list[tuple[str, str, float]]:
-        """Return the jobs that run for longer than `seconds`: process, job, seconds so far."""
-        found = []
-        for name, page in self._pages.items():
-            job = page.job()
-            if job is not None and job[1] > seconds:
-                found.append((name, *job))
-        return found
+    def overdue(self, name: str, seconds: float) -> tuple[str, float] | None:
+        """Return the job at which a process has been for longer than `seconds`, and for how long; None: it is at none."""
+        page = self._pages.get(name)
+        job = page.job() if page is not None else None
+        return job if job is not None and job[1] > seconds else None
 
     def describe(self, folders: Sequence[str]) -> dict[str, Any]:
         """Return the number of ended jobs by result, since the start, and of waiting jobs by folder, but not of queues, which hosts share."""

@@ -10,7 +10,7 @@ from aserve.core.memory_file import map_memory_file
 from aserve.features.uwsgi_api.spooler import pages as module
 from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
 from aserve.features.uwsgi_api.spooler.folder import write_job
-from aserve.features.uwsgi_api.spooler.pages import Spoolers
+from aserve.features.uwsgi_api.spooler.pages import Pages
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def page_of(spoolers, name):
 
 def test_counts(kept, tmp_path):
     """They are those of all processes, of those before and of those that are named no more, and of code of before."""
-    spoolers = Spoolers()
+    spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     for name in ("spooler", "spooler-2", "spooler-2"):
         page_of(spoolers, name).end("done")
@@ -42,12 +42,12 @@ def test_counts(kept, tmp_path):
         "ended": ended,
         "waiting": {str(tmp_path): 1, "/nowhere": 0},
     }
-    assert Spoolers(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
+    assert Pages(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
 
 
 def test_an_end(kept):
     """A job that was being done has failed; whoever was at none has not."""
-    spoolers = Spoolers()
+    spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler").begin("x")
     for name in ("spooler", "spooler", "spooler-2", "celery"):
@@ -57,29 +57,42 @@ def test_an_end(kept):
 
 def test_one_that_was_named_no_more(kept):
     """What it was at when it ended is nothing that its successor takes too long for."""
-    spoolers = Spoolers()
+    spoolers = Pages()
     spoolers.follow(["spooler"])
     page_of(spoolers, "spooler").begin("x")
     spoolers.follow([])
     spoolers.on_end("spooler")
     spoolers.follow(["spooler"])
     spoolers.variables("spooler")
-    assert spoolers.overdue(-1.0) == [] and spoolers.describe([])["ended"]["failed"] == 1
+    assert spoolers.overdue("spooler", -1.0) is None and spoolers.describe([])["ended"]["failed"] == 1
 
 
 def test_what_takes_too_long(kept):
-    """It is named, with its process."""
-    spoolers = Spoolers()
+    """It is named; another process is at none."""
+    spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler-2").begin("x")
-    ((name, job, seconds),) = spoolers.overdue(-1.0)
-    assert (name, job) == ("spooler-2", "x") and seconds >= 0 and spoolers.overdue(3600.0) == []
+    job, seconds = spoolers.overdue("spooler-2", -1.0)
+    assert job == "x" and seconds >= 0 and spoolers.overdue("spooler-2", 3600.0) is None
+    assert spoolers.overdue("spooler", -1.0) is None and spoolers.overdue("celery", -1.0) is None
 
 
 def test_more_than_there_are_pages(kept, monkeypatch):
     """They do jobs all the same."""
     monkeypatch.setattr(module, "MAX_PAGES", 1)
-    spoolers = Spoolers()
+    spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     assert spoolers.variables("spooler") and spoolers.variables("spooler-2") == {}
     spoolers.on_end("spooler-2")
+
+
+def test_at_an_upgrade(kept):
+    """What the supervisor knows of jobs goes on in its successor, by the file that is kept."""
+    before = Pages()
+    before.follow(["spooler"])
+    after = Pages({module.NAME: before.fd})
+    after.follow(["spooler"])
+    page_of(before, "spooler").begin("x")
+    before.on_end("spooler")
+    assert after.fd == before.fd and after.describe([]) == before.describe([])
+    assert after.describe([])["ended"]["failed"] == 1

@@ -1,8 +1,8 @@
 """Programs that run beside the workers, as --attach and --cron name them.
 
-Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; default names of commands.
+Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; default names of commands; COMMANDS and TIMED, the kinds of these settings.
 Thread:   any; pure.
-Not here: the times (crontab.py), starting programs (processes/attached.py).
+Not here: the times (settings/crontab.py), starting programs (processes/attached.py).
 """
 
 from __future__ import annotations
@@ -10,37 +10,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
 from typing import Callable
 
-from ..core.named_tuple import NamedTuple
-from ..core.patterns import lazy_pattern
-from .crontab import parse_times
-from .kinds import Kind, show_texts, texts_of
-from .secrecy import show_program, show_timed
+from ...core.patterns import lazy_pattern
+from ...lifecycle.program import Program
+from ...settings.crontab import parse_times
+from ...settings.kinds import Kind, show_texts, texts_of
+from ...settings.secrecy import show_program, show_timed
 
 _NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
 _VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _TIMED = lazy_pattern(r"((?:\S+\s+){5})(\S.*)\Z", re.S)
 _PLAIN = lazy_pattern(r"[A-Za-z0-9_.-]+\Z")
 SHELL = "/bin/sh"
-
-
-class Program(NamedTuple):
-    """A command, and its name in the log."""
-
-    name: str
-    words: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...] = ()  # only of aserve's own programs, which find their folder by themselves
-    when: str = ""  # see parse_times; "": it always runs
-
-    def __str__(self) -> str:
-        return show_command(self.words, self.when)
-
-
-def show_command(words: Sequence[str], when: str) -> str:
-    """Return a program's command without possible secrets: its first word; with times, the first word of the shell's command."""
-    return show_program(words[-1] if when else shlex.join(words))
 
 
 def parse_program(text: str) -> Program:
@@ -87,18 +69,6 @@ def parse_timed(text: str) -> Program:
     name = match[1] if match else file if _PLAIN.match(file) else "sh"
     # The prefix keeps names of --cron and --attach apart.
     return Program(f"cron {name}", (SHELL, "-c", command), when=when)
-
-
-def name_programs(programs: Iterable[Program]) -> list[Program]:
-    """Return the programs with unique names: the second `celery` is celery-2."""
-    named: dict[str, Program] = {}
-    for program in programs:
-        name, number = program.name, 1
-        while name in named:
-            number += 1
-            name = f"{program.name}-{number}"
-        named[name] = program._replace(name=name)
-    return [*named.values()]
 
 
 def _parser(parse_one: Callable[[str], Program]) -> Callable[[object], tuple[str, ...]]:

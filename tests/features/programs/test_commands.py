@@ -6,7 +6,8 @@ import pytest
 from harness.refusals import error_of
 
 from aserve.features import Config
-from aserve.settings.commands import name_programs, parse_program, parse_timed
+from aserve.features.programs.commands import parse_program, parse_timed
+from aserve.lifecycle.program import name_programs
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ from aserve.settings.commands import name_programs, parse_program, parse_timed
 )
 def test_commands(text, name, words):
     """Words as a shell has them, and a name."""
-    assert parse_program(text) == (name, words, (), "")
+    assert parse_program(text) == (name, words, "", None)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_several():
 )
 def test_timed(text, name, when, command):
     """Times, and then what a shell reads."""
-    assert parse_timed(text) == (name, ("/bin/sh", "-c", command), (), when)
+    assert parse_timed(text) == (name, ("/bin/sh", "-c", command), when, None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""The settings of programs beside the workers.
+
+Owns:     ProgramSettings.
+Thread:   any; pure.
+Not here: the grammar of a command and its times (commands.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...settings import REPLACED, EngineSettings, row
+from ...settings.secrecy import show_program, show_timed
+from .commands import COMMANDS, TIMED
+
+
+class ProgramSettings(EngineSettings):
+    """The settings of this feature."""
+
+    # fmt: off
+    attach: Sequence[str] = row(
+        (), "Processes", "--attach", COMMANDS,
+        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
+        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "systemd can start such services, too; this is for those that belong to the app, and change with it.",
+        secret=show_program,
+        needs=REPLACED,
+    )
+    cron: Sequence[str] = row(
+        (), "Processes", "--cron", TIMED,
+        "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
+        "repeatable; see docs/attached.md",
+        "cron and systemd can do it, too; this is for commands that belong to the app, and change with it.",
+        secret=show_timed,
+        needs=REPLACED,
+    )
+    # fmt: on

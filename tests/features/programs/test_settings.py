@@ -1,0 +1,12 @@
+"""The settings of programs beside the workers."""
+
+from __future__ import annotations
+
+from harness.refusals import defaults_of
+
+from aserve.features.programs.settings import ProgramSettings
+
+
+def test_defaults():
+    """Without them none runs."""
+    assert defaults_of(ProgramSettings) == {"attach": (), "cron": ()}
