@@ -37,6 +37,8 @@ EVICTABLE_SECONDS = 2.0  # of the timer: one at least
 # which in each worker may have a file and a connection of its own open. Guess.
 OWN_DESCRIPTORS = 64
 WORKER_DESCRIPTORS = 4
+# With fewer left, another process gets the connections. Guess.
+SPARE_DESCRIPTORS = 16
 # A default limit below this is logged at the start, since the operator has not chosen it. Guess.
 LOW_COUNT = 500
 # Where the system has no limit of descriptors.
@@ -55,6 +57,23 @@ def descriptor_limit() -> int | None:
     """Return RLIMIT_NOFILE; None: there is none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def is_short_of_descriptors() -> bool:
+    """
+    Return whether few descriptors are free, by the lowest of them; to be called once a second.
+
+    The lowest tells how many are in use at least: it is never True too early, and late where the app has closed some of many.
+    """
+    limit = descriptor_limit()
+    if limit is None:
+        return False
+    try:
+        lowest = os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        return True
+    os.close(lowest)
+    return lowest >= limit - SPARE_DESCRIPTORS
 
 
 class InLane(Protocol):

@@ -58,6 +58,7 @@ class Field(enum.IntEnum):
     THREADS_STUCK = 15  # written off, and still inside the app
     THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
     CONNECTIONS_LIMIT = 17
+    SHORT_OF_DESCRIPTORS = 18  # 1: it has few left, and is to get no connections of other processes
     # Written by the process at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or does not exist
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import array
 import collections
 import json
+import logging
 import os
 import socket
 import struct
@@ -23,6 +24,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.exchange import shortened
+
+logger = logging.getLogger("aserve")
 
 Message = dict[str, Any]
 
@@ -35,6 +38,7 @@ _PASSCRED: int = getattr(socket, "SO_PASSCRED", 16)
 _SCM_CREDENTIALS: int = getattr(socket, "SCM_CREDENTIALS", 2)
 # Received descriptors are not for programs that the app starts. (socket.recv_fds() of Python 3.9 drops its flags.)
 _CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
+FDS_LOST = "no file descriptor is free: a message between processes (%s) is lost%s; raise `ulimit -n`, or find what the app keeps open"
 
 
 class Channel:
@@ -45,6 +49,7 @@ class Channel:
         self._socket = sock
         self._unsent: collections.deque[tuple[bytes, Sequence[int]]] = collections.deque()
         self.is_heard = True  # until a message could not be sent, as the other end is closed
+        self._has_lost_fds = False  # the last descriptors that came found no room in this process
         self.sender_pid = 0  # of the last message, from the kernel; 0: not known, see `know_senders`
 
     @classmethod
@@ -104,20 +109,43 @@ class Channel:
         """
         Return a message with its descriptors, which the caller owns; None: the other end is closed.
 
+        A message whose descriptors found no room in this process is dropped.
+
         Raises:
             BlockingIOError: no message is there now.
         """
-        try:
-            octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
-        except ConnectionError:  # the other end left messages unread: reported once, before those that it sent
-            octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
+        while True:
+            try:
+                octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
+            except ConnectionError:  # the other end left messages unread: reported once, before those that it sent
+                octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
+            if not octets:
+                return None
+            message = json.loads(octets.decode("utf-8", "surrogatepass"))
+            fds = self._read_ancillary(ancillary)
+            if not flags & socket.MSG_CTRUNC:
+                self._has_lost_fds = self._has_lost_fds and not fds
+                return message, fds
+            self._drop(message, fds)
+
+    def _read_ancillary(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+        """Record the sender's pid; return the descriptors."""
         fds = array.array("i")
         for _, kind, data in ancillary:
             if kind == _SCM_CREDENTIALS:
                 self.sender_pid = _CREDENTIALS.unpack(data)[0]
             else:
                 fds.frombytes(data)
-        return (json.loads(octets.decode("utf-8", "surrogatepass")), list(fds)) if octets else None
+        return list(fds)
+
+    def _drop(self, message: Message, fds: Sequence[int]) -> None:
+        """Drop a message of which the kernel has closed a descriptor; log the first of several."""
+        for fd in fds:
+            os.close(fd)
+        if not self._has_lost_fds:
+            self._has_lost_fds = True
+            what = message.get("do", message.get("say"))
+            logger.warning(FDS_LOST, what, "; its connection is closed" if what in ("adopt", "idle") else "")
 
     def close(self) -> None:
         """Close this end, and the descriptors of unsent messages."""

@@ -209,11 +209,12 @@ class Children:
         """
         Give a connection of one worker to the one with the fewest; a worker whose slot is leaving comes last.
 
-        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. One whose threads are stuck comes
-        after others. Without another, a giver that serves on gets it back; that of a giver that drains is closed.
+        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Nor does one without free
+        descriptors, which could not receive it. One whose threads are stuck comes after others. Without another, a giver that serves on gets
+        it back; that of a giver that drains is closed.
         """
         since = time.monotonic_ns() - SILENT_NS
-        heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._has_ticked(heir, since)]
+        heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._may_take(heir, since)]
         if not heirs and giver.state is State.READY:
             heirs = [giver]
         if not heirs:
@@ -231,9 +232,12 @@ class Children:
             if tick != child.given_tick:
                 child.given_tick, child.given_count = tick, 0
 
-    def _has_ticked(self, child: Child, since: int) -> bool:
-        ticked_at: int = self.page(child)[Field.TICKED_AT]
-        return not ticked_at or ticked_at >= since  # 0: it has only just begun
+    def _may_take(self, child: Child, since: int) -> bool:
+        page = self.page(child)
+        ticked_at = page[Field.TICKED_AT]
+        return (not ticked_at or ticked_at >= since) and not page[
+            Field.SHORT_OF_DESCRIPTORS
+        ]  # 0: it has only just begun
 
     def _on_channel(self, child: Child) -> None:
         if child.is_reaped:

@@ -73,5 +73,6 @@ def _standing_of(page: memoryview, since: int) -> Standing | None:
     if load is None or page[Field.TICKED_AT] < since:
         return None
     connections = max(load.connections - page[Field.WEBSOCKETS], 0)
-    room = max(page[Field.CONNECTIONS_LIMIT] - load.connections, 0)
+    is_short = page[Field.SHORT_OF_DESCRIPTORS]
+    room = max(page[Field.CONNECTIONS_LIMIT] - load.connections, 0) if not is_short else 0
     return Standing(connections, load.requests, room, bool(page[Field.STALLED_SECONDS]))

@@ -20,8 +20,10 @@ from collections.abc import Sequence
 from typing import Callable
 
 from ..connections.detaching import Detached
+from ..connections.limit import is_short_of_descriptors
 from ..connections.stacks import describe_stacks
 from ..core.errors import FAILED, Fault
+from ..core.page import Field
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import not_loaded
@@ -263,6 +265,7 @@ class Worker:
     def _tick(self) -> None:
         """Write this worker's numbers to its page, once a second."""
         self._loop.call_later(TICK_SECONDS, self._tick)
+        self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)

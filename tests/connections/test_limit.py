@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import resource
 
 import pytest
 from harness.limits import Counted, CountedLane, lines
 
 import aserve.connections.limit
-from aserve.connections.limit import ConnectionLimit, default_limit, descriptor_limit
+from aserve.connections.limit import (
+    SPARE_DESCRIPTORS,
+    ConnectionLimit,
+    default_limit,
+    descriptor_limit,
+    is_short_of_descriptors,
+)
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.connections.server_budgets import default_spool_files
 
@@ -31,6 +39,21 @@ def test_descriptor_limit(monkeypatch, soft, limit):
     """RLIMIT_NOFILE, the one in force."""
     monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
     assert descriptor_limit() == limit
+
+
+def test_few_free_descriptors(monkeypatch):
+    """There are few if none is left, or if the lowest that is free is among the last."""
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    for limit, is_short in ((None, False), (lowest + SPARE_DESCRIPTORS + 1, False), (lowest + SPARE_DESCRIPTORS, True)):
+        monkeypatch.setattr(aserve.connections.limit, "descriptor_limit", lambda limit=limit: limit)
+        assert is_short_of_descriptors() is is_short
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, "")
+
+    monkeypatch.setattr(os, "open", fail)
+    assert is_short_of_descriptors()
 
 
 @pytest.mark.parametrize(

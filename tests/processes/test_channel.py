@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 
 import pytest
 from harness.interpreter import later_on_pypy
@@ -60,6 +62,44 @@ def test_descriptors(pair):
     os.close(received)
     assert os.read(reading, 9) == b"x" and os.read(reading, 9) == b""
     os.close(reading)
+
+
+@contextlib.contextmanager
+def descriptors(count):
+    """Leave this many file descriptors free."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = [os.dup(0) for _ in range(count + 1)]
+    for fd in lowest:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(lowest), limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("free_count", [0, 1])
+def test_descriptors_without_room(pair, caplog, free_count):
+    """A message that lost one is dropped, with what came of it; the log says once what to do; what follows arrives."""
+    one, other = pair
+    pipes = [os.pipe() for _ in range(3)]
+    for _, writing in pipes[:2]:
+        one.send({"do": "adopt"}, [writing, os.dup(writing)])
+    one.send({"do": "drain"})
+    with descriptors(free_count):
+        assert other.receive() == ({"do": "drain"}, [])
+    for reading, _ in pipes[:2]:
+        assert os.read(reading, 9) == b""
+    lost = "no file descriptor is free: a message between processes (adopt) is lost; its connection is closed; raise `ulimit -n`"
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and caplog.text.count(lost) == 1
+    one.send({"do": "adopt"}, [pipes[2][1]])
+    _, (received,) = other.receive()
+    one.send({"do": "fork"}, [received])
+    with descriptors(0), pytest.raises(BlockingIOError):
+        other.receive()
+    assert "(fork) is lost; raise `ulimit -n`" in caplog.text
+    for reading, _ in pipes:
+        os.close(reading)
 
 
 def test_no_room(pair):

@@ -324,6 +324,20 @@ def test_a_connection_goes_to_a_worker_whose_threads_are_free(new, system):
         os.close(fd)
 
 
+def test_a_connection_goes_to_a_worker_with_free_descriptors(new, system):
+    """One without any could not receive it, however empty it is."""
+    giver, short, well = new(1), new(2), new(3)
+    for child in (giver, short, well):
+        new.children.admit(child)
+    new.children.page(short)[Field.SHORT_OF_DESCRIPTORS] = 1
+    new.children.page(well)[Field.CONNECTIONS] = 100
+    reading, writing = os.pipe()
+    new.children.pass_on(giver, {"listener": 0}, [writing], ())
+    _, fds = system.workers_ends[well.pid].receive()
+    for fd in (reading, *fds):
+        os.close(fd)
+
+
 def test_what_a_worker_has_not_counted_yet(new):
     """What it was given counts until its page was written again."""
     child = new()

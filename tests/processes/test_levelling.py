@@ -137,3 +137,12 @@ def test_one_that_is_left_out(ready, why, number):
             children.page(child)[Field.WEBSOCKETS] = 8
     level_out(children, [number + 1] if why == "leaves" else ())
     assert ready.orders() == [None, None]
+
+
+@pytest.mark.parametrize(("connections", "orders"), [((8, 0), [None, None]), ((0, 8), [None, 4])])
+def test_one_without_free_descriptors(ready, connections, orders):
+    """The second gets none, as it could not receive them; it gives as others do."""
+    children = ready(*connections)
+    children.page(list(children)[1])[Field.SHORT_OF_DESCRIPTORS] = 1
+    level_out(children, ())
+    assert ready.orders() == orders

@@ -160,8 +160,9 @@ def test_warm_up_before_it_is_ready(lead, wait_until):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_serving(lead, wait_until, loop):
+def test_serving(lead, wait_until, loop, monkeypatch):
     """It says that it is ready when it serves, writes its page, and drains when it is told to."""
+    monkeypatch.setattr(worker_module, "is_short_of_descriptors", lambda: True)
     led = lead(loop=loop)
 
     def supervise():
@@ -170,7 +171,7 @@ def test_serving(lead, wait_until, loop):
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             assert client.recv(4096).endswith(b"hello")
             wait_until(lambda: led.page[Field.CONNECTIONS] == 1)
-        assert led.page[Field.TICK] > 0 and led.page[Field.TICKED_AT] > 0
+        assert led.page[Field.TICK] > 0 and led.page[Field.TICKED_AT] > 0 and led.page[Field.SHORT_OF_DESCRIPTORS]
         led.channel.send(DRAIN)
 
     assert led.run(lambda: hello, supervise) == 0
