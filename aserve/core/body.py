@@ -136,27 +136,27 @@ class LiveBody:
             self.length += len(data)
             if self._is_reading:
                 self._buffer += data
-                self._ready.notify()
+                self._ready.notify_all()  # an app may read in several threads
 
     def feed_end(self) -> None:
-        """Mark the body as complete, and wake its reader."""
+        """Mark the body as complete, and wake its readers."""
         with self._ready:
             self._complete = True
-            self._ready.notify()
+            self._ready.notify_all()
 
     def feed_error(self, text: str) -> None:
-        """Mark the rest of the body as lost, and wake its reader, which raises ClientDisconnected."""
+        """Mark the rest of the body as lost, and wake its readers, which raise ClientDisconnected."""
         with self._ready:
             if not self._complete:
                 self._error = text
-            self._ready.notify()
+            self._ready.notify_all()
 
     def refuse(self, why: RequestRefused) -> None:
-        """End the body as refused: the reader finds an error; the client, which is still there, gets the reason."""
+        """End the body as refused: its readers find an error; the client, which is still there, gets the reason."""
         with self._ready:
             if not self._complete:
                 self._error, self.refusal = str(why), why
-            self._ready.notify()
+            self._ready.notify_all()
 
     @property
     def is_complete(self) -> bool:

@@ -430,6 +430,40 @@ def test_a_waiting_reader_meets_the_error(pieces):
     feeder.join()
 
 
+def _end(body):
+    body.feed(b"ab")
+    body.feed_end()
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        (lambda body: body.feed_error("gone"), ["gone", "gone"]),
+        (lambda body: body.refuse(RequestRefused(413, "too large")), ["too large", "too large"]),
+        (LiveBody.feed_end, [b"", b""]),
+        (_end, [b"", b"ab"]),
+    ],
+)
+def test_two_readers_wait(wait_until, end, found):
+    """An app may read in two threads: each of them meets the end, with what the other has left."""
+    body, read = LiveBody(1 << 16, False), []
+
+    def reader():
+        try:
+            read.append(body.read())
+        except ClientDisconnected as exc:
+            read.append(str(exc))
+
+    threads = [threading.Thread(target=reader, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(body._ready._waiters) == 2)
+    end(body)
+    for thread in threads:
+        thread.join(5)
+    assert sorted(read) == found
+
+
 @pytest.mark.parametrize("high_bytes", [0, 1, 10])
 @pytest.mark.parametrize("size", [25, -1])
 def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
@@ -469,7 +503,7 @@ class FedByWaiting:
 
     def __init__(self, feed):
         self.wait = feed
-        self.notify = lambda: None
+        self.notify_all = lambda: None
 
     def __enter__(self):
         return self
