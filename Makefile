@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz mutants sanitize \
+.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -26,7 +26,7 @@ serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 
 test:  ## the suite without tests marked long, on CPython and on PyPy where it is, and the fuzzers beside; with ARGS="-k settings": any tests
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
-	    MEASURED="$(if $(ARGS)$(findstring pypy,$(PYTHON)),,$(PYTHON))"
+	    $(if $(ARGS),,CHILDREN=3 AT_ONCE="-j --output-sync=recurse" MEASURED="$(if $(findstring pypy,$(PYTHON)),,$(PYTHON))")
 
 test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython and PyPy: over half an hour, in steps that go on where they stopped (ROUNDS=5)
 	@.ci/need tools
@@ -48,40 +48,44 @@ test-native-off:  ## the suite on CPython with --native off as the default (ARGS
 test-all:  ## the suite on the interpreters you name: PYTHONS="python3.9 python3.13"
 	@$(MAKE) --no-print-directory suites PYTHONS="$(or $(PYTHONS),$(PYTHON))"
 
-# Each interpreter has a venv of its own; one failing does not hide the others.
+# A part of a run is an interpreter's whole suite, or one half of the suite of the one that is measured: its unit tests, under coverage, or
+# all others. Each interpreter has a venv of its own. One part that fails does not hide another.
+PARTS = $(foreach python,$(PYTHONS),$(if $(filter $(python),$(MEASURED)),$(python)+coverage $(python)+others,$(python)+suite))
+venv_of = $(if $(filter $(PYTHON),$1),$(VENV),$(if $(filter %pypy3,$1),.venv-pypy,.venv-$(notdir $1)))
+
 suites:
-	@summary=; failed=0; \
-	for python in $(PYTHONS); do \
-	    case $$python in \
-	    "$(PYTHON)") venv=$(VENV) ;; \
-	    *pypy3) venv=.venv-pypy ;; \
-	    *) venv=.venv-$$(basename $$python) ;; \
-	    esac; \
-	    if $(MAKE) --no-print-directory suite PYTHON=$$python VENV=$$venv; \
-	    then result=passed; else result=FAILED; failed=1; fi; \
-	    summary="$$summary  $$result  $$($$venv/bin/python -c 'import platform as p; \
-	print(p.python_implementation(), p.python_version())' 2>/dev/null || echo $$python)\n"; \
-	done; \
-	printf "\nSummary\n$$summary"; exit $$failed
+	@mkdir -p build && rm -f build/summary
+	@$(MAKE) --no-print-directory --keep-going $(AT_ONCE) $(PARTS:%=part/%); failed=$$?; \
+	printf "\nSummary\n"; cat build/summary; exit $$failed
+
+$(PARTS:%=part/%): python = $(firstword $(subst +, ,$(@:part/%=%)))
+$(PARTS:%=part/%): kind = $(lastword $(subst +, ,$@))
+$(PARTS:%=part/%): venv = $(call venv_of,$(python))
+# PyPy's environment is made after CPython's, as both build the extension in this folder.
+$(PARTS:%=part/%): | $(if $(filter $(PYTHON),$(PYTHONS)),$(VENV)/.ready-test)
+	@if $(MAKE) --no-print-directory $(kind) PYTHON=$(python) VENV=$(venv); then result=passed; else result=FAILED; fi; \
+	echo "  $$result  $$($(venv)/bin/python -c 'import platform as p; \
+	print(p.python_implementation(), p.python_version())' 2>/dev/null || echo $(python))$(NOTE_$(kind))" >> build/summary; \
+	[ $$result = passed ]
+
+NOTE_coverage = , the unit tests and what they cover
+NOTE_others = , the other tests
 
 # A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
 # busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
 LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
-# The suite runs in four processes, as tests wait a third of the time, forked once the tests are collected (tests/harness/children.py);
+# The suite runs in CHILDREN processes, as tests wait a third of the time, forked once the tests are collected (tests/harness/children.py);
 # what ARGS chooses runs in one, as --pdb and -s need it. On PyPy it runs with plain asserts: PyPy 7.3.11 has crashed
 # (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
-SPREAD := $(if $(ARGS),,--brief --children 4 $(if $(findstring pypy,$(PYTHON)),--assert=plain))
+CHILDREN ?= 4
+SPREAD := $(if $(ARGS),,--brief --children $(CHILDREN) $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
 # The environment of this shell may keep Python from writing bytecode: each server of a test would compile the package, for 0.4 s.
-suite coverage: export PYTHONDONTWRITEBYTECODE =
+suite others coverage: export PYTHONDONTWRITEBYTECODE =
 # PyPy takes half of the largest cache for new objects, 240 MB in each process on a server's CPU: 2.6 GB in each of the four (docs/pypy.md).
 suite: export PYPY_GC_NURSERY = 32M
-suite: $(VENV)/.ready-test
-	$(if $(filter $(PYTHON),$(MEASURED)),$(IN_PARTS),$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS))
-
-# The suite in two parts, so that the unit tests run once: measured, and beside the floors; then all others, also if that has failed.
-IN_PARTS = @failed=0; $(MAKE) --no-print-directory coverage || failed=1; \
-	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) --part others || failed=1; exit $$failed
+suite others: $(VENV)/.ready-test
+	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(if $(filter others,$@),--part others) $(ARGS)
 
 # Both at once, in one environment; one failing does not hide the other.
 check: $(VENV)/.ready-all  ## what guards the code besides its tests: lint, and the site
@@ -101,7 +105,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief --children 4 --part measured $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief --children $(CHILDREN) --part measured $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 

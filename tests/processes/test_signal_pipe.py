@@ -54,7 +54,15 @@ def test_blocked(pipe):
     assert pipe.read() == [signal.SIGHUP]
 
 
-def test_a_child_of_others(pipe):
+@pytest.fixture
+def hangup():
+    """SIGHUP as a terminal has it: under nohup it is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_child_of_others(hangup, pipe):
     """A signal for a process that other code forks here is not read here, and does what it did before."""
     reading, writing = os.pipe()
     pid = os.fork()
