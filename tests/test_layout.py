@@ -270,6 +270,7 @@ def test_the_supervisor_may_fork():
             "processes.worker",
             "processes.giving",
             "processes.opened",
+            "processes.passing",
             "processes.reloading",
         ):
             assert found.is_ours or found.name.split(".")[0] not in ("asyncio", "threading", "uvloop"), name

@@ -1,12 +1,12 @@
-"""Moving connections that wait for a request to another server, of this process or another.
+"""Moving connections to another server, of this process or another: those that wait for a request, or whose request waits for a thread.
 
-Owns:     Detached; giving such connections away (`detach_idle`), taking one over (`adopt`).
-Thread:   event loop only.
-Not here: passing a descriptor to another process, which the caller does (unix(7), SCM_RIGHTS); moving a connection
-          between the two wires of one server (handover.py).
+Owns:     Detached; giving connections away (`detach_idle`, `detach_waiting`), taking one over (`adopt`).
+Thread:   event loop only; a worker may begin a waiting request meanwhile, and keeps it then.
+Not here: passing a descriptor to another process, which the caller does (unix(7), SCM_RIGHTS); a request on its way (moved_request.py);
+          moving a connection between the two wires of one server (handover.py).
 
-The client notices nothing: the kernel keeps the connection as long as one descriptor of it is open. No octet of the
-next request has been read, and octets that the client sends meanwhile stay in the kernel until a process reads them.
+The client notices nothing: the kernel keeps the connection as long as one descriptor of it is open. No octet beyond the
+request has been read, and octets that the client sends meanwhile stay in the kernel until a process reads them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .._cparsers import ffi, lib
+from ..core.errors import RequestRefused
+from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple
+from ..workers.executor import Executor, Job
 from .acceptor import make_transport, protocol_factory
 from .connection import LOST, Connection
+from .departed import exchange_of
 from .lane import Lane
 from .limit import ConnectionLimit
 from .listeners import Listener
+from .moved_request import may_move, read_request, write_request
 from .service import Service
 from .states import State
+from .wire_fast import FastWire
 from .wire_log import tell
 from .wire_loop import LoopWire
 
@@ -41,6 +47,9 @@ class Detached(NamedTuple):
     listener_index: int  # in `Server.addresses`
     # Facts about its client, as JSON can hold them. None: no request has come yet; the adopting server finds out.
     peer: dict[str, Any] | None
+    request: bytes | None = (
+        None  # one that has waited for a thread (moved_request.py); None: the connection waits for a request
+    )
 
 
 # Giving away
@@ -69,6 +78,41 @@ def detach_idle(
                 _tell(wire.connection, GIVEN)
                 found.append(Detached(fd, index_of[wire.connection.service], peer))
     return found
+
+
+def detach_waiting(executor: Executor, services: Sequence[Service], count: int | None) -> list[Detached]:
+    """Give away connections whose requests wait for a thread, at most `count`, the oldest first; see Server.detach_waiting."""
+    found: list[Detached] = []
+    for job in executor.jobs.copy():
+        if count is not None and len(found) >= count:
+            break
+        exchange = exchange_of(job)
+        if exchange is None or not may_move(exchange):
+            continue
+        connection = exchange.connection
+        fd = _take(executor, job, exchange)
+        if fd is not None:
+            index = services.index(connection.service)
+            found.append(Detached(fd, index, _describe(connection), write_request(exchange)))
+            _tell(connection, GIVEN)
+            connection.wire = LOST  # it is not closed
+    return found
+
+
+def _take(executor: Executor, job: Job, exchange: Exchange) -> int | None:
+    """Take a waiting request and its connection; return a descriptor. None: a worker has begun it, or the connection cannot go."""
+    wire = exchange.connection.wire
+    try:
+        if isinstance(wire, LoopWire):
+            return wire.detach(lambda: executor.withdraw(job))
+    except OSError:
+        return None  # no descriptor is left
+    if not isinstance(wire, FastWire) or wire.fd < 0 or not executor.withdraw(job):
+        return None
+    fd = wire.detach(exchange)
+    if fd is None:
+        wire.drop(exchange)  # its client has left, or the server stops
+    return fd
 
 
 def _tell(connection: Connection, what: str) -> None:
@@ -104,14 +148,20 @@ def _describe(connection: Connection) -> dict[str, Any]:
 # Taking over
 
 
-async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], limit: ConnectionLimit) -> bool:
-    """Take over a connection; see Server.adopt."""
-    fd, index, peer = detached
-    if limit.is_full() or not 0 <= index < len(pairs):
+async def adopt(
+    detached: Detached,
+    pairs: Sequence[tuple[Listener, Service]],
+    limit: ConnectionLimit,
+    why: RequestRefused | None = None,
+) -> bool:
+    """Take over a connection, see Server.adopt; `why`: to refuse its request, also beyond the limit of connections."""
+    fd, index, peer, request = detached
+    if (limit.is_full() and why is None) or not 0 <= index < len(pairs):
         return False
     listener, service = pairs[index]
-    if peer is not None and listener.bind.protocol != "http":
+    if peer is not None and request is None and listener.bind.protocol != "http":
         return False
+    exchange = read_request(request) if request is not None else None
     try:
         os.set_blocking(fd, False)  # PyPy's socket makes a given descriptor blocking
         if peer is None:
@@ -119,10 +169,14 @@ async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], l
         else:
             connection = _recall(service, peer)
             _tell(connection, "comes from another process")
-            if service.take_back is not None and service.take_back(connection, fd):
+            if exchange is not None:
+                connection.exchange, exchange.connection = exchange, connection
+                protocol = LoopWire(connection, is_new=False)
+            elif service.take_back is not None and service.take_back(connection, fd):
                 os.close(fd)
                 return True
-            protocol = LoopWire.kept(connection)
+            else:
+                protocol = LoopWire.kept(connection)
         # A copy for the transport, which closes it: until all is done, the caller's descriptor stays as it is.
         sock = socket.fromfd(fd, listener.socket.family, socket.SOCK_STREAM)
         limit.add_pending(protocol)
@@ -134,7 +188,18 @@ async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], l
         logger.info("%s: a connection was not adopted: %s", service.name, exc.strerror)
         return False
     os.close(fd)
+    if exchange is not None:
+        _begin(exchange, why)
     return True
+
+
+def _begin(exchange: Exchange, why: RequestRefused | None) -> None:
+    """Let a thread answer a request that has come with its connection, or answer `why`."""
+    connection = exchange.connection
+    if why is not None:
+        connection.wire.refuse(exchange, why)
+    else:
+        connection.service.executor.submit(connection.run, exchange)
 
 
 def _recall(service: Service, peer: dict[str, Any]) -> Connection:

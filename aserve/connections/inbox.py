@@ -245,6 +245,13 @@ class Inbox:
     # Ending
 
     @property
+    def has_more(self) -> bool:
+        """Whether octets behind the running request were read."""
+        return bool(
+            self._waiting or self.protocol.unparsed or self.protocol.is_mid_message or self.protocol.is_continue_due
+        )
+
+    @property
     def may_return_to_lane(self) -> bool:
         """Whether there is a fast path for this connection, and another request is expected."""
         return self._service.take_back is not None and self._outbox.can_bypass and not self.is_closing_soon

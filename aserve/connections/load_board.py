@@ -88,6 +88,16 @@ class LoadBoard:
         """Whether the quota is more than 0 by now, for an acceptor that rests."""
         return bool(lib.load_board_is_due(self.struct))
 
+    def free_threads(self) -> list[tuple[int, int]]:
+        """Return the other processes with fewer requests than threads: the place of each, and how many more."""
+        words, struct = self._words, self.struct
+        step = struct.stride
+        first = self._place - struct.index * step
+        loads = (
+            (place, Load.of(words[first + place * step])) for place in range(struct.count) if place != struct.index
+        )
+        return [(place, room) for place, load in loads if load and (room := struct.threads - load.requests) > 0]
+
     # Outside of the lane, whose C counts by itself. No call into C: each releases the GIL.
 
     def count_turn(self) -> None:

@@ -26,6 +26,11 @@ ANSWER_SECONDS = 1.0
 WHY = "the server stops, and no thread was free for the request; try again"
 
 
+def refusal() -> RequestRefused:
+    """Return the answer to such a request."""
+    return RequestRefused(503, WHY)
+
+
 async def refuse_unbegun(executor: Executor | InlineExecutor) -> int:
     """Refuse requests that wait for a thread; return how many, once their connections are closed, or after ANSWER_SECONDS."""
     refused = _refuse(executor)
@@ -49,7 +54,7 @@ def _refuse(executor: Executor | InlineExecutor) -> list[Exchange]:
 
 def _answer(exchange: Exchange) -> bool:
     """Answer 503; return False for a client that has left."""
-    why, wire = RequestRefused(503, WHY), exchange.connection.wire
+    why, wire = refusal(), exchange.connection.wire
     if isinstance(wire, FastWire):
         refuse(exchange, why)
         return True

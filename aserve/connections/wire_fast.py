@@ -157,17 +157,25 @@ class FastWire:
 
     def drop(self, exchange: Exchange) -> None:
         """Close a connection whose client has left before a worker has begun its request, or as the pump sends its response."""
+        exchange.end = CLIENT_GONE
+        fd = self.detach(exchange)
+        if fd is not None:
+            os.close(fd)
+        connection = exchange.connection
+        connection.service.lost.discard(exchange)
+        connection.end_exchange(exchange)
+
+    def detach(self, exchange: Exchange) -> int | None:
+        """Take a connection out of the lane whose request no worker has; return its descriptor. None: it has left the lane, or that was closed."""
         connection, handovers = exchange.connection, self._handovers
         with connection.lock:
             fd, self.fd = self.fd, -1
             handovers.connections.pop(fd, None)
-            connection.exchange, exchange.end = None, CLIENT_GONE
-            is_here = fd >= 0 and lib.lane_release(handovers.set, fd)
-        if is_here:
-            os.close(fd)
-            lib.lane_left(handovers.set)
-        connection.service.lost.discard(exchange)
-        connection.end_exchange(exchange)
+            connection.exchange = None
+            if fd < 0 or not lib.lane_release(handovers.set, fd):
+                return None
+        lib.lane_left(handovers.set)
+        return fd
 
     # --- called on the event loop ---
 

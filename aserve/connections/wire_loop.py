@@ -424,21 +424,38 @@ class LoopWire(asyncio.Protocol):
 
     # Leaving
 
-    def detach(self) -> int | None:
+    def detach(self, withdraw: Callable[[], bool] | None = None) -> int | None:
         """
         Give away a connection that waits for a request; return a descriptor of it. None: it does not wait, or cannot go.
+
+        `withdraw`: give away one whose request waits for a thread, if this takes the request back.
 
         Raises:
             OSError: no descriptor is left.
         """
-        # Behind the PROXY protocol, a client without a request so far cannot be told from its proxy.
-        if not self._outbox.is_empty or not (self.state == IDLE or (self.state == NEW and self._is_new)):
+        if not self._may_go(withdraw is not None):
             return None
         fd = os.dup(self._outbox.fd)
+        if withdraw is not None:
+            exchange = self.connection.exchange
+            if exchange is None or not withdraw():
+                os.close(fd)
+                return None
+            self.take_completion()
+            self.leave_exchange(exchange)
         self.transition(Event.DETACH)
         self._transport.close()
         self._leave_connection()
         return fd
+
+    def _may_go(self, has_request: bool) -> bool:
+        """Whether the connection waits for a request, or `has_request`, and no octet of it is in this process."""
+        if not self._outbox.is_empty:
+            return False
+        if has_request:
+            return RUNNING <= self.state <= LOOP_ENDS and not self._inbox.has_more
+        # Behind the PROXY protocol, a client without a request so far cannot be told from its proxy.
+        return self.state == IDLE or (self.state == NEW and self._is_new)
 
     def return_to_lane(self) -> None:
         """Give an idle connection back to the fast path, if that takes it."""

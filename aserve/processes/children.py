@@ -207,21 +207,22 @@ class Children:
 
     def pass_on(self, giver: Child, message: Message, fds: list[int], leaving: Collection[int]) -> None:
         """
-        Give a connection of one worker to the one with the fewest; a worker whose slot is leaving comes last.
+        Give a connection of one worker to the one it is meant for, or to the one with the fewest; a worker whose slot is leaving comes last.
 
         One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Nor does one without free
         descriptors, which could not receive it. One whose threads are stuck comes after others. Without another, a giver that serves on gets
-        it back; that of a giver that drains is closed.
+        it back, and one that drains if there is a request to be answered.
         """
         since = time.monotonic_ns() - SILENT_NS
         heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._may_take(heir, since)]
-        if not heirs and giver.state is State.READY:
+        if not heirs and (giver.state is State.READY or len(fds) > 1):
             heirs = [giver]
         if not heirs:
             for fd in fds:
                 os.close(fd)
             return
-        heir = min(heirs, key=lambda heir: (heir.slot in leaving, *_fullness(heir, self.page(heir))))
+        to = message.get("to")  # a page
+        heir = min(heirs, key=lambda heir: (heir.page != to, heir.slot in leaving, *_fullness(heir, self.page(heir))))
         heir.given_count += 1
         self.tell(heir, {**message, "do": "adopt"}, fds)
 

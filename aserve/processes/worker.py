@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Sequence
 from typing import Callable
 
-from ..connections.detaching import Detached
 from ..connections.limit import is_short_of_descriptors
 from ..connections.stacks import describe_stacks
 from ..core.errors import FAILED, Fault
@@ -42,7 +40,7 @@ from .forked import (
     prepare_process,
     tell_failure,
 )
-from .giving import Giving
+from .passing import Passing
 from .reloading import Reloader, reloading
 from .role import Role
 from .signal_pipe import block_signals
@@ -50,8 +48,6 @@ from .signal_pipe import block_signals
 logger = logging.getLogger("aserve")
 
 TICK_SECONDS = 1.0
-# How often one that drains looks for connections that idle by now, and can go on in another. Guess.
-HAND_OVER_SECONDS = 0.05
 # How long its last messages may wait for the supervisor, which reads all the time. Guess.
 LAST_WORDS_SECONDS = 2.0
 MAX_STACKS_LENGTH = 50_000  # JSON makes two octets of a newline
@@ -106,18 +102,17 @@ class Worker:
         if role.fault is not None:
             self._server.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
-        self._adopting: set[asyncio.Task[None]] = set()
+        self._passing = Passing(loop, self._server, role.load_board, role.page_number, self._say)
         # By the `do` of the supervisor's message.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
             "drain": lambda message, _: self._end(is_replaced=not message["stopping"]),
-            "hand over": lambda message, _: self._giving.begin(message["count"]),
-            "adopt": self._on_adopt,
+            "hand over": self._passing.begin,
+            "adopt": self._passing.on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
             "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
-        self._giving = Giving(loop, self._hand_over)
         self._reloads = (role.plan, role.slot, role.fault is not None)
         self._reloader: Reloader | None = None
 
@@ -134,6 +129,7 @@ class Worker:
                 *self._reloads, lambda why: self._say({"say": "changed", "why": why})
             ) as self._reloader:
                 await self._server.start()
+                self._server.call_when_crowded(self._passing.relieve)
                 await asyncio.sleep(0)  # one iteration: it accepts
                 failing = self._loop.create_task(self._wait_failing())
                 self._tick()
@@ -144,7 +140,7 @@ class Worker:
                 await self._server.stop_accepting()
                 self._say({"say": "left"})
                 if self._channel.is_heard:
-                    self._keep_handing_over()
+                    self._passing.give_all()
             is_clean = await self._server.drain(is_replaced)
             if not is_clean:  # even if it cannot end now, and is killed
                 why = "it has cut requests off at the end of its drain"
@@ -229,7 +225,7 @@ class Worker:
     # Orders
 
     def _end(self, is_replaced: bool) -> None:
-        self._giving.stop()
+        self._passing.stop()
         if not self._told_to_end.done():
             begin_ending(self._drain_seconds if not is_replaced else self._server.config.drain_seconds)
             self._told_to_end.set_result(is_replaced)
@@ -237,28 +233,6 @@ class Worker:
     def _tell_stacks(self, number: int) -> None:
         text = describe_stacks().encode("ascii", "backslashreplace")[:MAX_STACKS_LENGTH].decode()
         self._say({"say": "stacks", "number": number, "text": text})
-
-    # Idle connections
-
-    def _hand_over(self, count: int | None) -> int:
-        """Give idle connections to the supervisor, which knows the worker with the fewest; return how many. `count` None: all."""
-        found = self._server.detach_idle(count)
-        for detached in found:
-            self._say({"say": "idle", "listener": detached.listener_index, "peer": detached.peer}, [detached.fd])
-        return len(found)
-
-    def _keep_handing_over(self) -> None:
-        self._loop.call_later(HAND_OVER_SECONDS, self._keep_handing_over)
-        self._hand_over(None)
-
-    def _on_adopt(self, message: Message, fds: list[int]) -> None:
-        task = self._loop.create_task(self._adopt(Detached(fds[0], message["listener"], message["peer"])))
-        self._adopting.add(task)  # a loop holds its tasks only weakly
-        task.add_done_callback(self._adopting.discard)
-
-    async def _adopt(self, detached: Detached) -> None:
-        if not await self._server.adopt(detached):
-            os.close(detached.fd)
 
     # The page
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
-from ..connections.detaching import Detached, adopt, detach_idle
+from ..connections.detaching import Detached, adopt, detach_idle, detach_waiting
 from ..connections.in_flight import InFlight
 from ..connections.lane import Lane, is_available
 from ..connections.limit import ConnectionLimit
@@ -21,8 +21,10 @@ from ..connections.listeners import Listener, bind_listeners
 from ..connections.load_board import LoadBoard
 from ..connections.service import Service
 from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
+from ..connections.unbegun import refusal
 from ..core.forks import local_address
 from ..settings import EngineSettings
+from ..workers.inline import InlineExecutor
 from .app_threads import AppThreads
 
 
@@ -42,6 +44,7 @@ class Listening:
         self.listeners: list[Listener] = []
         self.bound: list[bytes] = []  # addresses of listeners, for core/forks.py; also after their end
         self.services: list[Service] = []  # of each listener
+        self._pairs: list[tuple[Listener, Service]] = []  # also after the listeners were closed
         self.connections = ConnectionLimit()
         self.lane: Lane | None = None
         self._acceptors: list[Acceptor] = []
@@ -68,7 +71,7 @@ class Listening:
         """Begin to accept, for these services, one for each listener."""
         self.services = services
         self.connections.join_board(self._load_board, self._config.threads)
-        pairs = list(zip(self.listeners, services))
+        pairs = self._pairs = list(zip(self.listeners, services))
         in_lane = [pair for pair in pairs if is_available(*pair)]
         if in_lane:
             self.lane = Lane(threads.executor, in_lane, self._load_board, self._memory)
@@ -101,10 +104,18 @@ class Listening:
         """See Server.detach_idle."""
         return detach_idle(self.lane, list(self.connections), self.services, count)
 
+    def detach_waiting(self, threads: AppThreads, count: int | None) -> list[Detached]:
+        """See Server.detach_waiting."""
+        executor = threads.executor
+        return [] if isinstance(executor, InlineExecutor) else detach_waiting(executor, self.services, count)
+
     async def adopt(self, detached: Detached) -> bool:
         """See Server.adopt."""
-        pairs = list(zip(self.listeners, self.services))
-        return not self.is_draining and await adopt(detached, pairs, self.connections)
+        return not self.is_draining and await adopt(detached, self._pairs, self.connections)
+
+    async def refuse(self, detached: Detached) -> bool:
+        """See Server.refuse."""
+        return detached.request is not None and await adopt(detached, self._pairs, self.connections, refusal())
 
     def statistics(self, threads: AppThreads, response_memory_bytes: int) -> Statistics:
         """See Server.statistics."""

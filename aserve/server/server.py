@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ..connections.detaching import Detached
 from ..connections.listen_queue import describe_listening
@@ -208,6 +208,22 @@ class Server:
         """
         return self._listening.detach_idle(count)
 
+    def detach_waiting(self, count: int | None = None) -> list[Detached]:
+        """
+        Detach connections whose requests wait for a thread, `count` at most, the oldest first; another server may adopt them, and answers.
+
+        As for `detach_idle`. Requests that are not whole in memory stay, and so do those with others behind them.
+        """
+        return self._listening.detach_waiting(self._threads, count)
+
+    def call_when_crowded(self, callback: Callable[[], bool]) -> None:
+        """
+        Call this time and again while no thread is free for a request, on the event loop; it returns whether it has detached any.
+
+        To be called after `start`.
+        """
+        self._threads.executor.on_crowded = callback
+
     async def adopt(self, detached: Detached) -> bool:
         """
         Adopt a connection that another server with the same listeners has detached; its client notices nothing.
@@ -216,6 +232,14 @@ class Server:
         does not serve, or has no room, or has another listener at this index.
         """
         return await self._listening.adopt(detached)
+
+    async def refuse(self, detached: Detached) -> bool:
+        """
+        Answer the request of a connection that no server adopts with 503, and close it.
+
+        Returns whether this server owns the connection and its descriptor now: it does not if there is no request, or the client has left.
+        """
+        return await self._listening.refuse(detached)
 
     def reload_certificates(self) -> bool:
         """Load the certificates of https binds anew, for new connections; on a failure log it, keep the old ones, and return False."""

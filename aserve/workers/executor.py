@@ -71,6 +71,8 @@ STALL_SECONDS = 0.001
 BUSY_STALL_SECONDS = 0.005
 # How often the loop polls for requests while every worker is busy, for the sake of health checks and pings. Guess.
 BUSY_POLL_SECONDS = 0.020
+# When to call `on_crowded` again after it has withdrawn jobs: a worker of another process may be free again. Guess.
+RELIEVED_SECONDS = 0.002
 
 Job = tuple[Callable[[Any], None], Any]  # a function and its argument; it must not raise
 
@@ -143,6 +145,8 @@ class Executor:
         self._last_awake = 0  # the system's number of the worker that last came to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
+        # Called each BUSY_POLL_SECONDS while no worker is free, on the event loop; returns whether it has withdrawn jobs.
+        self.on_crowded: Callable[[], bool] | None = None
 
     # --- called on the event loop ---
 
@@ -217,15 +221,15 @@ class Executor:
                 self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
         # Count now: a worker woken below may take the first, and block, before the last test here.
-        has_several, computes = len(self.jobs) > 1, self._cpu.is_busy
+        has_several, computes, is_woken = len(self.jobs) > 1, self._cpu.is_busy, True
         if self._idle_count == len(self.threads.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
         elif not (computes := self._computes()):
             # A worker is awake, and yet no thread of the process computes: its app blocks.
             self._app_blocks = True
-            self._wake_one()
-        if self._stall_timer is None and (has_several or computes):
+            is_woken = self._wake_one()
+        if self._stall_timer is None and (has_several or computes or not is_woken):
             self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
 
     def _on_stall(self) -> None:
@@ -269,10 +273,13 @@ class Executor:
             if self._native is not None:
                 self._native.spill()  # other workers may take the leader's requests now, too
             if not self._wake_one():
-                if self._handles is None:
+                if self._handles is None and self.on_crowded is None:
                     return  # all are awake: the next finished job moves the queue
                 self._poll_while_busy()
                 seconds = BUSY_POLL_SECONDS  # only health checks and pings can be answered sooner
+                if self._is_relieved():
+                    seconds = RELIEVED_SECONDS
+                    self._seen_waiting, self._still_since = self._what_waits(), now - BUSY_STALL_SECONDS
         self._stall_timer = self._loop.call_later(seconds, self._on_stall_timer)
 
     def _computes(self) -> bool:
@@ -286,6 +293,14 @@ class Executor:
                 self.on_pause()
         except Exception:  # a bug in aserve; the timer must go on
             logger.exception("internal error; please report this as a bug in aserve")
+
+    def _is_relieved(self) -> bool:
+        """Let waiting jobs be withdrawn; return whether any were."""
+        try:
+            return self.on_crowded is not None and self.on_crowded()
+        except Exception:  # a bug in aserve; the timer must go on
+            logger.exception("internal error; please report this as a bug in aserve")
+            return False
 
     def _what_waits(self) -> Any:
         """Return the first job; if there is none, the generation, unless a leader waits for requests; or else None."""

@@ -69,6 +69,7 @@ class InlineExecutor:
         self._context: contextvars.Context | None = None  # of the running job
         self.waking: list[None] = []
         self.on_pause: Callable[[], None] | None = None
+        self.on_crowded: Callable[[], bool] | None = None  # never called: the event loop runs the app
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""

@@ -48,7 +48,7 @@ def two(start_server):
 def detach(server, count=None):
     """Let go of those who idle just now; what is known of their clients is written and read, as between processes."""
     found = server.call(lambda: server.server.detach_idle(count))
-    return [Detached(fd, index, json.loads(json.dumps(peer))) for fd, index, peer in found]
+    return [each._replace(peer=json.loads(json.dumps(each.peer))) for each in found]
 
 
 def detach_all(server, count=1):

@@ -93,3 +93,20 @@ def test_beside_the_lane():
     assert Load.of(words[0]) == Load(connections=3, requests=3, turns=0) and board.quota() == 2
     board.end(words)
     assert Load.of(words[0]) == Load(connections=3, requests=2, turns=0) and board.quota() == 3
+
+
+def test_free_threads():
+    """Of the other processes that are there: how many requests fewer than threads each has."""
+    words = new_words(40)
+    boards = [LoadBoard(words, index, 4, stride=8, first=3) for index in range(4)]
+    for board in boards[:3]:
+        board.look_at(3)
+        board.open(2)
+    assert boards[0].free_threads() == [(1, 2), (2, 2)]
+    running = object(), object()
+    for exchange in running:
+        boards[1].begin(exchange)
+    boards[2].set_connections(9)
+    assert boards[0].free_threads() == [(2, 2)] and boards[2].free_threads() == [(0, 2)]
+    boards[2].leave()
+    assert boards[0].free_threads() == [] and boards[1].free_threads() == [(0, 2)]

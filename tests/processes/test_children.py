@@ -338,6 +338,34 @@ def test_a_connection_goes_to_a_worker_with_free_descriptors(new, system):
         os.close(fd)
 
 
+def test_the_worker_that_a_connection_is_meant_for(new, system):
+    """It gets the connection, however full; without it another does."""
+    giver, meant, other = new(1), new(2), new(3)
+    for child in (giver, meant, other):
+        new.children.admit(child)
+    new.children.page(meant)[Field.CONNECTIONS] = 100
+    for to, getter in ((meant.page, meant), (giver.page, other)):
+        reading, writing = os.pipe()
+        new.children.pass_on(giver, {"listener": 0, "to": to}, [writing], ())
+        _, fds = system.workers_ends[getter.pid].receive()
+        for fd in (reading, *fds):
+            os.close(fd)
+
+
+def test_a_request_that_no_worker_can_have(new, system):
+    """It comes back to a giver that drains, which answers it; a connection without a request is closed."""
+    giver = new(1)
+    new.children.admit(giver)
+    new.children.drain(giver, is_replaced=True)
+    pipes = os.pipe(), os.pipe()
+    new.children.pass_on(giver, {"listener": 0}, [pipes[0][1], pipes[1][1]], ())
+    assert system.workers_ends[giver.pid].receive()[0]["do"] == "drain"
+    message, fds = system.workers_ends[giver.pid].receive()
+    assert message["do"] == "adopt" and len(fds) == 2
+    for fd in (pipes[0][0], pipes[1][0], *fds):
+        os.close(fd)
+
+
 def test_what_a_worker_has_not_counted_yet(new):
     """What it was given counts until its page was written again."""
     child = new()

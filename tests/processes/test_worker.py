@@ -26,6 +26,7 @@ from aserve.lifecycle.loading import LoadError
 from aserve.processes import forked as forked_module
 from aserve.processes import worker as worker_module
 from aserve.processes.forked import LEFT_TO_SUPERVISOR
+from aserve.processes.passing import MAX_RETURNS
 from aserve.processes.role import Role
 from aserve.processes.slots import Slots
 from aserve.processes.worker import Worker, run_worker
@@ -438,7 +439,7 @@ async def test_one_that_drains_gives_all_of_them(lead):
     led.channel.send({"do": "drain", "stopping": False})
     assert await running == 0
     said, (fd,) = led.wait_now("idle")
-    assert said == {"say": "idle", "listener": 0, "peer": said["peer"]}
+    assert said == {"say": "idle", "listener": 0, "peer": said["peer"], "to": 0, "giver": 0, "returns": 0}
     with socket.socket(fileno=fd) as sock:
         sock.sendall(b"from another")
     assert await reader.read() == b"from another"
@@ -463,11 +464,11 @@ async def test_a_supervisor_that_dies_as_it_drains(lead):
 
 
 async def test_a_connection_that_cannot_be_taken(lead):
-    """It is closed: nobody else would."""
+    """It is closed when others could not either: nobody else would."""
     led = lead()
     _, running = await run_until_ready(led)
     one, other = socket.socketpair()
-    led.channel.send({"do": "adopt", "listener": 7, "peer": {}}, [other.detach()])
+    led.channel.send({"do": "adopt", "listener": 7, "peer": {}, "returns": MAX_RETURNS}, [other.detach()])
     one.setblocking(False)
     assert await asyncio.get_running_loop().sock_recv(one, 9) == b""
     one.close()

@@ -1,0 +1,123 @@
+"""Requests do not wait for a busy worker while another is free, nor are they lost with a worker that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+import pytest
+from harness.client import RawClient
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# Each path /hold/NAME waits until there is a file NAME; all others are answered at once.
+APP = """
+import os, pathlib, time
+FOLDER = pathlib.Path({folder!r})
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path.startswith("/hold/"):
+        (FOLDER / f"in-{{path[6:]}}").touch()
+        while not (FOLDER / path[6:]).exists():
+            time.sleep(0.005)
+    body = b"%d %d" % (os.getpid(), len(environ["wsgi.input"].read()))
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"""
+
+
+@pytest.fixture
+def held(start_workers, wait_until, tmp_path):
+    """Start workers with one thread each: held(*args) -> process, hold, free; at the end all requests may go on."""
+    names = []
+
+    def hold(client: RawClient) -> str:
+        """Send a request that keeps its worker's only thread until `free`; return its name."""
+        names.append(f"n{len(names)}")
+        client.request(target=f"/hold/{names[-1]}")
+        wait_until((tmp_path / f"in-{names[-1]}").exists)
+        return names[-1]
+
+    def free(name: str) -> None:
+        (tmp_path / name).touch()
+
+    def start(*args):
+        return start_workers("--threads", "1", *args, app=APP.format(folder=str(tmp_path))), hold, free
+
+    yield start
+    for name in names:
+        free(name)
+
+
+def pid_of(reply) -> int:
+    assert reply.status == 200
+    return int(reply.body.split()[0])
+
+
+@contextlib.contextmanager
+def clients_of(address, count):
+    """Connect so many clients."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(RawClient(address))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_quick_requests_beside_a_busy_worker(held, lane):
+    """Those on its own kept connections are answered by the other, with their bodies, and so are those that follow; none of them fails."""
+    process, hold, free = held("--workers", "2", "--lane", lane)
+    process.wait_for_workers(2)
+    with clients_of(process.address, 8) as clients:
+        pids = [pid_of(client.fetch()) for client in clients]
+        busy = max(pids, key=pids.count)
+        first, *same = [client for client, pid in zip(clients, pids) if pid == busy]
+        name = hold(first)
+        for _ in range(2):
+            for client in same:
+                reply = client.fetch(method="POST", body=b"x" * 100_000)
+                assert pid_of(reply) != busy and reply.body.endswith(b" 100000")
+        free(name)
+        assert pid_of(first.recv_response()) == busy
+
+
+@pytest.mark.parametrize("how", ["recycle", "reload"])
+def test_a_worker_that_ends(held, how):
+    """Its waiting requests go to its successor, which answers them while the thread of the old one is inside the app."""
+    process, hold, free = held("--workers", "1")
+    (pid,) = process.wait_for_workers(1)
+    with clients_of(process.address, 4) as clients:
+        for client in clients:
+            pid_of(client.fetch())
+        first, *others = clients
+        name = hold(first)
+        for client in others:
+            client.request(target="/quick")
+        if how == "reload":
+            process.signal(signal.SIGHUP)
+        else:
+            os.kill(pid, signal.SIGTERM)
+        for client in others:
+            assert pid_of(client.recv_response()) != pid
+        free(name)
+        assert pid_of(first.recv_response()) == pid
+
+
+def test_workers_that_are_all_busy(held):
+    """A request waits then, and is answered by the first that is free."""
+    process, hold, free = held("--workers", "2")
+    process.wait_for_workers(2)
+    with clients_of(process.address, 8) as clients:
+        by_pid: dict[int, list[RawClient]] = {}
+        for client in clients:
+            by_pid.setdefault(pid_of(client.fetch()), []).append(client)
+        (a, *_), (b, *rest) = by_pid.values()
+        hold(a)
+        name = hold(b)
+        waiting = rest[0] if rest else clients[-1]
+        waiting.request(target="/quick")
+        free(name)
+        assert waiting.recv_response().status == 200 and b.recv_response().status == 200

@@ -1,0 +1,203 @@
+"""Connections between workers, as one of these sends and gets them: on a loop of the test's, with a server that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from aserve.connections.detaching import Detached
+from aserve.processes import passing as passing_module
+from aserve.processes.passing import MAX_RETURNS, Passing
+
+
+class Server:
+    """Has connections and waiting requests to give, and takes what it is told to."""
+
+    def __init__(self):
+        self.idle, self.waiting, self.taken, self.refused = [], [], [], []
+        self.takes, self.refuses, self.asked = True, True, []
+
+    def detach_idle(self, count):
+        return [self.idle.pop(0) for _ in range(len(self.idle) if count is None else min(count, len(self.idle)))]
+
+    def detach_waiting(self, count):
+        self.asked.append(count)
+        return [
+            self.waiting.pop(0) for _ in range(len(self.waiting) if count is None else min(count, len(self.waiting)))
+        ]
+
+    async def adopt(self, detached):
+        self.taken += [detached] if self.takes else []
+        return self.takes
+
+    async def refuse(self, detached):
+        self.refused.append(detached)
+        return self.refuses
+
+
+class Board:
+    """A load board with free threads elsewhere."""
+
+    def __init__(self, *free):
+        self.free = list(free)
+
+    def free_threads(self):
+        return self.free
+
+
+class Led:
+    """A worker with page 1, and what it has said to the supervisor."""
+
+    def __init__(self, *free, board=True):
+        self.server, self.said = Server(), []
+        self.passing = Passing(
+            asyncio.get_running_loop(),
+            self.server,
+            Board(*free) if board else None,
+            1,
+            lambda *said: self.said.append(said),
+        )
+
+    async def get(self, message, fds):
+        """Let it get a connection, and wait until that is done."""
+        self.passing.on_adopt({"listener": 0, "peer": {}, **message}, fds)
+        while self.passing._adopting:
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def files():
+    """Return a function that opens a descriptor; those that are open at the end are closed."""
+    fds = []
+
+    def new():
+        fds.append(os.open(os.devnull, os.O_RDONLY))
+        return fds[-1]
+
+    yield new
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            pass
+
+
+def waiting(fd=100, request=b"the request"):
+    return Detached(fd, 2, {"address": "a"}, request)
+
+
+def idle(fd=100):
+    return Detached(fd, 2, {"address": "a"})
+
+
+def read(fd):
+    """Return what a descriptor that was sent has, and close it."""
+    with open(fd, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+# Giving
+
+
+async def test_idle_ones_by_order():
+    """As many as the supervisor says."""
+    led = Led()
+    led.server.idle = [idle(100), idle(101), idle(102)]
+    led.passing.begin({"count": 2}, [])
+    led.passing.stop()
+    way = {"to": 0, "giver": 1, "returns": 0}
+    assert led.said == [({"say": "idle", "listener": 2, "peer": {"address": "a"}, **way}, [fd]) for fd in (100, 101)]
+
+
+async def test_requests_go_where_threads_are_free():
+    """As many to each worker as it has free threads, the oldest first; each with its octets."""
+    led = Led((1, 1), (4, 2))
+    led.server.waiting = [waiting(fd, b"%d" % fd) for fd in range(100, 105)]
+    assert led.passing.relieve()
+    assert led.server.asked == [1, 2]
+    assert [(message["to"], fds[0], read(fds[1])) for message, fds in led.said] == [
+        (2, 100, b"100"), (5, 101, b"101"), (5, 102, b"102"),
+    ]  # fmt: skip
+
+
+async def test_no_free_thread():
+    """Or no request that can go, or no other worker at all: nothing is given."""
+    for led in (Led(), Led((1, 1)), Led(board=False)):
+        assert not led.passing.relieve() and led.said == []
+
+
+async def test_one_that_drains_gives_all(monkeypatch):
+    """Idle ones and waiting requests, time and again, to whom the supervisor chooses."""
+    monkeypatch.setattr(passing_module, "HAND_OVER_SECONDS", 0.0)
+    led = Led()
+    led.server.idle, led.server.waiting = [idle(100)], [waiting(101)]
+    led.passing.give_all()
+    assert [(message["to"], fds[0]) for message, fds in led.said] == [(0, 100), (0, 101)]
+    read(led.said[1][1][1])
+    led.server.idle.append(idle(102))
+    while len(led.said) < 3:
+        await asyncio.sleep(0)
+
+
+async def test_no_descriptor_for_a_request(monkeypatch, files):
+    """It stays, and waits on."""
+
+    def open_none(name):
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(passing_module, "open_memory_file", open_none)
+    led, one = Led((1, 1)), waiting(files())
+    led.server.waiting = [one]
+    led.passing.relieve()
+    while not led.server.taken:
+        await asyncio.sleep(0)
+    assert led.server.taken == [one] and led.said == []
+
+
+# Getting
+
+
+async def test_taking_over(files):
+    """With the request, or without; a worker of an older version does not say who it is."""
+    led, (one, other) = Led(), (files(), files())
+    await led.get({"giver": 2, "returns": 0}, [one, passing_module._put_down(b"octets")])
+    await led.get({}, [other])
+    assert led.server.taken == [Detached(one, 0, {}, b"octets"), Detached(other, 0, {}, None)]
+
+
+async def test_a_worker_that_cannot(files):
+    """It returns the connection, which another may take."""
+    led, fd = Led(), files()
+    led.server.takes = False
+    await led.get({"to": 1, "giver": 2, "returns": 1}, [fd, passing_module._put_down(b"octets")])
+    [(message, fds)] = led.said
+    assert message == {"say": "idle", "listener": 0, "peer": {}, "to": 0, "giver": 2, "returns": 2}
+    assert fds[0] == fd and read(fds[1]) == b"octets" and led.server.refused == []
+
+
+async def test_none_that_can(files):
+    """In the end the request is refused; a connection without one is closed."""
+    led, fds = Led(), (files(), files())
+    led.server.takes = False
+    for fd in fds:
+        await led.get({"giver": 2, "returns": MAX_RETURNS}, [fd])
+        led.server.refuses = False
+    assert [each.fd for each in led.server.refused] == list(fds) and led.said == []
+    os.fstat(fds[0])  # now the server's
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fds[1])
+
+
+async def test_what_comes_back(files):
+    """The workers that seemed to be free are not: for a second none is given."""
+    led = Led((1, 1))
+    led.server.waiting = [waiting()]
+    await led.get({"giver": 1, "returns": 0}, [files()])
+    assert not led.passing.relieve() and led.said == []
+    led.passing._rests_until = 0.0
+    assert led.passing.relieve()
+    read(led.said[0][1][1])
