@@ -59,8 +59,8 @@ def imports_of_options() -> int:
 
 
 def fan_out() -> int:
-    """Return how many of our modules the module imports that imports most."""
-    return max(collections.Counter(name for name, _ in our_imports()).values())
+    """Return how many of our modules the module imports that imports most; the list of all features is that by its nature."""
+    return max(collections.Counter(name for name, _ in our_imports() if name != "features").values())
 
 
 def classes() -> Iterator[ast.ClassDef]:
@@ -123,7 +123,7 @@ def words_of_the_dialect() -> int:
 MEASURES = (
     Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 0, 0),
-    Measure("own modules that one module imports", fan_out, 31, 15),
+    Measure("own modules that one module imports", fan_out, 22, 15),
     Measure("arguments of a constructor", constructor_arguments, 9, 8),
     Measure("methods of a class", methods, 40, 40),
     Measure("private words in docs/design.md", private_words, 20, 20),

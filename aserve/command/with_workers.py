@@ -23,6 +23,7 @@ from ..processes.command import Command
 from ..processes.inheritance import Inheritance
 from ..processes.plan import Plan, Read
 from ..processes.shutdown import StartFailed
+from ..processes.site import Site
 from ..processes.supervisor import Supervisor
 from ..server.running import loop_factory
 from ..settings import ConfigError
@@ -57,10 +58,11 @@ def run_workers(
         raise
     _share_memory(plan)
     try:
-        role = Supervisor(
+        site = Site(
             plan, read, listeners, Command.of_this_process(environ),
             lambda context: extensions.supervise(context._replace(bound=bound, kept=kept)), on_life,
-        ).run(inherited)  # fmt: skip
+        )  # fmt: skip
+        role = Supervisor(site).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")

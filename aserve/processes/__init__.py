@@ -20,6 +20,6 @@
 - **What the machine has room for** is in resources.py and cgroups.py; status.py says how workers are; recycling.py and liveness.py judge, purely, when a worker has served
   its time, and whether its event loop turns. watch.py asks them once a second.
 
-Read supervisor.py first: who answers for what, and what happens by which event, is in its tables. What is due next, fleet.py decides by facts
-alone. With `--reload` a worker looks for saved files (reloading.py); reloads.py is the supervisor's side of each reload.
+Read supervisor.py first, a loop of four steps; then reactions.py: which noun answers for what, and what happens by which event, is in its tables.
+What is due next, fleet.py decides by facts alone. With `--reload` a worker looks for saved files (reloading.py); reloads.py is the supervisor's side of each reload.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
@@ -19,7 +18,9 @@ from .children import Children
 from .control import Answer, Caller
 from .crew import Crew
 from .fleet import Action, Do, End, Fleet, Question
-from .questions import answers_of, tell_stacks
+from .notices import Notices
+from .questions import answer_all, answers_of, tell_stacks
+from .reloads import Reloads
 from .status import Status
 from .timers import Timers
 
@@ -27,28 +28,22 @@ from .timers import Timers
 STACKS_SECONDS = 2.0
 
 
-class Supervised(Protocol):
-    """The supervisor, as Answers sees it."""
-
-    def reload(self, why: str) -> None:
-        """Replace all workers."""
-
-    def resize(self, size: int, why: str) -> None:
-        """Set the number of workers."""
-
-    def set_unready(self, why: str) -> None:
-        """Tell balancers why they should send their requests elsewhere; "": they need not."""
-
-
 class Answers:
     """The supervisor's answers, by the name of the question."""
 
     def __init__(
-        self, supervised: Supervised, fleet: Fleet, crew: Crew, children: Children, timers: Timers, status: Status
+        self,
+        fleet: Fleet,
+        crew: Crew,
+        reloads: Reloads,
+        notices: Notices,
+        children: Children,
+        timers: Timers,
+        status: Status,
     ) -> None:
-        self._supervised = supervised
         self._fleet = fleet
         self._crew = crew
+        self._reloads = reloads
         self._children = children
         self._timers = timers
         self._status = status
@@ -57,10 +52,11 @@ class Answers:
         self.by_question: dict[str, Answer] = answers_of(
             status.describe_with_warnings,
             self._on_stacks,
-            supervised.set_unready,
+            notices.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
         self.by_do = {Do.ANSWER: self._on_successor}
+        self.by_word = {"stacks": self._on_stacks_told}
 
     # Reloading and resizing
 
@@ -70,16 +66,7 @@ class Answers:
             return
         # The next: one that is under way may have read the code of before.
         self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
-        self._supervised.reload("aserve reload")
-
-    def tell(self, asked: Sequence[Question], text: str, is_done: bool) -> None:
-        """Tell callers what has become of what they have asked for."""
-        for question in asked:
-            if is_done:
-                question.caller.say({"text": text})
-                question.caller.end()
-            else:
-                question.caller.refuse(text)
+        self._reloads.ask("aserve reload")
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")
@@ -98,13 +85,13 @@ class Answers:
         """A worker's successor serves, or will not come."""
         new, slot = action.worker, action.asked[0].slot
         if self._fleet.is_ending:
-            self.tell(action.asked, "the server is ending", is_done=False)
+            answer_all(action.asked, "the server is ending", is_done=False)
         elif new is None:
             text = f"worker {slot} gets no successor any more: see `aserve status`, and the log"
-            self.tell(action.asked, text, is_done=False)
+            answer_all(action.asked, text, is_done=False)
         else:
             text = f"worker {slot} is replaced: pid {new.pid} serves, ready after {new.ready_at - new.began_at:.1f} s"
-            self.tell(action.asked, text + self._status.describe_drains(), is_done=True)
+            answer_all(action.asked, text + self._status.describe_drains(), is_done=True)
 
     def on_failed_start(self, end: End, asked: Sequence[Question]) -> None:
         """A successor could not start."""
@@ -112,7 +99,7 @@ class Answers:
         text = (
             f"worker {end.slot} is not replaced: {end.name} could not start: {end.why}{serves_on}, and another is tried"
         )
-        self.tell(asked, text, is_done=False)
+        answer_all(asked, text, is_done=False)
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
         before, change = self._fleet.size, message.get("change")
@@ -120,7 +107,7 @@ class Answers:
         if not isinstance(wanted, int) or self._fleet.is_ending:
             caller.refuse("the server is ending" if self._fleet.is_ending else "say how many: a count, or a change")
             return
-        self._supervised.resize(wanted, "aserve workers")
+        self._crew.resize(wanted, "aserve workers")
         if self._fleet.size == wanted:
             caller.say({"text": f"workers: {wanted}; before: {before}"})
             caller.end()
@@ -148,7 +135,7 @@ class Answers:
         else:
             self._timers.after(STACKS_SECONDS, self._give_up_stacks, asked)
 
-    def on_stacks(self, child: Child, message: Message, fds: list[int]) -> None:
+    def _on_stacks_told(self, child: Child, message: Message, fds: list[int]) -> None:
         """Pass on the stacks of a worker."""
         caller, _ = self._stacks.pop(message["number"], (None, child))
         if caller is not None:

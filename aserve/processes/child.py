@@ -137,6 +137,10 @@ class Child(Worker):
         self.failure, self.app_traceback = message["why"], message["traceback"]
         self.has_told |= message.get("has_told", False)
 
+    def on_left(self, message: Message, fds: list[int]) -> None:
+        """Record that it drains, and accepts no more connections."""
+        self.has_left = True
+
     def transition(self, event: Event) -> State:
         """Change the state by the table; return the state before."""
         before, self.state = self.state, TRANSITIONS[self.state, event]
@@ -155,6 +159,11 @@ class Child(Worker):
 def name_of(slot: int) -> str:
     """Return a child's name for the log."""
     return {TRIAL: "the trial", MOLD: "the mold"}.get(slot, f"worker {slot}")
+
+
+def workers(count: int) -> str:
+    """Return a number of workers in words: "1 worker", "2 workers"."""
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def describe_end(status: int) -> str:

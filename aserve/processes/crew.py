@@ -1,25 +1,26 @@
-"""The crew of workers: the log lines about its size, missing workers and replacements; pauses after failures.
+"""The crew of workers: the log lines about its size, workers that are ready, missing workers and replacements; pauses after failures.
 
-Owns:     Crew: absences; the pauses of a slot after failures; letting a worker go while others serve.
+Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes; letting one go while others serve.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet.py), processes (children.py), starting one (supervisor.py).
+Not here: what is due (fleet.py), processes (children.py), starting one (starts.py).
 """
 
 from __future__ import annotations
 
 import collections
 import logging
+import signal
 import time
-from collections.abc import Sequence
 
-from ..connections.listeners import Listener
 from ..core.tally import Tally
-from ..settings import MAX_WORKERS, with_reach
-from .absences import Absences
+from ..settings import MAX_WORKERS
 from .backoff import Backoff
-from .child import Child, State
+from .channel import Message
+from .child import Child, State, workers
 from .children import Children
 from .fleet import Action, Do, End, Fleet
+from .notices import Notices
+from .status import Status
 from .timers import Timers
 from .watch import Watch
 
@@ -32,38 +33,38 @@ class Crew:
     def __init__(
         self,
         fleet: Fleet,
-        listeners: Sequence[Listener],
         children: Children,
         timers: Timers,
+        status: Status,
         tally: Tally,
         watch: Watch,
+        notices: Notices,
     ) -> None:
-        self.absences = Absences()
         self._fleet = fleet
-        self._listeners = listeners
         self._children = children
         self._timers = timers
+        self._status = status
+        self._absences = status.absences
         self._tally = tally
         self._watch = watch
+        self._notices = notices
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
         self.by_do = {Do.DRAIN: self._let_go, Do.KILL: self._kill}
-
-    def describe(self) -> str:
-        """Return the state in one line."""
-        if self.absences:
-            return f"degraded: {self.absences.describe(self._fleet.size)}"
-        places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
-        return f"serving on {places} with {workers(self._fleet.size)}"
+        self.by_word = {"ready": self._on_ready, "failing": self._on_failing}
+        self.by_signal = {
+            signal.SIGTTIN: lambda number: self.resize(fleet.size + 1, number.name),
+            signal.SIGTTOU: lambda number: self.resize(fleet.size - 1, number.name),
+        }
 
     # Its size
 
-    def begin(self, child: Child) -> None:
+    def _begin(self, child: Child) -> None:
         """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
         is_auto = child.plan.config.workers == "auto"
         size, why = child.plan.count_workers(self._watch.bytes_of(child) if is_auto else 0)
         if is_auto:
             self._fleet.size = size
-        logger.info("%s (%s)", self.describe(), why)
+        logger.info("%s (%s)", self._status.describe_serving(), why)
 
     def change_plan(self, child: Child) -> None:
         """Set the number of workers by the new plan, of which this worker is the first to serve."""
@@ -72,16 +73,38 @@ class Crew:
     def resize(self, size: int, why: str) -> None:
         """Set the number of workers; those of higher slots end."""
         before = self._fleet.size
+        if self._fleet.is_ending:
+            return
         if not 1 <= size <= MAX_WORKERS:
             logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, before, MAX_WORKERS)
             return
         logger.info("%s: the number of workers is %d now; it was %d", why, size, before)
         self._fleet.resize(size, why)
         for slot in range(size + 1, before + 1):
-            self.absences.end(slot)
+            self._absences.end(slot)
             self._backoffs.pop(slot, None)
 
     # One worker
+
+    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
+        """Record that a worker serves."""
+        if not self._children.admit(child):
+            return
+        self._notices.on_ready(child)
+        if self._fleet.is_ending:
+            return
+        is_first = not self._fleet.has_served
+        self._fleet.on_ready(child)
+        if is_first:
+            self._begin(child)
+        logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
+        if self._absences.end(child.slot):
+            logger.info("no worker is missing any more: %s", workers(self._fleet.size))
+
+    def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
+        """Replace a worker that asks for a successor."""
+        if child.state is State.READY:
+            self.replace(child.slot, f"{child}: {message['why']}", "asked")
 
     def replace(self, slot: int, why: str, reason: str) -> None:
         """Replace the worker that serves in a slot when it is its turn, and count that by `reason`, once."""
@@ -111,7 +134,7 @@ class Crew:
         """Record whether the slot of an ended worker has no ready worker; return that."""
         is_missing = end.slot <= self._fleet.size and end.slot not in self._fleet.newest
         if is_missing:
-            self.absences.begin(end.slot, why)
+            self._absences.begin(end.slot, why)
         return is_missing
 
     # Pauses after failures
@@ -136,8 +159,3 @@ class Crew:
         for one in list(self._backoffs) if slot is None else [slot]:
             self._backoffs[one].reset()
             self._fleet.retry_at.pop(one, None)
-
-
-def workers(count: int) -> str:
-    """Return a number of workers in words: "1 worker", "2 workers"."""
-    return f"{count} worker{'' if count == 1 else 's'}"

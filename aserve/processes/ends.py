@@ -7,6 +7,8 @@ Not here: waitpid (children.py), lost requests (losses.py), the end of a trial (
 
 from __future__ import annotations
 
+import signal
+
 from ..core.tally import OOM_KILLS
 from ..lifecycle.lacking import describe_lack
 from .attached import Attached
@@ -40,6 +42,7 @@ class Ends:
         self._upgrade = upgrade
         self._overview = overview
         self._watch = watch
+        self.by_signal = {signal.SIGCHLD: lambda number: self.reap()}
 
     def reap(self) -> None:
         """Handle all children that have ended by now."""

@@ -2,7 +2,7 @@
 
 Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
-Not here: the facts about one worker, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (supervisor.py).
+Not here: the facts about one worker, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (reactions.py).
 
 `decide` is to be called after every event, and again once its actions are done, until it returns none. It looks at facts alone: so it does not
 matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end of this file.

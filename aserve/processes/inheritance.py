@@ -2,7 +2,7 @@
 
 Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
 Thread:   the supervisor's only one.
-Not here: when that happens (upgrade.py), its use by the new code (supervisor.py).
+Not here: when that happens (upgrade.py), its use by the new code (present.py, upgrade.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
 descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from ..core.errors import DONE, Fault
+from ..core.errors import DONE
 from ..core.tally import START_FAILURES, Tally
 from .answers import Answers
 from .child import MOLD, State
@@ -135,11 +135,4 @@ class Outcomes:
 
     def _tell_missing(self, end: End) -> None:
         if self._crew.note_absence(end, end.why):
-            logger.error("%s; correct it; SIGHUP tries again at once", self._crew.describe())
-
-
-def fault_for(slot: int, fleet: Fleet) -> Fault | None:
-    """Return why the app cannot start, for a worker that is to show it; beside a worker that serves none does."""
-    return (
-        Fault(fleet.fault.why, fleet.fault.traceback) if fleet.fault is not None and slot not in fleet.newest else None
-    )
+            logger.error("%s; correct it; SIGHUP tries again at once", self._status.describe_serving())

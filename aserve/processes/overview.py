@@ -81,12 +81,13 @@ class Overview:
     @property
     def config(self) -> EngineSettings:
         """The settings of workers that start now."""
-        return self._status.known.config
+        config: EngineSettings = self._status.fleet.plan.config
+        return config
 
     @property
     def process_count(self) -> int:
         """How many workers there are to be."""
-        return self._status.known.size
+        return self._status.fleet.size
 
     @property
     def ready_count(self) -> int:
@@ -96,7 +97,7 @@ class Overview:
     @property
     def is_draining(self) -> bool:
         """Whether no worker is to begin any more."""
-        return self._status.known.is_ending
+        return self._status.fleet.is_ending
 
     @property
     def listening(self) -> list[dict[str, Any]]:

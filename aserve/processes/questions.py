@@ -11,12 +11,13 @@ Shapes: each row of the table in docs/control.md is an object; the first of a st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Callable
 
 from ..connections.health import WISHES
 from .control import Answer, Caller, Message
+from .facts import Question
 
 # Questions that need a supervisor.
 SUPERVISED = ("reload", "recycle", "workers")
@@ -41,6 +42,16 @@ def answers_of(
 def tell_stacks(caller: Caller, slot: int, pid: int, text: str) -> None:
     """Answer with the stacks of one process; others may follow."""
     caller.say({"worker": slot, "pid": pid, "text": text})
+
+
+def answer_all(asked: Iterable[Question], text: str, is_done: bool) -> None:
+    """Tell callers what has become of what they have asked for."""
+    for question in asked:
+        if is_done:
+            question.caller.say({"text": text})
+            question.caller.end()
+        else:
+            question.caller.refuse(text)
 
 
 def _refuse(caller: Caller, message: Message) -> None:

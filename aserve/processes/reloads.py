@@ -2,7 +2,7 @@
 
 Owns:     Reloads: reading settings for one; what is logged, counted and told at its beginning and its end.
 Thread:   the supervisor's only one.
-Not here: what is due in it (fleet.py), starting a successor (supervisor.py), new code of aserve's own (upgrade.py).
+Not here: what is due in it (fleet.py), starting a successor (starts.py), new code of aserve's own (upgrade.py).
 
 ```
   reload: settings are read -----> the first successor starts -----> prove: the others -----> finish: all of before are gone
@@ -17,6 +17,7 @@ One is under way at a time. If another is asked for meanwhile, it follows, as th
 from __future__ import annotations
 
 import logging
+import signal
 import time
 
 from ..core.errors import AserveError
@@ -24,13 +25,13 @@ from ..core.tally import RELOADS, Tally
 from ..lifecycle.loading import LoadError, working_folder
 from ..lifecycle.manager import Manager
 from ..settings import ConfigError
-from .answers import Answers
 from .channel import Message
-from .child import Child, State
+from .child import Child, State, workers
 from .children import Children
-from .crew import Crew, workers
+from .crew import Crew
 from .fleet import Action, Do, End, Fleet, Reload
 from .plan import Read
+from .questions import answer_all
 from .status import Status
 from .touched import TouchedFiles
 
@@ -46,7 +47,6 @@ class Reloads:
         fleet: Fleet,
         crew: Crew,
         children: Children,
-        answers: Answers,
         manager: Manager,
         status: Status,
         tally: Tally,
@@ -55,12 +55,13 @@ class Reloads:
         self._fleet = fleet
         self._crew = crew
         self._children = children
-        self._answers = answers
         self._manager = manager
         self._status = status
         self._tally = tally
         self._touched = TouchedFiles(fleet.plan.config.touch_reload)
         self.by_do = {Do.BEGIN: lambda action: self._begin(action.why), Do.PROVE: self._prove}
+        self.by_word = {"changed": self._on_changed}
+        self.by_signal = {signal.SIGHUP: lambda number: self.ask(number.name)}
 
     # Its beginning
 
@@ -108,7 +109,7 @@ class Reloads:
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
         self._status.on_reload_refused(text)
-        self._answers.tell(self._fleet.refuse(), f"nothing was reloaded: {text}", is_done=False)
+        answer_all(self._fleet.refuse(), f"nothing was reloaded: {text}", is_done=False)
 
     # Its end
 
@@ -137,12 +138,12 @@ class Reloads:
             reload.why, text, remedy, serving, workers(self._fleet.size),
         )  # fmt: skip
         self._status.on_reload_refused(fault)
-        self._answers.tell(action.asked, text, is_done=False)
+        answer_all(action.asked, text, is_done=False)
 
     def tell_half_done(self, action: Action) -> None:
         """Report that a worker could not start with code that already serves: the reload stays half done until a retry succeeds."""
         logger.warning("%s: half done: %s", action.reload.why, self._status.describe_progress())
-        self._answers.tell([each for each in action.asked if each.reload], self._status.half_done, is_done=False)
+        answer_all([each for each in action.asked if each.reload], self._status.half_done, is_done=False)
 
     def finish(self, action: Action) -> None:
         """Report that every slot has its successor, and that no old worker accepts any more."""
@@ -151,15 +152,15 @@ class Reloads:
         seconds = time.monotonic() - reload.began_at
         text = f"done in {seconds:.1f} s: code and settings of {workers(self._fleet.size)} are new{self._status.describe_drains()}"
         logger.info("%s: %s", reload.why, text)
-        self._answers.tell(action.asked, text, is_done=True)
+        answer_all(action.asked, text, is_done=True)
 
     # --reload
 
-    def on_changed(self, child: Child, message: Message, fds: list[int]) -> None:
+    def _on_changed(self, child: Child, message: Message, fds: list[int]) -> None:
         """A file was saved: what has been imported since the last time is of no use, if it serves not yet; it may hang, too."""
         if child.state != State.READY:
             return  # its successor looks by now
-        self._answers.tell(self._fleet.drop(), f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
+        answer_all(self._fleet.drop(), f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
         self.ask(message["why"])
 
 

@@ -23,12 +23,12 @@ from ..connections.listeners import Listener
 from ..core.errors import AserveError
 from ..lifecycle.manager import Manager
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS
-from ..settings import EngineSettings
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
 from .fleet import End, Fleet
 from .timers import Timers
+from .upgrade import Upgrade
 
 logger = logging.getLogger("aserve")
 
@@ -52,6 +52,7 @@ class Shutdown:
         listeners: Sequence[Listener],
         manager: Manager,
         attached: Attached,
+        upgrade: Upgrade,
     ) -> None:
         self._fleet = fleet
         self._children = children
@@ -59,17 +60,20 @@ class Shutdown:
         self._listeners = listeners
         self._manager = manager
         self._attached = attached
+        self._upgrade = upgrade
+        self.by_signal = {signal.SIGTERM: self._drain, signal.SIGINT: self._drain, signal.SIGQUIT: self._end_at_once}
         self.status = 0
         self.start_failure: StartFailed | None = None
         self._asked_at: float | None = None
         self._awaited: list[Child] = []  # by clients that wait, and no other worker serves
 
-    def drain(self, number: signal.Signals, config: EngineSettings) -> None:
+    def _drain(self, number: signal.Signals) -> None:
         """Let all workers drain; asked for again, end them at once."""
-        now = time.monotonic()
+        self._upgrade.abandon()
+        now, config = time.monotonic(), self._fleet.plan.config
         if self._asked_at is not None:
             if now - self._asked_at > SAME_SIGNAL_SECONDS:
-                self.end_at_once(number)
+                self._end_at_once(number)
             return
         self._asked_at, self._fleet.is_ending = now, True
         seconds = config.drain_seconds
@@ -82,8 +86,9 @@ class Shutdown:
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
         self._attached.end(self.note_unfinished)
 
-    def end_at_once(self, number: signal.Signals) -> None:
+    def _end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""
+        self._upgrade.abandon()
         again = " again" if self._asked_at is not None else ""
         logger.warning("%s%s: leaving at once", number.name, again)
         self._manager.tell_stopping(f"{number.name}: leaving at once")
@@ -100,6 +105,18 @@ class Shutdown:
         """Record that there is nothing to serve."""
         self.start_failure = failure
         self._attached.end()
+
+    def end(self) -> int:
+        """
+        Return the exit status, as no worker is left.
+
+        Raises:
+            StartFailed: the first worker could not start.
+        """
+        if self.start_failure is not None:
+            raise self.start_failure
+        logger.info("stopped")
+        return self.status
 
     # What becomes of workers meanwhile
 

@@ -1,6 +1,6 @@
 """The state of a supervisor and its workers, for `aserve status` and the status page.
 
-Owns:     Status: the facts about each process; crashes of the last minutes, the reasons that keep a reload from its end.
+Owns:     Status: the facts about each process; missing workers, crashes of the last minutes, the reasons that keep a reload from its end.
 Thread:   the supervisor's only one.
 Not here: the content of a status, of one process or many (lifecycle/status.py), the callers (answers.py, overview.py).
 
@@ -13,7 +13,7 @@ import collections
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ..connections.in_flight import read_in_flight, read_oldest
 from ..connections.listen_queue import describe_listening
@@ -22,9 +22,10 @@ from ..core.memory_file import map_memory_file
 from ..core.page import Process
 from ..lifecycle.program import show_command
 from ..lifecycle.status import Statuses, Whole
-from ..settings import EngineSettings
+from ..settings import with_reach
+from .absences import Absences
 from .attached import Attached
-from .child import MOLD, Child, State
+from .child import MOLD, Child, State, workers
 from .children import Children
 from .fleet import Fleet
 
@@ -35,42 +36,22 @@ MAX_CRASHES = 100
 SHOWN = ("name", "pid", "state", "seconds", "restarts", "last_end", "when", "pause_seconds")
 
 
-class Known(Protocol):
-    """The supervisor's own state, as Status sees it."""
-
-    @property
-    def size(self) -> int:
-        """How many workers there are to be."""
-
-    @property
-    def config(self) -> EngineSettings:
-        """The settings of workers that start now."""
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether no worker is to begin any more."""
-
-    def describe(self) -> str:
-        """Return the state in one line."""
-
-
 class Status:
     """The present state."""
 
     def __init__(
         self,
-        known: Known,
         children: Children,
         fleet: Fleet,
         attached: Attached | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
         """`listeners`: of the workers."""
-        self.known = known
-        self.statuses = Statuses(lambda: known.config, self._look)
+        self.statuses = Statuses(lambda: fleet.plan.config, self._look)
+        self.absences = Absences()
         self._listeners = listeners
         self._children = children
-        self._fleet = fleet
+        self.fleet = fleet
         self._attached = attached
         self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
@@ -79,6 +60,20 @@ class Status:
     def describe(self) -> dict[str, Any]:
         """Return the status, with "workers" by slot."""
         return self.statuses.describe()
+
+    @property
+    def line(self) -> str:
+        """The state in one line."""
+        half_done = "; a reload is half done" if self.half_done else ""
+        missing = self._attached.describe_missing() if self._attached is not None else ""
+        return self.describe_serving() + half_done + missing
+
+    def describe_serving(self) -> str:
+        """Return where it serves, with how many workers; or how many are missing."""
+        if self.absences:
+            return f"degraded: {self.absences.describe(self.fleet.size)}"
+        places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
+        return f"serving on {places} with {workers(self.fleet.size)}"
 
     def describe_with_warnings(self) -> dict[str, Any]:
         """Return the status, with the warnings of the status page."""
@@ -94,7 +89,7 @@ class Status:
             if now - at < CRASH_SECONDS
         ]
         whole = Whole(
-            self.known.describe(), self.listening, self.facts(), self.known.size,
+            self.line, self.listening, self.facts(), self.fleet.size,
             states.count(State.READY), crashes, reload={"half_done": self.half_done, "refused": refusal},
             beside={"attached": [self._describe_attached(each) for each in self.attached]},
         )  # fmt: skip
@@ -139,13 +134,13 @@ class Status:
     @property
     def half_done(self) -> str:
         """Why a reload may never end, and its progress; "": no reload is half done."""
-        failed = self._fleet.reload.failed.values() if self._fleet.reload is not None else ()
+        failed = self.fleet.reload.failed.values() if self.fleet.reload is not None else ()
         return "; ".join([*failed, self.describe_progress(), "it is tried again"]) if failed else ""
 
     def describe_progress(self) -> str:
         """Return the progress of a reload."""
-        new = sum(child.plan is self._fleet.plan for child in self._children.having(State.READY))
-        return f"{new} of {self.known.size} workers {'has' if new == 1 else 'have'} the new code"
+        new = sum(child.plan is self.fleet.plan for child in self._children.having(State.READY))
+        return f"{new} of {self.fleet.size} workers {'has' if new == 1 else 'have'} the new code"
 
     def describe_drains(self) -> str:
         """Return how many old workers still drain after a reload, for the end of its line; "": none."""
@@ -154,7 +149,7 @@ class Status:
             return ""
         workers = "1 old worker still drains" if len(at) == 1 else f"{len(at)} old workers still drain"
         requests = f"{sum(at)} request{'' if sum(at) == 1 else 's'}"
-        return f"; {workers}, with {requests} (--drain-timeout {self.known.config.drain_seconds:g})"
+        return f"; {workers}, with {requests} (--drain-timeout {self.fleet.plan.config.drain_seconds:g})"
 
     def _requests_of(self, child: Child) -> list[tuple[float, str]]:
         with contextlib.closing(map_memory_file(child.in_flight)) as table:

@@ -2,7 +2,7 @@
 
 Owns:     Timers, a heap of them.
 Thread:   the supervisor's only one.
-Not here: waiting until then (supervisor.py).
+Not here: waiting until then (events.py).
 
 A process that was stopped (by a debugger, a freezer, a machine that sleeps) finds many calls overdue when it goes on. Its children
 were stopped, too, and could do nothing in that time: so it does not count. All calls are made later by as much.

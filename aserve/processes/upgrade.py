@@ -3,7 +3,7 @@
 Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
 Thread:   the supervisor's only one.
 Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), its start
-          (supervisor.py: it adopts the workers, and reloads.py replaces them).
+          (reactions.py: it adopts the workers, and reloads.py replaces them).
 
 ```
   supervisor, previous code                        supervisor, new code: same pid, listeners, workers
@@ -36,6 +36,7 @@ from .channel import Channel, Message
 from .child import TRIAL, Child, State
 from .children import Children
 from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
+from .fleet import Do, Fleet
 from .forked import say_failed
 from .inheritance import Inheritance, Strangers
 from .overview import Overview
@@ -52,18 +53,31 @@ class Upgrade:
     """An upgrade, from the request for it to the start of the new code."""
 
     def __init__(
-        self, command: Command, children: Children, signals: SignalPipe, manager: Manager, attached: Attached
+        self,
+        command: Command,
+        fleet: Fleet,
+        children: Children,
+        signals: SignalPipe,
+        manager: Manager,
+        attached: Attached,
+        overview: Overview,
+        listeners: Sequence[Listener],
     ) -> None:
         self._command = command
+        self._fleet = fleet
         self._children = children
         self._signals = signals
         self._manager = manager
         self._attached = attached
+        self._overview = overview
+        self._listeners = listeners
         self._asked = ""  # the reason for a trial; "": none is asked for
         self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
         self._strangers = Strangers()
         self._has_shown = False  # that the new code can serve
+        self.by_do = {Do.ADVANCE: lambda action: self._advance()}
+        self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
         # By the word of the trial's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
@@ -82,22 +96,22 @@ class Upgrade:
         """Whether new code is to be tried, or to take over."""
         return self._trial is None and bool(self._asked or self._has_shown)
 
-    def ask(self, why: str, is_reloading: bool) -> None:
-        """Ask for new code: `advance` begins when it can."""
+    def ask(self, why: str) -> None:
+        """Ask for new code, which is tried as soon as that is due."""
         self._asked = why
         if self._trial is not None:
             logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
-        elif is_reloading:
+        elif self._fleet.reload is not None:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
 
-    def advance(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
+    def _advance(self) -> None:
         """Take the next step, which is due: try the new code, or become it."""
         if self._asked:  # also after a trial that succeeded: the code may have changed since
             self._why, self._asked, self._has_shown = self._asked, "", False
-            self._begin_trial(plan)
+            self._begin_trial(self._fleet.plan)
         else:
             self._has_shown = False
-            self._become(plan, size, listeners, overview)
+            self._become()
 
     def abandon(self) -> None:
         """Drop the request for an upgrade; end the trial."""
@@ -162,14 +176,16 @@ class Upgrade:
 
     # Exec
 
-    def _become(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
+    def _become(self) -> None:
         """Become the new code; return only if that fails."""
         with block_signals() as blocked:
             for number in self._signals.read():
                 os.kill(os.getpid(), number)  # not handled yet: it stays blocked for the new code, as later signals do
             try:
-                attached = self._attached.describe()
-                with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview, attached) as fd:
+                fleet, attached = self._fleet, self._attached.describe()
+                with inheritance.hand_down(
+                    self._listeners, fleet.plan, fleet.size, self._children, blocked, self._overview, attached
+                ) as fd:
                     self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
                 self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
@@ -177,7 +193,8 @@ class Upgrade:
     # As the new code
 
     def take_over(self, inherited: Inheritance) -> None:
-        """Take over the workers and programs of the previous code, and unblock the signals that waited."""
+        """Take over the workers, programs and counts of the previous code, and unblock the signals that waited."""
+        self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
         self._attached.adopt(inherited.attached)
         for state in inherited.children:
             assert inherited.plan is not None
@@ -190,6 +207,8 @@ class Upgrade:
             logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
         self._strangers = inherited.strangers
         unblock_signals(inherited.blocked)
+        if inherited.counted is not None:
+            self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
 
     def dismiss_strangers(self) -> None:
         """End the workers whose form is not known: all workers are new now."""

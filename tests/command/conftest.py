@@ -15,9 +15,9 @@ def supervised(served, monkeypatch):
     calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
 
     class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command, supervise, on_life):
-            calls.made.append((plan, read, listeners, command))
-            calls.supervise = supervise
+        def __init__(self, site):
+            calls.made.append(site[:4])
+            calls.supervise = site.supervise
 
         def run(self, inherited):
             calls.inherited.append(inherited)

@@ -22,6 +22,8 @@ from aserve.processes import child as child_module
 from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
+from aserve.processes import notices as notices_module
+from aserve.processes import reactions as reactions_module
 from aserve.processes import reloads as reloads_module
 from aserve.processes import shutdown as shutdown_module
 from aserve.processes import supervisor as supervisor_module
@@ -30,9 +32,14 @@ from aserve.processes.child import Child
 from aserve.processes.command import Command
 from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan
+from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
 from aserve.processes.timers import Timers
 
+# The modules that look at the clock.
+CLOCKED = (
+    child_module, children_module, crew_module, notices_module, reactions_module, reloads_module, shutdown_module, supervisor_module,
+)  # fmt: skip
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
@@ -51,7 +58,7 @@ class System:
         clock = types.SimpleNamespace(
             monotonic=lambda: self.now, monotonic_ns=time.monotonic_ns
         )  # pages have the real one
-        for module in (child_module, children_module, crew_module, reloads_module, shutdown_module, supervisor_module):
+        for module in CLOCKED:
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(os, "fork", self._fork)
         monkeypatch.setattr(os, "kill", lambda pid, number: self.signals.append((pid, number)))
@@ -128,11 +135,10 @@ class Supervised:
         self.read_error: Exception | None = None
         self._metrics_listeners, self.extensions, self._inherited = metrics_listeners, extensions, inherited
         plan = (inherited.plan if inherited else None) or self._read()
-        self.supervisor = Supervisor(
-            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), self._supervise, on_life
-        )
-        self.supervisor._timers = Timers(lambda: self.system.now)
-        self.supervisor._open(inherited)
+        command = COMMAND._replace(environ=environ or {})
+        self.supervisor = Supervisor(Site(plan, self._read, listeners, command, self._supervise, on_life))
+        self.supervisor.timers = Timers(lambda: self.system.now)
+        self.supervisor.open(inherited)
 
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""
@@ -145,7 +151,7 @@ class Supervised:
         for child in self.children:
             child.close()
         self.system.close()
-        self.supervisor._let_go()
+        self.supervisor.reactions.let_go()
 
     def _read(self) -> Plan:
         if self.read_error is not None:
@@ -155,7 +161,7 @@ class Supervised:
     @property
     def children(self) -> list[Child]:
         """Its children, the oldest first."""
-        return list(self.supervisor._children)
+        return list(self.supervisor.present.children)
 
     def turn(self, seconds: float = 0.0) -> list[Child]:
         """Let so much time pass, while the loop turns; return the children that it has started."""
@@ -167,13 +173,13 @@ class Supervised:
 
     def _turn(self, seconds: float) -> None:
         self.system.now += seconds
-        monotonic = self.supervisor._timers.seconds_to_next
-        self.supervisor._timers.seconds_to_next = lambda: 0.0  # type: ignore[method-assign]
+        monotonic = self.supervisor.timers.seconds_to_next
+        self.supervisor.timers.seconds_to_next = lambda: 0.0  # type: ignore[method-assign]
         self.supervisor._wait()
-        self.supervisor._timers.seconds_to_next = monotonic  # type: ignore[method-assign]
+        self.supervisor.timers.seconds_to_next = monotonic  # type: ignore[method-assign]
         for _ in range(2):
             for start in self.supervisor._settle():
-                forked = self.supervisor._fork(start)
+                forked = self.supervisor.reactions.starts.fork(start)
                 assert forked in (True, False), "this is no child"
                 self.system.forget_last()
                 if not forked:
@@ -232,7 +238,7 @@ class Supervised:
 
     def reap(self) -> None:
         """Let the supervisor see to the children that have ended, before anything else happens."""
-        self.supervisor._ends.reap()
+        self.supervisor.reactions.ends.reap()
         self.supervisor._settle()
 
     def signal(self, number: signal.Signals) -> None:

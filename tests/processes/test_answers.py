@@ -37,19 +37,19 @@ def ask(supervised, tmp_path):
     yield ask
     for caller in callers:
         caller.close()
-    one.supervisor._control.close()
+    one.supervisor.reactions.control.close()
 
 
 def test_status(ask):
     """How the server is, and each of its children, with the oldest requests."""
     first, second = ask.one.start()
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
-    page = ask.one.supervisor._children.page(second)
+    page = ask.one.supervisor.present.children.page(second)
     page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
     page[Field.STALLED_SECONDS], page[Field.WAITING], page[Field.WAITING_MILLISECONDS] = 12, 5, 12_400
     server, one, two = ask(ask="status").read()
     assert server["text"].startswith("serving on") and (server["workers_wanted"], server["workers_ready"]) == (2, 2)
-    assert server["threads"] == ask.one.supervisor.config.threads == 32
+    assert server["threads"] == ask.one.supervisor.fleet.plan.config.threads == 32
     assert one["worker"]["slot"] == 1 and one["worker"]["at"] == [] and one["worker"]["silent_seconds"] is None
     two = two["worker"]
     assert (two["pid"], two["state"], two["requests"]) == (second.pid, "ready", 7)
@@ -69,7 +69,7 @@ def test_warnings_of_what_is_counted(ask):
     ask.one.start()
     minute = {"requests": 10, "ends": {"5xx complete": 10}, "refused": {}, "lost_lines": 0, "gil": {"p50": None}}
     recent = {"all_busy_seconds": 0.0, "busy_share": 0.0, "queue_seconds": 0.0}
-    ask.one.supervisor._status.statuses.counted = lambda: ({"minute": minute, "recent": recent}, {})
+    ask.one.supervisor.present.status.statuses.counted = lambda: ({"minute": minute, "recent": recent}, {})
     server, *_ = ask(ask="status").read()
     (warning,) = server["warnings"]
     assert warning["text"].startswith("100 % of the responses") and warning["is_failure"] and "minute" not in server
@@ -147,12 +147,12 @@ def test_one_more_after_a_reload_that_stays_half_done(ask):
     first, second = ask(ask="reload"), ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
     ask.one.end(ask.one.children[-1], status=1)
-    half_done = ask.one.supervisor._fleet.reload.before
+    half_done = ask.one.supervisor.fleet.reload.before
     assert "error" in first.read()[0] and second.read() == [] and half_done.failed
     ask.one.end(ask.one.children[-1], status=1)
     ask.one.turn()
     assert second.read()[0]["error"].startswith("nothing was reloaded")
-    assert ask.one.supervisor._fleet.reload is half_done, "which goes on"
+    assert ask.one.supervisor.fleet.reload is half_done, "which goes on"
 
 
 def test_a_reload_when_all_is_to_end(ask):
@@ -174,7 +174,7 @@ def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
     assert ask(ask="status").read()[0]["half_done"]
     ask(ask="workers", count=1)
     ask.one.leave(second)
-    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor._fleet.reload is None
+    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor.fleet.reload is None
 
 
 def test_a_reload_in_place_of_one_that_is_half_done(ask):
@@ -184,7 +184,7 @@ def test_a_reload_in_place_of_one_that_is_half_done(ask):
     ask.one.say(ask.one.children[-1], say="ready")
     ask.one.end(ask.one.children[-1], status=1)
     assert "error" in first.read()[0]
-    half_done = ask.one.supervisor._fleet.reload.plan
+    half_done = ask.one.supervisor.fleet.reload.plan
     caller = ask(ask="reload")
     assert ask(ask="status").read()[0]["warnings"] == []
     while not caller.is_answered:
@@ -198,7 +198,7 @@ def test_a_reload_in_place_of_one_that_is_half_done(ask):
     ready = [child for child in ask.one.children if child.state is State.READY]
     assert sorted(child.slot for child in ready) == [1, 2] and ready[0].plan is ready[1].plan
     assert not set(before) & set(ready)
-    assert ask.one.supervisor._fleet.reload is None
+    assert ask.one.supervisor.fleet.reload is None
 
 
 def test_a_reload_during_another(ask):
@@ -311,7 +311,7 @@ def test_more_workers_or_fewer(ask, question, size):
     """By a change, or by their number."""
     ask.one.start()
     assert ask(ask="workers", **question).read() == [{"text": f"workers: {size}; before: 2"}]
-    assert ask.one.supervisor.size == size
+    assert ask.one.supervisor.fleet.size == size
 
 
 @pytest.mark.parametrize("question", [{"count": 0}, {"change": -2}, {"count": 100_000}, {"count": "x"}, {}])
@@ -319,7 +319,7 @@ def test_a_number_of_workers_that_cannot_be(ask, question):
     """It stays as it is, and who asks hears so."""
     ask.one.start()
     assert "error" in ask(ask="workers", **question).read()[0]
-    assert ask.one.supervisor.size == 2
+    assert ask.one.supervisor.fleet.size == 2
 
 
 def test_stacks(ask):
@@ -383,7 +383,7 @@ def test_balancers(ask):
     why = "drained by aserve balancers"
     assert ask(ask="balancers", wish="drain").read() == [{"text": "balancers are told: drain"}]
     assert ask.one.heard(first) == [({"do": "set unready", "why": why}, [])]
-    overview = ask.one.supervisor._overview
+    overview = ask.one.supervisor.present.overview
     assert ask.one.several.exporter.balance.why_unready() == why and overview.hand_down().state["why_unready"] == why
     ask.one.end(second, number=signal.SIGKILL)
     ask.one.turn(30)

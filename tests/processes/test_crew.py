@@ -94,6 +94,6 @@ def test_one_that_was_not_needed_any_more(supervised):
     _, second = one.start()
     one.say(second, say="failing", why="old age")
     successor = one.children[-1]
-    one.supervisor._fleet.size = 1  # as by a reload whose settings say so, before it is killed
+    one.supervisor.fleet.size = 1  # as by a reload whose settings say so, before it is killed
     one.say(successor, say="ready")
     assert second.state == successor.state == State.DRAINING

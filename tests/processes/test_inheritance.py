@@ -9,7 +9,6 @@ import selectors
 import signal
 import socket
 import stat
-import types
 
 import pytest
 
@@ -58,11 +57,10 @@ class Before:
         self.children = Children(self.slots, self.selector, Timers(), lambda *_: None)
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
-        known = types.SimpleNamespace(size=3, config=PLAN.config, describe=lambda: "serving")
         self.overview = Overview(
             self.slots,
             self.children,
-            Status(known, self.children, Fleet(PLAN, 2)),
+            Status(self.children, Fleet(PLAN, 3)),
             lambda context: [self.extension],
         )
         for slot in (1, 2):

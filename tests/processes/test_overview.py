@@ -64,18 +64,18 @@ def test_workers(supervised, recorder):
     ((word, pid, message, fds),) = recorder.heard
     assert (word, pid, message["text"], fds) == ("a word", first.pid, "b", [])
     one.heard(first), one.heard(second)
-    one.supervisor._overview._tell(second.pid, {"do": "it"})
+    one.supervisor.present.overview._tell(second.pid, {"do": "it"})
     assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
     recorder.heard.clear()
     second.was_at = [(1.0, "GET /")]
     number = second.page
-    one.supervisor._overview.on_end(second)
-    one.supervisor._overview.on_lost(2, 1)
+    one.supervisor.present.overview.on_end(second)
+    one.supervisor.present.overview.on_lost(2, 1)
     assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
     recorder.heard.clear()
     one.end(second, number=signal.SIGKILL)
     assert ("page", 2, 2) in recorder.heard and ("end", second.pid, number) in recorder.heard
-    assert one.supervisor._overview.share()["shared"] == len(recorder.heard)
+    assert one.supervisor.present.overview.share()["shared"] == len(recorder.heard)
 
 
 def test_a_second(supervised, recorder):
@@ -90,7 +90,7 @@ def test_who_does_not_turn(supervised, recorder):
     """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
     one = supervised(1, extensions=[recorder])
     (child,) = one.start()
-    overview, page = one.supervisor._overview, one.supervisor._children.page(child)
+    overview, page = one.supervisor.present.overview, one.supervisor.present.children.page(child)
     page[Field.TICK] = 7
     for _ in range(6):
         overview.on_second()
@@ -116,7 +116,7 @@ def test_without_extensions(supervised, monkeypatch):
     """Nobody asks who turns, and nothing is looked up for that."""
     one = supervised(1)
     one.start()
-    overview = one.supervisor._overview
+    overview = one.supervisor.present.overview
     monkeypatch.setattr(overview, "_extensions", [])
     overview.on_second()
     (process,) = overview.processes()
@@ -128,7 +128,7 @@ def test_new_code(supervised, recorder):
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     recorder.left = HandedDown({"own": 7}, [listener], [5])
     one = supervised(1, extensions=[recorder])
-    found = one.supervisor._overview.hand_down()
+    found = one.supervisor.present.overview.hand_down()
     listener.close()
     assert (found.state["own"], found.bound, found.fds) == (7, [listener], [5])
     left = Inheritance(
@@ -140,7 +140,7 @@ def test_new_code(supervised, recorder):
     )
     other = supervised(1, inherited=left, extensions=[heir := Recorder()])
     assert heir.heard[0] == (7, False)
-    overview = other.supervisor._overview
+    overview = other.supervisor.present.overview
     assert (overview.why_unready, overview.started_at) == ("drained by aserve balancers", 1.5)
 
 
@@ -149,5 +149,5 @@ def test_the_end(supervised, recorder):
     one = supervised(1, extensions=[recorder])
     recorder.heard.clear()
     for is_end in (False, True):
-        one.supervisor._overview.close(is_end)
+        one.supervisor.present.overview.close(is_end)
     assert recorder.heard == [("close", False), ("close", True)]

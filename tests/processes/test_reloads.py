@@ -44,7 +44,7 @@ def test_one_after_another(supervised, caplog):
     for child in (first, second):
         assert one.end(child, status=1) == []
     # What a worker of long ago has left unfinished is not the command's end.
-    assert one.supervisor._shutdown.status == 0
+    assert one.supervisor.reactions.shutdown.status == 0
 
 
 def test_asked_for_while_a_successor_cannot_start(supervised):
@@ -62,7 +62,7 @@ def test_asked_for_while_a_successor_cannot_start(supervised):
     assert (again.slot, again.state) == (1, State.STARTING)
     one.say(again, say="ready")
     one.leave(*(child for child in one.children if child.state == State.DRAINING))
-    assert one.supervisor._fleet.reload is not None
+    assert one.supervisor.fleet.reload is not None
 
 
 def test_requests_that_go_on_in_old_workers(supervised, caplog):
@@ -168,7 +168,7 @@ def test_a_fork_that_fails(supervised, monkeypatch, caplog, is_unfit):
         one.end(mold)
     assert "still serving as before: 2 of 2 workers" in caplog.text
     one.turn()
-    assert one.children == list(workers) and one.supervisor._fleet.reload is None
+    assert one.children == list(workers) and one.supervisor.fleet.reload is None
 
 
 def test_who_started_before_it(supervised, caplog):
@@ -185,7 +185,7 @@ def test_who_started_before_it(supervised, caplog):
         f"{late} could not start: it was not ready within 5 s (--start-timeout); a reload has begun since"
         in caplog.text
     )
-    assert one.supervisor._fleet.is_moving and "half done" not in caplog.text
+    assert one.supervisor.fleet.is_moving and "half done" not in caplog.text
 
 
 def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):
@@ -242,7 +242,7 @@ def test_settings_that_cannot_be_read(supervised, tmp_path, monkeypatch, caplog)
         "SIGHUP: nothing was reloaded: the working directory was removed: start aserve in one that stays" in caplog.text
     )
     assert len(one.children) == 1
-    one.supervisor._control.close()
+    one.supervisor.reactions.control.close()
 
 
 def test_settings_that_have_changed(supervised, caplog):
@@ -280,7 +280,7 @@ def test_asked_for_once_more(supervised, caplog):
 def test_asked_for_at_the_start(supervised, caplog):
     """A reload during the first start follows it."""
     one = supervised(1)
-    one.supervisor.reload("SIGHUP")
+    one.supervisor.reactions.reloads.ask("SIGHUP")
     (first,) = one.turn()
     one.say(first, say="ready")
     assert slots_of(one.children) == [1, 1]
@@ -297,7 +297,7 @@ def test_what_is_starting_is_started_anew(supervised):
     assert told(one, hanging) == [LEAVE]
     one.end(hanging, number=9)
     one.say(new, say="ready")
-    assert one.supervisor._fleet.reload is None
+    assert one.supervisor.fleet.reload is None
 
 
 def test_everything_is_down(supervised, caplog):
@@ -329,7 +329,7 @@ def test_the_end_of_a_reload(supervised):
     one.signal(HUP)
     for child in (first, second, new, starting):
         assert one.end(child) == []
-    assert one.supervisor.is_ending
+    assert one.supervisor.fleet.is_ending
 
 
 def test_a_file_that_has_changed(supervised, tmp_path, caplog):

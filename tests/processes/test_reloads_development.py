@@ -8,8 +8,7 @@ from harness.supervising import LEAVE, told
 
 from aserve.core.errors import Fault
 from aserve.core.page import State
-from aserve.processes import supervisor as supervisor_module
-from aserve.processes.outcomes import fault_for
+from aserve.processes import starts as starts_module
 
 CHANGED = {"say": "changed", "why": "a.py has changed"}
 FAILED = {"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}
@@ -19,13 +18,13 @@ FAULT = {"do": "show fault", "why": "no module 'a'", "traceback": "Traceback: he
 def faults_of(monkeypatch):
     """Return the faults that workers are forked with, in their order."""
     found = []
-    whole = supervisor_module.Supervisor._fork
+    whole = starts_module.Starts.fork
 
     def fork(self, start):
-        found.append(fault_for(start.slot, self._fleet))
+        found.append(self.fault_for(start.slot))
         return whole(self, start)
 
-    monkeypatch.setattr(supervisor_module.Supervisor, "_fork", fork)
+    monkeypatch.setattr(starts_module.Starts, "fork", fork)
     return found
 
 
@@ -39,7 +38,7 @@ def test_a_saved_file(supervised, caplog):
     assert told(one, first) == [LEAVE] and "a.py has changed: done" not in caplog.text
     one.say(first, **CHANGED)
     one.leave(first)
-    assert "a.py has changed: done" in caplog.text and one.supervisor._fleet.reload is None
+    assert "a.py has changed: done" in caplog.text and one.supervisor.fleet.reload is None
 
 
 def test_new_code_does_not_start(supervised, caplog):
@@ -81,7 +80,7 @@ def test_saved_while_another_reload_waits(supervised, caplog):
     one.say(new, say="ready")
     one.leave(first)
     one.end(first)
-    assert one.children == [new] and one.supervisor._fleet.reload is None and not one.supervisor._fleet.next_why
+    assert one.children == [new] and one.supervisor.fleet.reload is None and not one.supervisor.fleet.next_why
     assert caplog.text.count(": done in") == 1
 
 
@@ -114,7 +113,7 @@ def test_who_shows_it_does_not_start(supervised):
     (second,) = one.children
     one.say(second, say="failed", why="the port is taken", traceback="")
     assert one.end(second, status=1) == []
-    assert "the port is taken" in str(one.supervisor._shutdown.start_failure)
+    assert "the port is taken" in str(one.supervisor.reactions.shutdown.start_failure)
 
 
 def test_a_crash_while_code_is_broken(supervised, monkeypatch):

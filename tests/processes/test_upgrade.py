@@ -91,19 +91,19 @@ def test_signals_wait(supervised, execed):
     one = supervised(1)
     one.start()
     heard = []
-    one.supervisor._by_signal[signal.SIGTTIN] = heard.append
+    one.supervisor._events.by_signal[signal.SIGTTIN] = heard.append
     one.signal(USR2)
     one.turn()
     trial = trial_of(one)
     one.say(trial, say="ready")
     one.system.workers_ends[trial.pid].close()
     one.system.ends.append((trial.pid, 0))
-    one.supervisor._ends.reap()
+    one.supervisor.reactions.ends.reap()
     signal.raise_signal(signal.SIGTTIN)
     kills = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "kill", lambda pid, number: kills.append((pid, number)))
-        one.supervisor._advance_upgrade()
+        one.supervisor.reactions.upgrade._advance()
     programs, _ = execed
     ((_, state, blocked),) = programs
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGTTIN} <= blocked and state["blocked"] == []
@@ -291,7 +291,7 @@ def test_the_end(supervised, execed, caplog, number, is_ready):
     assert ((trial.pid, signal.SIGKILL) in one.system.signals) == (number == signal.SIGQUIT)
     one.end(trial, number=0 if is_ready else 15)
     one.end(worker)
-    assert one.children == [] and one.supervisor.is_ending
+    assert one.children == [] and one.supervisor.fleet.is_ending
     assert execed[0] == [] and "nothing was upgraded" not in caplog.text
 
 
@@ -316,11 +316,11 @@ def test_the_child(supervised, execed, error, why):
     one.start()
     closed = []
     execed[1].append(error)
-    one.supervisor._upgrade.ask("SIGUSR2", is_reloading=False)
+    one.supervisor.reactions.upgrade.ask("SIGUSR2")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Left, match="1"):
-        patch.setattr(one.supervisor._children, "fork", lambda slot, plan: (None, theirs))
+        patch.setattr(one.supervisor.present.children, "fork", lambda slot, plan: (None, theirs))
         patch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(Left(status)))
-        patch.setattr(one.supervisor._upgrade._signals, "close", lambda: closed.append(True))
+        patch.setattr(one.supervisor.reactions.upgrade._signals, "close", lambda: closed.append(True))
         one.turn()
     assert closed and os.get_inheritable(theirs.fileno())
     message, _ = ours.receive()
@@ -375,7 +375,7 @@ def test_what_was_counted_of_jobs(supervised, monkeypatch):
     plan = Plan(Config(workers=1, spooler=["/nowhere"]), "a:app")
     left = Inheritance("0.0.1", [], [], Strangers(), plan, 1, kept=dict(spoolers.KEPT))
     one = supervised(1, inherited=left, spooler=["/nowhere"])
-    assert one.supervisor._overview.facts()["jobs"] == {
+    assert one.supervisor.present.overview.facts()["jobs"] == {
         "ended": {"done": 1, "failed": 0, "retried": 0},
         "waiting": {"/nowhere": 0},
     }

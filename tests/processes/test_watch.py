@@ -31,7 +31,7 @@ def memory(monkeypatch):
 
 
 def page_of(one, child):
-    return one.supervisor._children.page(child)
+    return one.supervisor.present.children.page(child)
 
 
 def turn(one, *turning):
@@ -65,7 +65,7 @@ def test_a_worker_has_one_lifespan(supervised):
     """Its jitter is drawn once, and that of its successor anew."""
     one = supervised(1, max_requests=10, max_requests_jitter=1_000_000)
     (worker,) = one.start()
-    watch = one.supervisor._watch
+    watch = one.supervisor.present.watch
     turn(one, worker)
     lifespan = watch._watched[worker].lifespan
     turn(one, worker)
@@ -79,7 +79,7 @@ def test_settings_of_a_reload_count(supervised):
     page_of(one, worker)[Field.REQUESTS] = 10
     assert turn(one, worker) == []
     one.settings["max_requests"] = 5
-    one.supervisor.reload("asked")
+    one.supervisor.reactions.reloads.ask("asked")
     (successor,) = one.turn()
     one.say(successor, say="ready")
     page_of(one, successor)[Field.REQUESTS] = 5
@@ -177,11 +177,11 @@ def test_whether_any_loop_turns(supervised):
     """What puts off systemd's watchdog: one that turns is enough."""
     one = supervised(2)
     first, second = one.start()
-    watch = one.supervisor._watch
+    watch = one.supervisor.present.watch
     assert not watch.has_moved()
     page_of(one, second)[Field.TICK] = 1
     assert watch.has_moved() and not watch.has_moved()
-    one.supervisor._children.drain(second, is_replaced=True)
+    one.supervisor.present.children.drain(second, is_replaced=True)
     page_of(one, second)[Field.TICK] = 2
     assert watch.has_moved()
 
@@ -193,15 +193,15 @@ def test_whether_threads_begin_what_waits(supervised):
     for child in (first, second):
         page_of(one, child)[Field.TICK] = 1
         page_of(one, child)[Field.STALLED_SECONDS] = 3
-    assert not one.supervisor._watch.has_moved()
+    assert not one.supervisor.present.watch.has_moved()
     page_of(one, second)[Field.TICK], page_of(one, second)[Field.STALLED_SECONDS] = 2, 0
-    assert one.supervisor._watch.has_moved()
+    assert one.supervisor.present.watch.has_moved()
 
 
 def test_whether_any_loop_turns_where_there_is_none(supervised):
     """While a successor of the only worker starts, or waits to, nothing hangs that a restart could help."""
     one = supervised(1)
-    watch = one.supervisor._watch
+    watch = one.supervisor.present.watch
     (first,) = one.start()
     assert not watch.has_moved()
     one.end(first, number=9)
@@ -237,8 +237,8 @@ def test_out_of_memory(supervised, before, after, how, is_told):
     one = supervised(1)
     one.start()
     kernel = Kernel(before)
-    watch = Watch(one.supervisor._children, kernel)
-    config = one.supervisor._fleet.plan.config
+    watch = Watch(one.supervisor.present.children, kernel)
+    config = one.supervisor.fleet.plan.config
     watch.look(config, 0.0)
     kernel.count = after
     watch.look(config, 1.0)  # just before it is reaped
@@ -252,6 +252,6 @@ def test_a_crash_is_explained(supervised, caplog, monkeypatch):
     """The log line of the crash says so."""
     one = supervised(1)
     (worker,) = one.start()
-    monkeypatch.setattr(one.supervisor._watch, "explain", lambda how: f"{how}, explained")
+    monkeypatch.setattr(one.supervisor.present.watch, "explain", lambda how: f"{how}, explained")
     one.end(worker, number=signal.SIGKILL)
     assert "it was killed by SIGKILL, explained; another is started" in caplog.text

@@ -1,0 +1,51 @@
+"""The events of a process without an event loop: descriptors that are ready, signals, and time.
+
+Owns:     Events: waiting for the next; the selector, the pipe of signals, and the timers, until they are closed.
+Thread:   the supervisor's only one.
+Not here: reading signals (signal_pipe.py), calls to be made later (timers.py); what is done about an event (reactions.py).
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+from collections.abc import Iterator
+from typing import Callable
+
+from .control import Watch, watch_with
+from .signal_pipe import SignalPipe
+from .timers import Timers
+
+OnSignal = Callable[[signal.Signals], None]
+HANDLED = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGCHLD,
+)  # fmt: skip
+
+
+class Events:
+    """What a supervisor waits for."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.signals = SignalPipe(HANDLED)  # from now on they wait in it
+        self.by_signal: dict[signal.Signals, OnSignal] = {}  # each of them
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
+        self.watch: Watch = watch_with(self.selector)
+
+    def wait(self) -> Iterator[Callable[[], object]]:
+        """Wait for the next event; yield the call that handles it, and those of events that have come with it."""
+        for key, _ in self.selector.select(self.timers.seconds_to_next()):
+            yield key.data
+        for timer in self.timers.pop_due():
+            yield timer.run
+
+    def close(self) -> None:
+        """Let signals mean what they did before; in a forked child, too."""
+        self.selector.close()
+        self.signals.close()
+
+    def _on_signals(self) -> None:
+        for number in self.signals.read():
+            self.by_signal[number](number)

@@ -1,0 +1,43 @@
+"""The present state of a supervisor: the processes that there are, and what is known of them.
+
+Owns:     Present: it makes the nouns that look, and change nothing by themselves.
+Thread:   the supervisor's only one.
+Not here: what is done about an event (reactions.py), the loop (supervisor.py).
+"""
+
+from __future__ import annotations
+
+from ..settings import MAX_WORKERS
+from .attached import Attached
+from .children import Children
+from .events import Events
+from .fleet import Fleet
+from .inheritance import Inheritance
+from .overview import Overview
+from .site import Site
+from .slots import Slots
+from .status import Status
+from .watch import Watch
+from .words import Words
+
+
+class Present:
+    """Processes, and the nouns that look at them."""
+
+    def __init__(self, site: Site, fleet: Fleet, events: Events, inherited: Inheritance | None) -> None:
+        slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
+        self.words = Words()
+        self.children = Children(slots, events.selector, events.timers, self.words.hear)
+        fleet.workers = self.children
+        self.attached = Attached(
+            site.command,
+            events.signals,
+            events.timers,
+            lambda *cell: self.tally.count(*cell),
+            lambda config: self.overview.programs(config),
+        )
+        self.status = Status(self.children, fleet, self.attached, site.listeners)
+        self.overview = Overview(slots, self.children, self.status, site.supervise, site.command, events.watch)
+        self.tally = self.overview.tally
+        self.attached.follow(site.plan.config)
+        self.watch = Watch(self.children)

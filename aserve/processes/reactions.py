@@ -1,0 +1,156 @@
+"""What a supervisor does about events, and about what is due: each noun gives its part of the tables.
+
+Owns:     Reactions: it makes the nouns that act, and joins their tables by signal, word, action and question; the checks of each second.
+Thread:   the supervisor's only one.
+Not here: what is due (fleet.py), waiting for events (events.py), the nouns that look (present.py), the loop (supervisor.py). And:
+
+| noun                 | answers for                                                                                       |
+|---|---|
+| `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures           |
+| `Reloads`            | what is read, logged and told at the beginning and the end of a reload                              |
+| `Starts`, `Molds`    | forking: the child's role (starts.py), by what workers are forked (molds.py)                        |
+| `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
+| `Losses`             | the requests of a worker that dies                                                                  |
+| `Notices`            | orders for all workers alike                                                                        |
+| `Shutdown`, `Upgrade`| the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                          |
+| `Answers`            | what people ask on the control socket                                                               |
+| `Manager`            | what systemd sees (lifecycle/manager.py)                                                            |
+
+What happens, by event:
+
+| a signal: `by_signal`                 | a worker's word: `by_word`            | a child's end: ends.py                       |
+|---|---|---|
+| TERM, INT: all drain; again: at once  | ready: it serves                      | it is a fact, by which fleet.py judges       |
+| QUIT: all end at once                 | failed: why it ends                   |                                              |
+| HUP: all are replaced                 | failing: it asks for a successor      |                                              |
+| TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  |                                              |
+| USR1: logs are reopened               | idle: a connection for another        |                                              |
+|                                       | changed: a reload, with --reload      |                                              |
+| USR2: new code of aserve's own        | the trial's: upgrade.py               | the trial's: upgrade.py                      |
+|                                       | a mold's: molds.py                    |                                              |
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable
+
+from ..lifecycle.manager import Manager
+from .answers import Answers
+from .control import open_control
+from .crew import Crew
+from .ends import Ends
+from .events import Events
+from .fleet import Action, Do, Fleet
+from .inheritance import Inheritance
+from .levelling import level_out
+from .losses import Losses
+from .molds import Molds
+from .notices import Notices
+from .outcomes import Outcomes
+from .present import Present
+from .reloads import Reloads
+from .shutdown import Shutdown
+from .site import Site
+from .starts import Starts
+from .upgrade import Upgrade
+
+CHECK_SECONDS = 1.0
+
+
+class Reactions:
+    """All that is done."""
+
+    def __init__(
+        self, site: Site, fleet: Fleet, events: Events, present: Present, inherited: Inheritance | None
+    ) -> None:
+        self._site, self._fleet, self._events, self._present = site, fleet, events, present
+        children, status, overview, attached = present.children, present.status, present.overview, present.attached
+        tally, timers, listeners = present.tally, events.timers, site.listeners
+        manager = self._manager = Manager(main_pid=os.getpid())
+        notices = Notices(children, overview)
+        crew = self.crew = Crew(fleet, children, timers, status, tally, present.watch, notices)
+        upgrade = self.upgrade = Upgrade(
+            site.command, fleet, children, events.signals, manager, attached, overview, listeners
+        )
+        shutdown = self.shutdown = Shutdown(fleet, children, timers, listeners, manager, attached, upgrade)
+        reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
+        answers = Answers(fleet, crew, reloads, notices, children, timers, status)
+        losses = Losses(overview.on_lost, tally, site.on_life)
+        ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch)
+        outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
+        molds = Molds(fleet, children)
+        self.starts = Starts(fleet, children, molds, overview, ends, shutdown, listeners, self._let_go_in_child)
+        for noun in (shutdown, reloads, crew, notices, upgrade, ends):
+            events.by_signal.update(noun.by_signal)
+        words = present.words
+        for by_word in (overview.by_word, crew.by_word, reloads.by_word, answers.by_word):
+            words.of_workers.update(by_word)
+        words.of_workers["idle"] = lambda child, message, fds: children.pass_on(child, message, fds, fleet.asked)
+        words.of_trials.update(upgrade.by_word)
+        words.of_molds.update(molds.by_word)
+        self.by_do: dict[Do, Callable[[Action], None]] = {
+            **crew.by_do,
+            **reloads.by_do,
+            **outcomes.by_do,
+            **answers.by_do,
+            **upgrade.by_do,
+            Do.FINISH: self._finish_reload,
+        }
+        asking = events.watch, answers.by_question, timers.after
+        self.control = open_control(site.plan.config.control, *asking, is_upgraded=inherited is not None)
+        if inherited is not None:
+            upgrade.take_over(inherited)
+            reloads.ask("SIGUSR2")
+        self._check()
+
+    def _finish_reload(self, action: Action) -> None:
+        self.reloads.finish(action)
+        self._present.attached.renew(self._fleet.plan.config)
+        self.upgrade.dismiss_strangers()
+
+    def _check(self) -> None:
+        """Check once a second the facts that no message reports."""
+        self._events.timers.after(CHECK_SECONDS, self._check)
+        present = self._present
+        self.ends.reap()
+        self.reloads.look_at_touched()
+        present.children.forget_given()
+        level_out(present.children, self._fleet.asked)
+        present.status.on_second()
+        present.overview.on_second()
+        present.attached.end_overdue()
+        for due in present.watch.look(self._fleet.plan.config, time.monotonic()):
+            self.crew.replace(*due)
+        self._manager.feed_watchdog(present.watch.has_moved())
+
+    def tell_ready(self) -> None:
+        """Tell the service manager that it serves, and how, unless that is about to change."""
+        if self._fleet.has_served and not self._fleet.is_moving and not self.upgrade.is_under_way:
+            self._manager.tell_ready(self._present.status.line)
+
+    def end(self) -> int:
+        """
+        Close everything; return the exit status.
+
+        Raises:
+            StartFailed: the first worker could not start.
+        """
+        for listener in self._site.listeners:
+            listener.close()
+        if self.control is not None:
+            self.control.close()
+        self._present.overview.close(is_end=True)
+        self.let_go()
+        return self.shutdown.end()
+
+    def let_go(self) -> None:
+        """Close what only the supervisor needs, and let signals mean what they did before."""
+        self._events.close()
+        self._present.overview.close(is_end=False)
+
+    def _let_go_in_child(self) -> None:
+        if self.control is not None:
+            self.control.let_go()
+        self.let_go()

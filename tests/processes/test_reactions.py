@@ -1,0 +1,77 @@
+"""The joined tables of all nouns: on processes that only have numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from aserve.core.page import Field
+from aserve.processes.events import HANDLED
+from aserve.processes.fleet import Do
+
+TERM, HUP = signal.SIGTERM, signal.SIGHUP
+
+
+def test_the_tables_are_whole(supervised):
+    """Each signal that is caught, and each action but a start, has its noun."""
+    one = supervised(1)
+    assert one.supervisor._events.by_signal.keys() == set(HANDLED)
+    assert one.supervisor.reactions.by_do.keys() == set(Do) - {Do.START}
+
+
+def test_a_signal_that_is_not_the_supervisors(supervised):
+    """One that the wake-up descriptor tells, and no handler of ours is for, is left alone."""
+    one = supervised(1)
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    one.signal(signal.SIGUSR2)
+    signal.signal(signal.SIGUSR2, before)
+    assert not one.supervisor.fleet.is_ending
+
+
+def test_an_idle_connection(supervised):
+    """It goes to the worker with the fewest, those counted that it was given meanwhile; to none, it is closed."""
+    one = supervised(3)
+    first, second, third = one.start()
+    for child, count in ((first, 0), (second, 5), (third, 6)):
+        one.supervisor.present.children.page(child)[Field.CONNECTIONS] = count
+    given = []
+    for _ in range(4):
+        reading, writing = os.pipe()
+        os.close(reading)
+        one.say(first, fd=writing, say="idle", listener=0, peer=["192.0.2.1", "5"])
+        for child in (second, third):
+            for message, (fd,) in one.heard(child):
+                assert message == {"say": "idle", "do": "adopt", "listener": 0, "peer": ["192.0.2.1", "5"]}
+                given.append(child.slot)
+                os.close(fd)
+    assert given == [2, 2, 3, 2]
+    for child in one.children:  # each has written its page by now
+        one.supervisor.present.children.page(child)[Field.TICK] += 1
+    one.turn(1.1)
+    assert [child.given_count for child in one.children] == [0, 0, 0]
+
+
+def test_an_idle_connection_during_a_reload(supervised):
+    """It goes to a worker that stays, though that has more."""
+    one = supervised(3)
+    first, _, _ = one.start()
+    one.signal(HUP)
+    new = one.children[-1]
+    one.supervisor.present.children.page(new)[Field.CONNECTIONS] = 100
+    one.say(new, say="ready")
+    reading, writing = os.pipe()
+    os.close(reading)
+    one.say(first, fd=writing, say="idle", listener=0, peer=None)
+    ((_, (fd,)),) = one.heard(new)
+    os.close(fd)
+
+
+def test_an_idle_connection_that_nobody_takes(supervised):
+    """It is closed: its worker drains, and there is no other."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.signal(TERM)
+    reading, writing = os.pipe()
+    one.say(child, fd=writing, say="idle", listener=0, peer=None)
+    assert os.read(reading, 1) == b""
+    os.close(reading)

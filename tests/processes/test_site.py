@@ -1,0 +1,16 @@
+"""What a supervisor is given."""
+
+from __future__ import annotations
+
+from harness.supervising import COMMAND
+
+from aserve.features import Config
+from aserve.processes.plan import Plan
+from aserve.processes.site import Site
+
+
+def test_without_extensions():
+    """None takes part, and none is called."""
+    plan = Plan(Config(workers=1), None)
+    site = Site(plan, lambda: plan, (), COMMAND)
+    assert site.supervise(None) == () and site.on_life(None, None) is None
