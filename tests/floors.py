@@ -335,6 +335,7 @@ FLOORS = {
     "aserve/features/process_titles.py": 100,
     "aserve/tls/__init__.py": 100,
     "aserve/tls/certificates.py": 100,
+    "aserve/tls/validity.py": 100,
     "aserve/tls/client_hello.py": 100,
     "aserve/command/jobs.py": 100,
     "aserve/command/plans.py": 100,

@@ -133,6 +133,9 @@ DOORS = {
     ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
     ("settings.values", "dataclasses"),
+    ("settings.toml", "tomllib"),
+    ("settings.toml", "tomli"),
+    ("tls.certificates", "tls.validity"),
     ("server.shielding", "anyio"),
     ("lifecycle.logs", "logging.config"),
     ("lifecycle.loading", "configparser"),
@@ -159,7 +162,8 @@ DOORS = {
 }
 # What these bring with them that is not ours, and that nobody else may bring.
 HEAVY = {
-    "anyio", "configparser", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes", "typing_extensions",
+    "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes",
+    "tomli", "tomllib", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
     "bench_profile",

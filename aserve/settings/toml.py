@@ -12,11 +12,6 @@ import sys
 from ..core.json_text import TOO_DEEP
 from .setting import ConfigError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 # Hints for files of other forms that are given to --config or --log-config.
 OTHER_FORMS = {
     ".py": "; give a configuration of gunicorn to --gunicorn-conf",
@@ -32,6 +27,11 @@ def read_toml(path: str) -> dict[str, object]:
     Raises:
         ConfigError: the file cannot be read or is not TOML.
     """
+    # 2 ms on CPython 3.11, for those that have such a file.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         with open(path, "rb") as file:
             settings = tomllib.load(file)

@@ -7,13 +7,12 @@ Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
 Not here: octets (connections/tls_transport.py), what a client asks for
-          (client_hello.py), the settings' grammar (settings/kinds.py).
+          (client_hello.py), dates (validity.py), the settings' grammar
+          (settings/kinds.py).
 """
 
 from __future__ import annotations
 
-import base64
-import datetime
 import errno
 import functools
 import logging
@@ -202,7 +201,9 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None, warn
         elif reason == "PEM lib":
             reason = "it or its key is damaged"
         raise ConfigError(f"the certificate {certificate} cannot be used: {reason}") from None
-    warnings += _warn_of_dates(certificate, first[1])
+    from .validity import warn_of_dates  # datetime, for a millisecond
+
+    warnings += warn_of_dates(certificate, first[1])
 
 
 def _load_client_ca(context: ssl.SSLContext, path: str) -> None:
@@ -243,61 +244,6 @@ def reason_of(exc: Exception) -> str:
     """Return OpenSSL's reason, in its own words without their wrapping."""
     reason = getattr(exc, "reason", None)
     return reason.lower().replace("_", " ") if reason else re.sub(r"\A\[\w+\] | \(_ssl\.c:\d+\)\Z", "", str(exc))
-
-
-# Dates
-
-
-def _warn_of_dates(path: str, pem: bytes) -> Iterable[str]:
-    try:
-        begin, end = read_validity(base64.b64decode(pem))
-    except (ValueError, IndexError):
-        return  # OpenSSL accepted it; only its dates cannot be read here
-    now = datetime.datetime.now(datetime.timezone.utc)
-    if now > end:
-        yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
-    elif now < begin:
-        yield f"the certificate {path} is not valid before {begin:%Y-%m-%d %H:%M} UTC; until then clients refuse it"
-
-
-def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
-    """
-    Return from when and until when a certificate is valid; the ssl module gives that to clients only.
-
-    Raises:
-        ValueError, IndexError: this is no certificate in DER.
-
-    Spec: RFC 5280 section 4.1.
-    """
-    _, start, _ = _read_der(certificate, 0)
-    _, position, _ = _read_der(certificate, start)
-    tag, _, end = _read_der(certificate, position)
-    if tag == 0xA0:  # the version, which may be missing
-        _, _, end = _read_der(certificate, end)
-    for _ in range(2):  # the algorithm, the issuer
-        _, _, end = _read_der(certificate, end)
-    _, position, _ = _read_der(certificate, end)
-    dates = []
-    for _ in range(2):
-        tag, start, position = _read_der(certificate, position)
-        # RFC 5280 4.1.2.5: years of two digits are from 1950 to 2049; so no century is guessed.
-        text = certificate[start:position].decode("ascii")
-        if tag == 0x17:
-            text = ("19" if text >= "5" else "20") + text
-        date = datetime.datetime.strptime(text, "%Y%m%d%H%M%SZ")
-        dates.append(date.replace(tzinfo=datetime.timezone.utc))
-    return dates[0], dates[1]
-
-
-def _read_der(data: bytes, position: int) -> tuple[int, int, int]:
-    """Return tag, start and end of the contents of the element at `position`."""
-    tag, length = data[position], data[position + 1]
-    position += 2
-    if length & 0x80:
-        count = length & 0x7F
-        length = int.from_bytes(data[position : position + count], "big")
-        position += count
-    return tag, position, position + length
 
 
 # A client

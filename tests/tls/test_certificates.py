@@ -19,8 +19,9 @@ from harness.certificates import Issued, MemoryClient, openssl
 from aserve import Config, ConfigError
 from aserve.settings import TLSSettings, parse_bind
 from aserve.tls import certificates as tls_certificates
-from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
+from aserve.tls.certificates import Certificates, describe_client, format_name, guard
 from aserve.tls.client_hello import FirstOctets
+from aserve.tls.validity import read_validity
 
 pytestmark = pytest.mark.long_on_pypy
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
@@ -171,7 +172,7 @@ def test_not_valid_yet(settings, localhost, monkeypatch):
         def now(cls, tz=None):
             return cls(2001, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("aserve.tls.certificates.datetime.datetime", Clock)
+    monkeypatch.setattr("aserve.tls.validity.datetime.datetime", Clock)
     [warning] = Certificates([settings]).warnings
     assert "is not valid before 20" in warning
 
@@ -185,27 +186,10 @@ def der_of(issued):
     return ssl.PEM_cert_to_DER_cert(issued.certificate.read_text())
 
 
-def test_read_validity(authority, localhost):
-    """The dates are those that openssl prints, with two digits of the year or four."""
-    for issued in (localhost, authority.issue("localhost", days=365 * 60)):
-        text = openssl("x509", "-in", issued.certificate, "-noout", "-dates").decode()
-        printed = [datetime.datetime.strptime(date, "%b %d %H:%M:%S %Y GMT") for date in re.findall(r"=(.*GMT)", text)]
-        assert [date.replace(tzinfo=None) for date in read_validity(der_of(issued))] == printed
-
-
-def test_read_validity_of_the_old():
-    """RFC 5280 4.1.2.5.1: 50 is 1950; a certificate without a version is one of version 1."""
-    dates = b"\x17\x0d500101000000Z\x17\x0d491231235959Z"
-    body = b"\x02\x01\x01" + b"\x30\x00" + b"\x30\x00" + b"\x30" + bytes([len(dates)]) + dates
-    body = b"\x30" + bytes([len(body)]) + body
-    begin, end = read_validity(b"\x30" + bytes([len(body)]) + body)
-    assert (begin.year, end.year) == (1950, 2049)
-
-
 def test_unreadable_validity(settings, localhost, monkeypatch):
     """Dates that only OpenSSL can read are no reason to fail."""
     real = base64.b64decode
-    monkeypatch.setattr("aserve.tls.certificates.base64.b64decode", lambda text: real(text)[:20])
+    monkeypatch.setattr("aserve.tls.validity.base64.b64decode", lambda text: real(text)[:20])
     assert Certificates([settings]).warnings == []
 
 

@@ -1,0 +1,66 @@
+"""From when and until when a certificate is valid.
+
+Owns:     warn_of_dates, read_validity.
+Thread:   any; pure, but for the clock.
+Spec:     RFC 5280 section 4.1.
+Not here: loading certificates (certificates.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Iterator
+
+
+def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
+    """Return a warning if a certificate, the base64 of a PEM file, is not valid now."""
+    try:
+        begin, end = read_validity(base64.b64decode(pem))
+    except (ValueError, IndexError):
+        return  # OpenSSL accepted it; only its dates cannot be read here
+    now = datetime.datetime.now(datetime.timezone.utc)
+    if now > end:
+        yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
+    elif now < begin:
+        yield f"the certificate {path} is not valid before {begin:%Y-%m-%d %H:%M} UTC; until then clients refuse it"
+
+
+def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+    """
+    Return from when and until when a certificate is valid; the ssl module gives that to clients only.
+
+    Raises:
+        ValueError, IndexError: this is no certificate in DER.
+
+    Spec: RFC 5280 section 4.1.
+    """
+    _, start, _ = _read_der(certificate, 0)
+    _, position, _ = _read_der(certificate, start)
+    tag, _, end = _read_der(certificate, position)
+    if tag == 0xA0:  # the version, which may be missing
+        _, _, end = _read_der(certificate, end)
+    for _ in range(2):  # the algorithm, the issuer
+        _, _, end = _read_der(certificate, end)
+    _, position, _ = _read_der(certificate, end)
+    dates = []
+    for _ in range(2):
+        tag, start, position = _read_der(certificate, position)
+        # RFC 5280 4.1.2.5: years of two digits are from 1950 to 2049; so no century is guessed.
+        text = certificate[start:position].decode("ascii")
+        if tag == 0x17:
+            text = ("19" if text >= "5" else "20") + text
+        date = datetime.datetime.strptime(text, "%Y%m%d%H%M%SZ")
+        dates.append(date.replace(tzinfo=datetime.timezone.utc))
+    return dates[0], dates[1]
+
+
+def _read_der(data: bytes, position: int) -> tuple[int, int, int]:
+    """Return tag, start and end of the contents of the element at `position`."""
+    tag, length = data[position], data[position + 1]
+    position += 2
+    if length & 0x80:
+        count = length & 0x7F
+        length = int.from_bytes(data[position : position + count], "big")
+        position += count
+    return tag, position, position + length
