@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, AserveError, BindError) as fault:
         if isinstance(fault, LoadError):
             sys.stderr.write(fault.app_traceback)
-        sys.stderr.write(f"aserve: error: {fault}\n")
+        for mistake in str(fault).splitlines() or [""]:
+            sys.stderr.write(f"aserve: error: {mistake}\n")
         status = getattr(fault, "exit_status", USAGE_ERROR)
     except OSError as fault:
         lack = describe_lack(fault)

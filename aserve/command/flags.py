@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from ..core.near_names import near_names
 from ..features import SETTINGS
+from ..features.moving.lines import is_check, split_line
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 
@@ -31,7 +32,9 @@ on all CPUs      aserve shop:app -w auto           worker processes
 behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
 with TLS         aserve shop:app -b https://:443 --certificate C --key K
 health           aserve shop:app --healthcheck-path /-/health
-from elsewhere   aserve translate uwsgi.ini         its settings as ours
+from elsewhere   aserve uwsgi --http :8000 app.ini  uWSGI's command line
+                 aserve gunicorn -w 4 shop:app     gunicorn's
+                 aserve translate uwsgi.ini        its settings as ours
 ask a server     aserve status --control /run/shop.ctl
 ask about flags  aserve config --explain threads   what it is, and why"""
 EPILOG = """\
@@ -61,10 +64,11 @@ def parse_args(argv: Sequence[str]) -> dict[str, object]:
         ConfigError: an argument is wrong.
     """
     parser = build_parser()
-    args, unknown = parser.parse_known_args(_join_parts(argv))
+    ours, line = split_line(argv, parser.parse_known_args)
+    args, unknown = parser.parse_known_args(_join_parts(ours))
     if unknown:
         raise ConfigError(_explain_unknown(unknown[0], parser))
-    return vars(args)
+    return {**vars(args), **line, **({"check": True} if is_check(line) else {})}
 
 
 def _join_parts(argv: Sequence[str]) -> list[str]:
@@ -83,7 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]\n       aserve translate FILE",
+        "       aserve config [--explain NAME] [flags]\n       aserve translate FILE\n"
+        "       aserve [flags] uwsgi|gunicorn THEIR COMMAND LINE",
         description=TASKS,
         epilog=EPILOG,
         formatter_class=_formatter,

@@ -53,7 +53,12 @@ def read_settings(args: Mapping[str, object]) -> Plan:
         raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
-    return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+    plan = Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+    if origin is not None and is_demo(plan):
+        raise ConfigError(
+            f"{origin.draft.name} names no app, and no files to serve; put the app first: aserve module:app ..."
+        )
+    return plan
 
 
 def _read_origin(flags: Mapping[str, str]) -> Origin | None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import MutableMapping
 
 from ..core.start_folder import real_folder
+from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account
 from ..processes.plan import Plan
@@ -29,7 +30,11 @@ def show(args: MutableMapping[str, object]) -> bool:
 
         sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
         return True
-    if args.pop("version", False):
+    about_line = asked_for_help(args)
+    if about_line:
+        sys.stdout.write(about_line)
+        return True
+    if args.pop("version", False) or asks_for_version(args):
         sys.stdout.write(version_line() + "\n")
         return True
     return False

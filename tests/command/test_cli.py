@@ -157,7 +157,12 @@ def test_every_flag_that_is_named_exists():
         root / "SECURITY.md",
         *(root / "docs").glob("*.md"),
     ]:
-        if path.name.startswith("moving-from-") or path.name in ("gunicorn_table.py", "release.md"):
+        if path.name.startswith("moving-from-") or path.name in (
+            "gunicorn_table.py",
+            "lines.py",
+            "containers.md",
+            "release.md",
+        ):
             continue  # of other programs'
         ours = "\n".join(
             line

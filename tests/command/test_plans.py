@@ -30,6 +30,42 @@ def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
     assert capsys.readouterr().err == "aserve: error: a.ini:2: threads = x: 'x' is not a whole number\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a.ini"],
+        ["--uwsgi-ini", "a.ini"],
+        ["uwsgi", "a.ini"],
+        ["uwsgi", "--threads", "3"],
+        ["gunicorn", "--threads", "3"],
+        ["--gunicorn-conf", ""],
+    ],
+)
+def test_no_demo_for_what_another_server_has(served, capsys, tmp_path, words):
+    """Settings of another server that name no app are a mistake: what serves a site must not serve a demo."""
+    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
+    assert cli.main(words) == cli.main(["--check", *words]) == 2 and served == []
+    assert " names no app, and no files to serve; put the app first: aserve module:app" in capsys.readouterr().err
+
+
+def test_command_lines_of_other_servers(served, capsys, tmp_path):
+    """One word more in front; aserve's own flags go before it and win; all mistakes are told at once."""
+    for words in (
+        "--threads 5 uwsgi --http :0 --module hello:app --threads 3",
+        "hello:app --threads 5 uwsgi --http :0",
+    ):
+        assert cli.main(words.split()) == 0
+    assert [(app.__module__, config.threads) for app, config in served] == [("hello", 5)] * 2
+    assert (
+        cli.main(["--threads", "5", "gunicorn", "--check-config", "--threads=3", "hello:app"]) == 0 and len(served) == 2
+    )
+    told = capsys.readouterr().out
+    assert "\nthreads: 5\n" in told and told.endswith("All is well; without --check this would be served.\n")
+    assert cli.main(["uwsgi", "--htp", ":0", "--threads", "x"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and all(line.startswith("aserve: error: uWSGI's command line: ") for line in told)
+
+
 def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
     """A name is meant from where the command was started, wherever the app goes; `-` stays standard output."""
     monkeypatch.chdir(tmp_path)

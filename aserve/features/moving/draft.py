@@ -114,6 +114,7 @@ class Draft:
         self.settings: dict[str, Any] = {}
         self.whence: dict[str, list[Given]] = {}  # by a setting's key, its origins
         self.notes: list[Note] = []
+        self.mistakes: list[str] = []  # what stops the start, to be reported together
         self.app: str | None = None
         self.app_whence: Given | None = None
         self.facts: dict[str, Any] = {}  # values that the loader needs at the end, when it knows all settings
@@ -169,6 +170,24 @@ class Draft:
             del self.settings[key]
             for given in self.whence.pop(key):
                 self.note(given, text)
+
+    @contextlib.contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Keep a mistake for later: all are reported at once."""
+        try:
+            yield
+        except ConfigError as fault:
+            self.mistakes.append(str(fault))
+
+    def raise_mistakes(self) -> None:
+        """
+        End with all mistakes, each on a line of its own.
+
+        Raises:
+            ConfigError: there are some.
+        """
+        if self.mistakes:
+            raise ConfigError("\n".join(dict.fromkeys(self.mistakes)))
 
     def note(self, given: Given, text: str) -> None:
         """Add a note, once."""

@@ -1,13 +1,16 @@
-"""Explains flags of other servers that were given to aserve.
+"""Explains flags of other servers that were given to aserve, and unknown ones on their command lines.
 
-Owns:     explain_flag; the flags of servers from which no settings are read.
+Owns:     explain_flag, explain_unknown; the flags of servers from which no settings are read.
 Thread:   the main thread, in a command that ends with this.
 Not here: the translation of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (command/flags.py).
 """
 
 from __future__ import annotations
 
-from .draft import BY_KEY, Row
+from collections.abc import Iterable
+
+from ...core.near_names import near_names
+from .draft import BY_KEY, NEAR, Row
 from .gunicorn_table import FLAGS
 from .gunicorn_table import TABLE as GUNICORN
 from .uwsgi_logic import INCLUDES
@@ -55,6 +58,14 @@ def explain_flag(flag: str) -> str:
         return "uWSGI's file is here --uwsgi-ini FILE"
     row = UWSGI.find(name)
     return _explain("uWSGI", row) if _has(row, name) else ""
+
+
+def explain_unknown(flag: str, word: str, known: Iterable[str]) -> str:
+    """Return a clause about a flag that the server of this word does not have; `known`: its long flags, without dashes."""
+    if flag == "--check" or flag in {setting.flag for setting in BY_KEY.values()}:
+        return f"; it is aserve's, which goes before the word {word}"
+    near = near_names(flag[2:], known, 1, NEAR)
+    return f"; is --{near[0]} meant?" if near else ""
 
 
 def _has(row: Row | None, name: str) -> bool:

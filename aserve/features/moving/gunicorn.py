@@ -1,61 +1,66 @@
 """Turns a configuration of gunicorn into settings of aserve.
 
-Owns:     load_gunicorn: executing the file, GUNICORN_CMD_ARGS, rules over several settings, gunicorn's own defaults.
+Owns:     load_gunicorn: executing the file, the order of sources, rules over several settings, gunicorn's own defaults.
 Thread:   the main thread: the file is code, and runs in the process that reads it, again at each reload.
-Spec:     gunicorn/app/base.py: the file first, and GUNICORN_CMD_ARGS over it.
-Not here: the translation of each setting (gunicorn_table.py), hooks (gunicorn_hooks.py).
+Spec:     gunicorn/app/base.py: the file first, GUNICORN_CMD_ARGS over it, and the command line over both.
+Not here: the translation of each setting (gunicorn_table.py), flags (gunicorn_flags.py), hooks (gunicorn_hooks.py).
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import importlib
 import inspect
 import os
-import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from ...core.errors import USAGE_ERROR
 from ...lifecycle.loading import PASTE, LoadError
 from ...settings import ConfigError
 from .draft import Draft, Given, refusing
 from .guests import hosting
+from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
-from .gunicorn_table import FLAGS, OLD, ROWS, SWITCHES, TABLE
+from .gunicorn_table import OLD, TABLE
 from .gunicorn_values import is_unset, number, place_of, real, texts, whole
 from .unix_rights import put_rights
 from .uwsgi_values import MAX_THREADS
 
-VARIABLE = "GUNICORN_CMD_ARGS"
+DEFAULT_FILE = "./gunicorn.conf.py"  # read with gunicorn's command line, if it is there
 TRUSTED = ["127.0.0.1", "::1", "unix"]  # gunicorn's default of forwarded_allow_ips
-LISTS = ("bind", "raw_env", "reload_extra_files")  # flags that may be repeated
 GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
 
 
-def load_gunicorn(path: str, environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
+def load_gunicorn(path: str, environ: Mapping[str, str], line: Sequence[str] | None = None) -> tuple[Draft, Hooks]:
     """
-    Execute a configuration, and read GUNICORN_CMD_ARGS; an empty path: only the latter.
+    Execute a configuration, and read GUNICORN_CMD_ARGS; an empty path: only the latter. `line`: a command line over both.
 
     Raises:
         ConfigError: it cannot be read, or a value is wrong.
         LoadError: its code has raised.
     """
     draft = Draft(path or VARIABLE)
-    words = _read_flags(environ.get(VARIABLE, ""), draft)
-    path = path or next((given.value for given in words if given.key == "config"), "")
+    words = read_variable(environ.get(VARIABLE, ""), draft)
+    if line is not None:
+        draft.name = WHERE
+        words += read_line(line, draft)
+    named = [given.value for given in words if given.key == "config"]
+    path = path or (named[-1] if named else DEFAULT_FILE if line is not None and os.path.exists(DEFAULT_FILE) else "")
     settings: dict[str, Given] = {}
     if path:
-        draft.name = path
+        draft.name = path if line is None else draft.name
         settings.update(_execute(path, draft))
     settings.update({given.key: given for given in words if given.key != "config"})
     for given in settings.values():
-        _take(draft, given)
-    _finish(draft, environ)
+        with draft.gathering():
+            _take(draft, given)
+    with draft.gathering():
+        _finish(draft, environ)
+    draft.raise_mistakes()
     functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
     functions = {name: function for name, function in functions.items() if not does_nothing(function)}
     draft.facts["hooks"] = list(functions)
@@ -150,52 +155,6 @@ def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], 
                 given = given._replace(is_secret=row is not None and row.is_secret)
                 draft.note(given, f"gunicorn has no such setting, and it has no effect; is {near} meant?")
     return found
-
-
-# GUNICORN_CMD_ARGS
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{VARIABLE}: {message}")
-
-
-def _read_flags(text: str, draft: Draft) -> list[Given]:
-    try:
-        words = shlex.split(text)
-    except ValueError as fault:
-        raise ConfigError(f"{VARIABLE}: {fault}") from None
-    parser = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    flags: dict[str, list[str]] = {}
-    named = set(FLAGS.values()) - {
-        "group",
-        "user",
-        "umask",
-        "timeout",
-        "bind",
-        "workers",
-        "worker_class",
-        "config",
-        "daemon",
-        "control_socket_disable",
-    }
-    for name in ["config", *(name for row in ROWS for name in row.names if name[-1] != "*")]:
-        if name not in named:
-            flags.setdefault(name, []).append(f"--{name.replace('_', '-')}")
-    for flag, name in FLAGS.items():
-        flags.setdefault(name, []).append(flag)
-    for name, spelled in flags.items():
-        if name in SWITCHES:
-            parser.add_argument(*spelled, dest=name, action="store_const", const=name != "sendfile")
-        elif name == "proxy_protocol":
-            parser.add_argument(*spelled, dest=name, nargs="?", const="auto")
-        else:
-            parser.add_argument(*spelled, dest=name, action="append" if name in LISTS else "store")
-    parsed, unknown = parser.parse_known_args(words)
-    for word in unknown:
-        if word.startswith("-"):
-            draft.note(Given(word.partition("=")[0], "", VARIABLE), "aserve does not know it, and it has no effect")
-    return [Given(name, value, VARIABLE) for name, value in vars(parsed).items()]
 
 
 # Rules over several settings

@@ -1,6 +1,6 @@
-"""Whether another server's settings are named to the command: by a flag, or in place of an APP.
+"""Whether another server's settings are named to the command: by a flag, in place of an APP, or as that server's command line.
 
-Owns:     take_flags, is_uwsgi_file: `--uwsgi-ini`, `--gunicorn-conf`, `--paste`, and `aserve app.ini`.
+Owns:     take_flags, is_uwsgi_file: `--uwsgi-ini`, `--gunicorn-conf`, `--paste`, `aserve app.ini`, and `aserve uwsgi ...`.
 Thread:   the main thread.
 Not here: reading what is named (origin.py), which most starts do not import.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...lifecycle.loading import PASTE
 from ...settings import ConfigError
+from .lines import LINES
 
 UWSGI, GUNICORN = "uwsgi_ini", "gunicorn_conf"
 FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
@@ -21,16 +22,17 @@ SECTION = "uwsgi"
 FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
 
 
-def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
+def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
     """
-    Take the flags that name other servers' files out of `given`; an APP that is a file of uWSGI counts as one.
+    Take other servers' files and command lines out of `given`; an APP that is a file of uWSGI counts as one.
 
     --paste becomes an APP.
 
     Raises:
-        ConfigError: both are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
+        ConfigError: several are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
     """
-    flags = {name: str(given.pop(name)) for name in FLAGS if name in given}
+    named = {**FLAGS, **{name: word for word, name in LINES.items()}}
+    flags = {name: given.pop(name) for name in named if name in given}
     if "paste" in given:
         if "app" in given:
             raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
@@ -47,15 +49,25 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
             )
             raise ConfigError(f"the file {app} {found}")
     if len(flags) > 1:
-        raise ConfigError(f"{' and '.join(FLAGS.values())}: one of them at a time")
+        raise ConfigError(f"{' and '.join(named[name] for name in flags)}: one of them at a time")
     return flags
 
 
 def is_uwsgi_file(app: str) -> bool:
     """Whether the APP is a configuration of uWSGI, as in `uwsgi app.ini`."""
-    path = app if os.path.exists(app) else split_section(app)[0]
-    form = FORMS.get(os.path.splitext(path)[1].lower())
+    path, form = _form_of(app)
     return form is not None and os.path.isfile(path) and (form != "ini" or has_section(path))
+
+
+def is_configuration(text: str) -> bool:
+    """Whether a word names a configuration of uWSGI by its ending, whether or not it is there."""
+    return _form_of(text)[1] is not None
+
+
+def _form_of(text: str) -> tuple[str, str | None]:
+    """Return the path of `app.ini` or `app.ini:section`, and its form; None: it has none of uWSGI's endings."""
+    path = text if os.path.exists(text) else split_section(text)[0]
+    return path, FORMS.get(os.path.splitext(path)[1].lower())
 
 
 def split_section(text: str) -> tuple[str, str]:

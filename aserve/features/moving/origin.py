@@ -16,6 +16,7 @@ from ...extension import Extension
 from ...lifecycle.privileges import is_root
 from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
+from .lines import LINES
 from .naming import GUNICORN, UWSGI
 from .unix_rights import drop_accounts
 
@@ -52,22 +53,22 @@ class Origin(NamedTuple):
             logger.warning("%s", note)
 
 
-def read_origin(flags: Mapping[str, str], environ: Mapping[str, str]) -> Origin | None:
+def read_origin(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Origin | None:
     """
-    Read the files that these flags name; None: they name none.
+    Read the files and command lines that these flags name; None: they name none.
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong.
     """
-    if GUNICORN in flags:
+    if GUNICORN in flags or LINES["gunicorn"] in flags:
         from .gunicorn import load_gunicorn
 
-        return Origin(*load_gunicorn(flags[GUNICORN], environ))
-    if UWSGI not in flags:
+        return Origin(*load_gunicorn(flags.get(GUNICORN, ""), environ, flags.get(LINES["gunicorn"])))
+    if UWSGI not in flags and LINES["uwsgi"] not in flags:
         return None
     from .uwsgi import load_uwsgi
 
-    draft = load_uwsgi(flags[UWSGI], environ)
+    draft = load_uwsgi(flags.get(UWSGI, ""), environ, flags.get(LINES["uwsgi"]))
     if not is_root():
         drop_accounts(draft, "only root may become another; as in uWSGI, it has no effect")
     return Origin(draft)

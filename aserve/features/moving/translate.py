@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from ...settings import ConfigError
 from .draft import BY_KEY, Draft, Given
 from .gunicorn import load_gunicorn
+from .lines import LINES
 from .naming import FORMS, is_uwsgi_file, split_section
 from .uwsgi import load_uwsgi
 
@@ -24,8 +25,9 @@ COMMAND = "translate"
 DESCRIPTION = """\
 Print the settings of another server as a TOML file for aserve --config, with a
 comment for each that has no effect, and what to do instead.  FILE is uWSGI's
-(.ini, .xml, .yaml, .json; app.ini:section) or gunicorn's (.py).  UWSGI_
-variables, or GUNICORN_CMD_ARGS, are read, too."""
+(.ini, .xml, .yaml, .json; app.ini:section) or gunicorn's (.py); or in its
+place a whole command line, such as uwsgi -M -p 4 -w app, or gunicorn -w 4 app.
+UWSGI_ variables, or GUNICORN_CMD_ARGS, are read, too."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,10 +46,15 @@ def run_translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     parser = _Parser(
         prog=f"aserve {COMMAND}", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", metavar="FILE", help="what uWSGI or gunicorn reads")
-    path = parser.parse_args(argv[1:]).file
-    sys.stdout.write(as_toml(_load(path, environ)))
+    parser.add_argument("file", metavar="FILE", help="what uWSGI or gunicorn reads, or its command line")
+    line = argv[1:2] and LINES.get(argv[1])
+    draft = _load_line(argv[1], argv[2:], environ) if line else _load(parser.parse_args(argv[1:]).file, environ)
+    sys.stdout.write(as_toml(draft))
     return 0
+
+
+def _load_line(server: str, words: Sequence[str], environ: Mapping[str, str]) -> Draft:
+    return load_uwsgi("", environ, words) if server == "uwsgi" else load_gunicorn("", environ, words)[0]
 
 
 def _load(path: str, environ: Mapping[str, str]) -> Draft:
@@ -75,7 +82,7 @@ def as_toml(draft: Draft) -> str:
         lines += [f"#   {_shown(str(note))}" for note in draft.notes]
     hooks = draft.facts.get("hooks", ())
     if hooks:
-        lines += ["", f"# Hooks are called with --gunicorn-conf only: {', '.join(hooks)}"]
+        lines += ["", f"# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: {', '.join(hooks)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,15 +1,15 @@
 """Turns a configuration of uWSGI into settings of aserve.
 
-Owns:     load_uwsgi: rules over several options, uWSGI's own defaults, and the value of `uwsgi.opt`.
+Owns:     load_uwsgi: its sources in their order, rules over several options, uWSGI's own defaults, and the value of `uwsgi.opt`.
 Thread:   any.
-Not here: the translation of each option (uwsgi_table.py), files and placeholders (uwsgi_files.py, uwsgi_logic.py).
+Not here: the translation of each option (uwsgi_table.py), files, command line and placeholders (uwsgi_files.py, uwsgi_arguments.py, uwsgi_logic.py).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...lifecycle.loading import PASTE
@@ -17,6 +17,7 @@ from ...settings.kinds import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
 from .naming import split_section
 from .unix_rights import OWNERS, present_umask, put_rights
+from .uwsgi_arguments import WHERE, read_arguments
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
 from .uwsgi_logic import from_variables, include, resolve
@@ -27,9 +28,9 @@ PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://"
 SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
 
 
-def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
+def load_uwsgi(text: str, environ: Mapping[str, str], words: Sequence[str] | None = None) -> Draft:
     """
-    Read `app.ini`, or `app.ini:section`, and UWSGI_ variables; an empty text: only the latter.
+    Read `app.ini`, or `app.ini:section`, and UWSGI_ variables; an empty text: only the latter. `words`: a command line in its place.
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong.
@@ -39,10 +40,18 @@ def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
     if text:
         options += include(read_options(path, section), environ, path)
     draft = Draft(text or "UWSGI_ variables")
+    if words is not None:
+        draft.name = WHERE
+        arguments = read_arguments(words)
+        draft.mistakes += arguments.mistakes
+        options = include([*options, *arguments.options], environ, "")
     resolved = resolve(options, environ)
     for option in resolved:
-        _take(draft, option, options)
-    _finish(draft)
+        with draft.gathering():
+            _take(draft, option, options)
+    with draft.gathering():
+        _finish(draft)
+    draft.raise_mistakes()
     draft.facts["options"] = _told_to_apps(resolved)
     return draft
 
@@ -99,7 +108,7 @@ def _place_sockets(draft: Draft, folder: str) -> None:
         value = text_of(given)
         if value[:1] == "=" and value[1:].isdigit() and int(value[1:]) < len(shared):
             value = shared[int(value[1:])]
-        with refusing(given):
+        with draft.gathering(), refusing(given):
             if kind == "https":
                 draft.add("bind", https_bind(value, folder), given)
             elif kind in PROTOCOLS:

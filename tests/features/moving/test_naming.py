@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.moving.naming import has_section, is_uwsgi_file, split_section, take_flags
+from aserve.features.moving.naming import has_section, is_configuration, is_uwsgi_file, split_section, take_flags
 from aserve.settings import ConfigError
 
 
@@ -31,6 +31,12 @@ def test_uwsgis_files(folder, app, is_it):
     assert is_uwsgi_file(app) is is_it
 
 
+@pytest.mark.parametrize(("word", "is_one"), [("no.ini", True), ("no.yml:x", True), ("a:b", False), ("a.py", False)])
+def test_names_of_configurations(word, is_one):
+    """Their ending counts; the file need not be there."""
+    assert is_configuration(word) is is_one
+
+
 def test_flags(folder):
     """They are taken from what was given; an APP beside a flag stays."""
     given = {"app": "app.ini:x", "threads": 1}
@@ -51,6 +57,10 @@ def test_flags(folder):
     assert take_flags({"app": "config:paste.ini"}) == {}
     with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
         take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
+    given = {"app": "app.ini", "uwsgi_line": ["-M"]}
+    assert take_flags(given) == {"uwsgi_line": ["-M"]} and given == {"app": "app.ini"}
+    with pytest.raises(ConfigError, match=r"^--uwsgi-ini and uwsgi: one of them at a time"):
+        take_flags({"uwsgi_ini": "a", "uwsgi_line": []})
 
 
 def test_whose_file_it_is(tmp_path):

@@ -41,3 +41,11 @@ def test_reading(folder, monkeypatch, caplog):
     origin = read_origin({"gunicorn_conf": "conf.py"}, {})
     assert origin.settings["workers"] == 2 and origin.options == {}
     assert [type(one) for one in origin.extensions] == [GunicornHooks]
+
+
+def test_command_lines(folder):
+    """In place of files."""
+    assert read_origin({"uwsgi_line": ["-w", "c:d", "app.ini:x"]}, {}).settings["threads"] == 3
+    origin = read_origin({"gunicorn_line": ["-c", "conf.py", "a:b"]}, {})
+    assert origin.draft.app == "a:b" and origin.settings["workers"] == 2
+    assert [type(one) for one in origin.extensions] == [GunicornHooks]

@@ -75,7 +75,7 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     run_translate(["translate", "conf.py"], {})
     out = capsys.readouterr().out
     assert "preload = true\n" in out or sys.platform != "linux"
-    assert out.endswith("\n# Hooks are called with --gunicorn-conf only: post_fork\n")
+    assert out.endswith("\n# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: post_fork\n")
 
 
 def test_odd_texts(tmp_path):
@@ -94,3 +94,13 @@ def test_what_is_no_such_file(tmp_path, monkeypatch):
         run_translate(["translate", "notes"], {})
     with pytest.raises(ConfigError, match="the following arguments are required: FILE; see aserve translate --help"):
         run_translate(["translate"], {})
+
+
+def test_command_lines(monkeypatch, tmp_path, capsys):
+    """uwsgi or gunicorn, and the words behind it."""
+    monkeypatch.chdir(tmp_path)
+    assert run_translate(["translate", "uwsgi", "--http", ":80", "-p", "3", "-w", "a:b"], {}) == 0
+    told = capsys.readouterr().out
+    assert '\napp = "a:b"\n' in told and "\n# uWSGI's command line: processes = 3\nworkers = 3\n" in told
+    assert run_translate(["translate", "gunicorn", "-w", "3", "a:b"], {}) == 0
+    assert "\n# gunicorn's command line: workers = 3\nworkers = 3\n" in capsys.readouterr().out
