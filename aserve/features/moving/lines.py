@@ -24,7 +24,8 @@ Serve as {server} does with this command line: put aserve before it.
     aserve {theirs}
 
 The words, the files that they name, and {variables} mean what they
-mean to {server}; the log says which have no effect here, and what to do instead.
+mean to {server}; the log says which have no effect here, and what to do
+instead.
 Flags of aserve come before the word {word}, and win:
     aserve --check {theirs}
     aserve translate {theirs}
