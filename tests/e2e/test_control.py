@@ -129,7 +129,7 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     code, out, _ = run(control, "status")
     assert code == 0 and "with 2 workers" in out and f"GET /wait{tmp_path}"[:40] in out
     code, out, _ = run(control, "stacks")
-    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "time.sleep(0.005)" in out
+    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "steered" in out  # which looks and sleeps by turns
     (tmp_path / "x.go").touch()
     assert client.recv_response().status == 200
     client.close()
@@ -235,7 +235,7 @@ def test_a_thread_that_is_stuck(start_workers, control):
 
 @pytest.mark.long_on_pypy
 def test_what_waits_in_a_stuck_worker(start_workers, control, tmp_path):
-    """`aserve recycle` replaces the worker; at the end of its drain, clients whose requests no thread has begun are told to try again."""
+    """`aserve recycle` replaces the worker; requests that no thread has begun go to its successor, which answers them."""
     process = start_workers("--workers", "1", "--threads", "1", "--control", control, "--drain-timeout", "300ms")
     inside, waiting = RawClient(process.address), RawClient(process.address)
     inside.request(f"/wait{tmp_path}/x")
@@ -244,7 +244,7 @@ def test_what_waits_in_a_stuck_worker(start_workers, control, tmp_path):
     wait_until(lambda: [worker["waiting"] for worker in status_of(control)["workers"]] == [1])
     assert run(control, "recycle", "1")[0] == 0
     reply = waiting.recv_response()
-    assert reply.status == 503 and reply.get("Retry-After")
+    assert reply.status == 200
     assert inside.is_closed()
     for client in (inside, waiting):
         client.close()
