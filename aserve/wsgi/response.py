@@ -237,10 +237,8 @@ class Response:
             _log_cut(length)
             body, size = body[:length], length
         exchange = self._exchange
-        request_body = exchange.body
-        if request_body is not None and isinstance(request_body, LiveBody) and not request_body.is_complete:
-            # RFC 9112 9.6: the server will not read the rest, and a proxy must not send another request after it.
-            exchange.keep_alive = False
+        if exchange.body is not None:
+            _end_at_unread_body(exchange)
         connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
         self.head_is_out = self.is_full = True
         self.sent_bytes = size
@@ -352,6 +350,7 @@ def plain_response(
     """Return a whole response of our own: a line of plain text; `fields` are further field lines."""
     form, keep_alive, is_head = HTTP_1_1, False, False
     if exchange is not None:
+        _end_at_unread_body(exchange)
         form, keep_alive, is_head = exchange.form, exchange.keep_alive, exchange.is_head
     body = f"{text}\n".encode("latin-1", "replace")
     head = (
@@ -361,6 +360,17 @@ def plain_response(
     retry = b"Retry-After: %d\r\n" % RETRY_SECONDS if status == 503 else b""
     connection = form.keep_alive_line if keep_alive else form.close_line
     return b"".join((head, retry, fields, connection, common_fields.octets, b"" if is_head else body))
+
+
+def _end_at_unread_body(exchange: Exchange) -> None:
+    """
+    Make the response the connection's last, if a part of the request's body is still to come.
+
+    Spec: RFC 9112 section 9.6: the server will not read the rest, and a proxy must not send another request after it.
+    """
+    body = exchange.body
+    if isinstance(body, LiveBody) and not body.is_complete:
+        exchange.keep_alive = False
 
 
 def _title(status: int) -> str:

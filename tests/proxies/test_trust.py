@@ -10,6 +10,7 @@ from harness.fakes import FakeAccessLog, FakeConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aserve.core.body import LiveBody
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange, refused_exchange
 from aserve.features import Config
@@ -317,6 +318,14 @@ def test_a_proxy_s_fault(caplog, peer, who):
     assert b"X-Forwarded-For, as a proxy has sent it, is malformed: 'nonsense' is no address" in reply
     assert exchange.response.code == 400 and exchange.keep_alive
     assert f"{who}: answered 400" in caplog.text
+
+
+def test_a_proxy_s_fault_with_a_body_to_come():
+    """The rest of a live body is not read: the connection ends, and the answer says so."""
+    exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "nonsense"))
+    exchange.body = LiveBody(10, False)
+    reply = new_gateway().respond(exchange)
+    assert reply.startswith(b"HTTP/1.1 400 ") and b"\r\nConnection: close\r\n" in reply and not exchange.keep_alive
 
 
 # The access log

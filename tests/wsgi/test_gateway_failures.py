@@ -103,6 +103,22 @@ def test_the_client_leaves_while_the_app_reads(where, caplog):
     assert record.levelno == logging.INFO and record.exc_info is None
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_failure_before_the_live_body_is_read(is_whole):
+    """The rest of the body is not read, and so the response says that it is the last; not if there is no rest."""
+    exchange = new_exchange()
+    exchange.body = LiveBody(10, True)
+    if is_whole:
+        exchange.body.feed_end()
+
+    def app(environ, start_response):
+        raise ValueError("on purpose")
+
+    octets = b"".join(respond(app, exchange))
+    assert octets.startswith(b"HTTP/1.1 500 ")
+    assert (b"\r\nConnection: close\r\n" in octets) is not is_whole and exchange.keep_alive is is_whole
+
+
 @pytest.mark.parametrize("error", [ClientDisconnected("refused"), ValueError("on purpose")])
 @pytest.mark.parametrize("is_out", [False, True])
 def test_a_refused_live_body(error, is_out, caplog):
