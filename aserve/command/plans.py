@@ -47,13 +47,17 @@ def read_settings(args: Mapping[str, object]) -> Plan:
     if origin is not None:
         spec = spec or origin.draft.app
         toml = {**origin.settings, **toml}  # the origin's were checked already, with their line in errors
-    config = Config.from_sources(given, os.environ, toml, toml_name, sys.stdout.isatty())
+    is_at_terminal = sys.stdout.isatty()
+    values = Config.merged(given, os.environ, toml, toml_name)
+    config = Config.of_given(values, is_at_terminal)
+    config.refuse_idle(given)
     config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
-    plan = Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+    checked = _checked_spec(spec, toml_name) if spec else None
+    plan = Plan(config, checked, origin, frozenset(values), is_at_terminal)
     if origin is not None and is_demo(plan):
         raise ConfigError(
             f"{origin.draft.name} names no app, and no files to serve; put the app first: aserve module:app ..."

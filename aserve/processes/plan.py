@@ -23,12 +23,24 @@ class Plan(NamedTuple):
         None  # the parts of another server's settings that ours lack (features/moving/); not kept over an upgrade
     )
 
+    # The settings that the sources name; all others have defaults, or are implied. None: not known, as after an upgrade.
+    given: frozenset[str] | None = None
+    is_at_terminal: bool = False  # standard output, when the sources were read
+
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
-        """Return this plan with the unchangeable settings of `before`; and the flags of those that should have changed."""
+        """
+        Return this plan with the unchangeable settings of `before`, and what these imply; and the flags of those that should have changed.
+
+        Raises:
+            ConfigError: other settings contradict those of `before`.
+        """
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
-        return self._replace(config=self.config.replace(**kept)), flags
+        if self.given is None or not flags:
+            return self._replace(config=self.config.replace(**kept)), flags
+        values = {**{name: getattr(self.config, name) for name in self.given}, **kept}
+        return self._replace(config=self.config.of_given(values, self.is_at_terminal)), flags
 
     @property
     def workers(self) -> tuple[int, str]:

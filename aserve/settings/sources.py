@@ -81,13 +81,36 @@ class Settings(Values):
         is_at_terminal: bool = False,
     ) -> S:
         """
-        Merge the sources: argv over environment over TOML over the platform over defaults.
-
-        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  An overridden value is checked, too, unless it is the platform's. `is_at_terminal`: standard output is a terminal.
+        Return the settings of all sources, see `merged`; `is_at_terminal`: standard output is a terminal.
 
         A flag that has no effect is refused, since its user expects one.  A variable or a file may be for several servers, of
         which some need it, and another server's file contains that server's defaults.
+
+        Raises:
+            ConfigError: an unknown name or a wrong value in any source; or two contradict each other.
+        """
+        config = cls.of_given(cls.merged(argv, environ, toml, toml_name), is_at_terminal)
+        config.refuse_idle(argv.keys())
+        return config
+
+    @classmethod
+    def of_given(cls: type[S], values: Mapping[str, Any], is_at_terminal: bool) -> S:
+        """Return settings with these values, and with those that they imply. Raises ConfigError."""
+        return cls(**{**cls.implied(values, is_at_terminal), **values})
+
+    @classmethod
+    def merged(
+        cls,
+        argv: Mapping[str, object],
+        environ: Mapping[str, str],
+        toml: Mapping[str, object],
+        toml_name: str = "the TOML file",
+    ) -> dict[str, Any]:
+        """
+        Merge the sources: argv over environment over TOML over the platform; return the values that they give.
+
+        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
+        environment.  An overridden value is checked, too, unless it is the platform's.
 
         Raises:
             ConfigError: an unknown name or a wrong value in any source.
@@ -111,9 +134,7 @@ class Settings(Values):
             if setting.name in platform and setting.name not in values:
                 said = platform[setting.name]
                 values[setting.name] = setting.parse(said.value, said.variable)
-        config = cls(**{**cls.implied(values, is_at_terminal), **values})
-        config.refuse_idle(argv.keys())
-        return config
+        return values
 
 
 def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:

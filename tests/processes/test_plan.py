@@ -19,6 +19,21 @@ def test_what_cannot_change():
     assert before.keep_fixed(before) == (before, [])
 
 
+def read(**values):
+    """Return the plan of sources that give these values."""
+    return Plan(Config.of_given(values, is_at_terminal=True), None, given=frozenset(values), is_at_terminal=True)
+
+
+def test_what_a_fixed_setting_would_imply():
+    """A --reload that comes too late implies nothing, and one that is to go implies the same as before."""
+    without, with_it = read(workers=2), read(reload=True)
+    plan, flags = read(workers=2, reload=True, backlog=7, threads=5).keep_fixed(without)
+    assert flags == ["--backlog", "--reload"] and plan.config == without.config.replace(threads=5)
+    plan, flags = read(threads=5).keep_fixed(with_it)
+    assert flags == ["--reload"] and plan.config == with_it.config.replace(threads=5)
+    assert plan.config.workers == 1 and plan.config.access_log == "-"
+
+
 @pytest.mark.parametrize("workers", [1, 7])
 def test_a_number(workers):
     """So many workers as were asked for."""
