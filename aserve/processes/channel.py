@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import array
 import collections
+import errno
 import json
 import logging
 import os
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +33,9 @@ Message = dict[str, Any]
 
 MAX_MESSAGE_BYTES = 1 << 16
 MAX_FDS = 2  # in a message
+# How long a message that the kernel refuses is tried again. Guess.
+GIVE_UP_SECONDS = 10.0
+_CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)  # of the other end
 _CREDENTIALS = struct.Struct("3i")  # unix(7), struct ucred: pid, uid, gid
 _SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
 # PyPy 3.9 lacks these names; they are Linux's numbers.
@@ -49,6 +54,7 @@ class Channel:
         self._socket = sock
         self._unsent: collections.deque[tuple[bytes, Sequence[int]]] = collections.deque()
         self.is_heard = True  # until a message could not be sent, as the other end is closed
+        self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: it does not
         self._has_lost_fds = False  # the last descriptors that came found no room in this process
         self.sender_pid = 0  # of the last message, from the kernel; 0: not known, see `know_senders`
 
@@ -83,8 +89,13 @@ class Channel:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether messages wait for room: call `flush` when the socket is writable."""
-        return bool(self._unsent)
+        """Whether messages wait for room: call `flush` when the socket is writable. Also call it once a second, for those that wait for the kernel."""
+        return bool(self._unsent) and not self._failing_since
+
+    @property
+    def is_all_sent(self) -> bool:
+        """Whether no message waits, for whatever reason."""
+        return not self._unsent
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent."""
@@ -92,18 +103,34 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send waiting messages, as far as there is room. If the other end is closed, drop them."""
+        """Send waiting messages, as far as there is room. If the other end is closed, or the kernel goes on refusing them, drop them."""
         while self._unsent:
             octets, fds = self._unsent[0]
             try:
                 socket.send_fds(self._socket, [octets], fds)
             except BlockingIOError:
+                self._failing_since = 0.0
                 return
-            except OSError:
-                self.is_heard = False
+            except OSError as exc:
+                if exc.errno in _CLOSED:
+                    self.is_heard = False
+                elif not self._give_up(octets, exc):
+                    return
+            else:
+                self._failing_since = 0.0
             self._unsent.popleft()
             for fd in fds:
                 os.close(fd)
+
+    def _give_up(self, octets: bytes, why: OSError) -> bool:
+        """Return whether a message that the kernel refuses, as for lack of memory, is to be dropped; log the first one."""
+        now = time.monotonic()
+        if not self._failing_since:
+            self._failing_since = now
+            logger.warning(
+                "a message between processes waits: %s (%.60s)", why.strerror, octets.decode("utf-8", "replace")
+            )
+        return now - self._failing_since > GIVE_UP_SECONDS
 
     def receive(self) -> tuple[Message, list[int]] | None:
         """

@@ -226,9 +226,11 @@ class Children:
         heir.given_count += 1
         self.tell(heir, {**message, "do": "adopt"}, fds)
 
-    def forget_given(self) -> None:
-        """Reset the counts of `pass_on`: the workers' pages include those connections by now."""
+    def on_second(self) -> None:
+        """Try unsent messages again. Reset the counts of `pass_on`: the workers' pages include those connections by now."""
         for child in self:
+            child.channel.flush()
+            self._watch(child)
             tick = self.page(child)[Field.TICK]
             if tick != child.given_tick:
                 child.given_tick, child.given_count = tick, 0

@@ -116,7 +116,7 @@ class Reactions:
         present = self._present
         self.ends.reap()
         self.reloads.look_at_touched()
-        present.children.forget_given()
+        present.children.on_second()
         level_out(present.children, self._fleet.asked)
         present.status.on_second()
         present.overview.on_second()

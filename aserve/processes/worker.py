@@ -190,8 +190,9 @@ class Worker:
     async def _say_the_rest(self) -> None:
         """Wait until all messages are sent; they may carry connections."""
         deadline = self._loop.time() + LAST_WORDS_SECONDS
-        while self._channel.has_unsent and self._loop.time() < deadline:
+        while not self._channel.is_all_sent and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
+            self._channel.flush()
 
     def _on_writable(self) -> None:
         self._channel.flush()
@@ -239,6 +240,7 @@ class Worker:
     def _tick(self) -> None:
         """Write this worker's numbers to its page, once a second."""
         self._loop.call_later(TICK_SECONDS, self._tick)
+        self._channel.flush()
         self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:

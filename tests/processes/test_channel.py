@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
+import socket
+import time
 
 import pytest
 from harness.interpreter import later_on_pypy
@@ -132,6 +135,58 @@ def test_the_other_end_is_gone(pair):
     os.close(reading)
     assert one.receive() == ({"say": "failed"}, [])
     assert one.receive() is None
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """refusing(errno): sends of this process fail with it; 0: not any more."""
+    send_fds, number = socket.send_fds, [0]
+
+    def send(*args):
+        if number[0]:
+            raise OSError(number[0], os.strerror(number[0]))
+        return send_fds(*args)
+
+    monkeypatch.setattr(socket, "send_fds", send)
+    return lambda wanted: number.__setitem__(0, wanted)
+
+
+@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM])
+def test_the_kernel_refuses_for_a_while(pair, refusing, caplog, number):
+    """What it refuses is kept, with its descriptors, and arrives later; the other end is not taken for closed."""
+    one, other = pair
+    reading, writing = os.pipe()
+    refusing(number)
+    one.send({"do": "adopt"}, [writing])
+    one.send({"do": "drain"})
+    assert (
+        one.is_heard and not one.is_all_sent and not one.has_unsent
+    )  # it does not wait for room: the socket is writable all the time
+    refusing(0)
+    one.flush()
+    assert one.is_all_sent
+    message, (received,) = other.receive()
+    assert (message, other.receive()) == ({"do": "adopt"}, ({"do": "drain"}, []))
+    os.write(received, b"x")
+    assert os.read(reading, 9) == b"x" and caplog.text.count("waits: ") == 1
+    for fd in (reading, received):
+        os.close(fd)
+
+
+def test_the_kernel_goes_on_refusing(pair, refusing, monkeypatch):
+    """After ten seconds such messages are dropped, and their descriptors closed; later ones are sent again."""
+    one, other = pair
+    reading, writing = os.pipe()
+    refusing(errno.ENOBUFS)
+    one.send({"do": "adopt"}, [writing])
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 11)
+    one.flush()
+    assert os.read(reading, 9) == b"" and one.is_heard
+    refusing(0)
+    one.send({"do": "drain"})
+    assert other.receive() == ({"do": "drain"}, []) and one._failing_since == 0
+    os.close(reading)
 
 
 def test_it_is_gone_with_something_unread(pair):

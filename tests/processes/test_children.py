@@ -371,8 +371,8 @@ def test_what_a_worker_has_not_counted_yet(new):
     child = new()
     child.given_count = 3
     new.children.page(child)[Field.TICK] = 1
-    new.children.forget_given()
+    new.children.on_second()
     assert child.given_count == 0
     child.given_count = 3
-    new.children.forget_given()
+    new.children.on_second()
     assert child.given_count == 3
