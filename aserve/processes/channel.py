@@ -8,7 +8,7 @@ A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): 
 for the other end, which may be stuck: messages without room are kept, and sent by `flush` when there is room. When a process
 ends, however that happens, the kernel closes its end, and the other end reads the end of the connection.
 
-Texts in a message may be a client's or an app's, of any length: those that do not fit are cut at their ends.
+Texts and lists in a message may be a client's or an app's, of any length: those that do not fit are cut at their ends.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Channel:
 
 
 def _fitting(message: Message) -> bytes:
-    """Return the octets of a message; its longest texts are cut until the other end can read it."""
+    """Return the octets of a message; its longest texts and lists are cut until the other end can read it."""
     octets, most = _encode(message), MAX_MESSAGE_BYTES
     while len(octets) > MAX_MESSAGE_BYTES and most:
         most //= 2
@@ -197,7 +197,9 @@ def _encode(message: Message) -> bytes:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """Return the same value with each text cut to `most` characters."""
+    """Return the same value with each text cut to `most` characters, and each list to as many items."""
     if isinstance(value, str):
         return shortened(value, most)
+    if isinstance(value, (list, tuple)):
+        return [_cut(each, most) for each in value[:most]]
     return {key: _cut(each, most) for key, each in value.items()} if isinstance(value, dict) else value

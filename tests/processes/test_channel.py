@@ -52,6 +52,17 @@ def test_texts_that_do_not_fit(pair, text):
     assert other.receive() == ({"say": "left"}, [])
 
 
+@pytest.mark.parametrize("items", [[10_000] * 12_000, ["x" * 1000] * 70, [["y" * 70_000, 1]]])
+def test_lists_that_do_not_fit(pair, items):
+    """They are cut at their ends, too, and so are the texts in them."""
+    one, other = pair
+    one.send({"say": "slow", "items": items, "number": 1})
+    message, _ = other.receive()
+    told = message.pop("items")
+    assert message == {"say": "slow", "number": 1} and 0 < len(told) <= len(items)
+    assert len(str(told)) > 5000 and str(told[0])[:5] == str(items[0])[:5]
+
+
 def test_descriptors(pair):
     """A descriptor arrives as a new one, which programs do not inherit; the sender's is closed."""
     one, other = pair
