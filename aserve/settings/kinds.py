@@ -380,10 +380,13 @@ FIELDS = Kind(
     _parse_client_fields,
     show_texts,
 )
-# Fields that aserve puts into each head, or that frame a response: RFC 9110 and 9112.
-OWN_FIELDS = (
-    "connection", "content-length", "date", "keep-alive", "server", "te", "trailer", "transfer-encoding", "upgrade",
+# Fields of one connection, which is aserve's: RFC 9110 section 7.6.1, PEP 3333 "Other HTTP Features".
+HOP_BY_HOP_FIELDS = (
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding",
+    "upgrade",
 )  # fmt: skip
+# With those that aserve puts into each head, or that frame a response: RFC 9110 and 9112.
+OWN_FIELDS = (*HOP_BY_HOP_FIELDS, "content-length", "date", "server")
 FIELD_NAME = Kind(
     "NAME", "the name of a field, such as X-Queue-Wait, that is none of HTTP's own", _parse_field_name, show_text
 )

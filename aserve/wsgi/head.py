@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 from ..core.errors import AppError
+from ..settings.kinds import HOP_BY_HOP_FIELDS
 
 Headers = list[tuple[str, str]]
 
@@ -28,16 +29,7 @@ _SPECIAL_FIELDS = {
     "set-cookie": UNIQUE,
     "date": DATE,
     "server": SERVER,
-    # PEP 3333 "Other HTTP Features", RFC 9110 7.6.1: the connection is ours, not the app's.
-    "connection": HOP_BY_HOP,
-    "keep-alive": HOP_BY_HOP,
-    "proxy-authenticate": HOP_BY_HOP,
-    "proxy-authorization": HOP_BY_HOP,
-    "proxy-connection": HOP_BY_HOP,
-    "te": HOP_BY_HOP,
-    "trailer": HOP_BY_HOP,
-    "transfer-encoding": HOP_BY_HOP,
-    "upgrade": HOP_BY_HOP,
+    **dict.fromkeys(HOP_BY_HOP_FIELDS, HOP_BY_HOP),
 }
 # Names and statuses already checked, as the app spells them. Bounded, since an app may
 # make names up; an app that uses more than these only pays for the check each time.

@@ -32,7 +32,19 @@ def test_what_is_no_field(text):
     assert "is not of the form NAME: VALUE" in error_of(Config, add_field=[text])
 
 
-@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Date", "Content-Type", "Status", "ETag"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Content-Length",
+        "transfer-encoding",
+        "Date",
+        "Content-Type",
+        "Status",
+        "ETag",
+        "Proxy-Connection",
+        "proxy-authenticate",
+    ],
+)
 def test_what_each_response_has_of_its_own(name):
     """Two of them would contradict each other."""
     assert "differs from response to response" in error_of(Config, add_field=f"{name}: 1")
