@@ -75,7 +75,7 @@ def count_or_auto(low: int, high: int) -> Kind:
     return Kind("N|auto", f"{counted.accepts}, or auto", parse, lambda value: "none" if value is None else str(value))
 
 
-SIZE = lazy_pattern(r"([0-9]{1,18}) ?([KMGT]?)(I?B)?\Z")
+SIZE = lazy_pattern(r"([0-9]{1,18}) ?(?:([KMGT])(?:I?B)?|B)?\Z")
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 KIB, MIB, GIB, TIB = (1 << SHIFTS[unit] for unit in "KMGT")
 
@@ -94,7 +94,7 @@ def size(low: int, high: int) -> Kind:
     def parse(value: object) -> int:
         match = SIZE.match(value.upper()) if isinstance(value, str) else None
         if match:
-            value = int(match[1]) << SHIFTS[match[2]]
+            value = int(match[1]) << SHIFTS[match[2] or ""]
         if type(value) is not int:
             raise ValueError(f"{value!r} is not a size")
         return int(_in_range(value, low, high, show_bytes))

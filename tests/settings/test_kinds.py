@@ -165,6 +165,7 @@ def test_accepted_values(name, given, value):
         ("agent_check", "https://:9101", "an address without a protocol"),
         ("max_body_bytes", "1.5M", "not a size"),
         ("max_body_bytes", "12X", "not a size"),
+        ("max_body_bytes", "10IB", "not a size"),
         ("max_body_bytes", True, "not a size"),
         ("max_head_bytes", "1", "1 is too small"),
         ("max_head_bytes", "1G", "1GiB is too large"),

@@ -65,7 +65,7 @@ class AccessLog:
         self._skips = [parse_skip(text) for text in skip]
         self._flushing = threading.Lock()  # guards the format, the target, and all attributes below
         self._lines: list[str] = []  # not written yet: texts of one or more lines each
-        self._length = 0  # of these, in characters, in characters, in characters
+        self._length = 0  # of these, in characters
         self._set_clock()
         self._trouble = Episode()
         self._goes_on = False  # a line was written since the last failure
