@@ -36,9 +36,10 @@ def test_workers(supervised, served, capsys, tmp_path):
     assert cli.main(["hello:app", "--workers", "4"]) == 5
     ((plan, read, listeners, command),) = supervised.made
     assert command.words[0] == sys.executable and supervised.inherited == [None]
-    assert plan == (Config(workers=4, threads=3), "hello:app", None) and listeners == "bound for 4"
+    assert plan[:3] == (Config(workers=4, threads=3), "hello:app", None) and listeners == "bound for 4"
+    assert plan.given == {"workers", "threads"}
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 9\n")
-    assert read() == (Config(workers=4, threads=9), "hello:app", None)
+    assert read()[:3] == (Config(workers=4, threads=9), "hello:app", None)
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 'x'\n")
     with pytest.raises(ConfigError):
         read()
