@@ -129,7 +129,7 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     code, out, _ = run(control, "status")
     assert code == 0 and "with 2 workers" in out and f"GET /wait{tmp_path}"[:40] in out
     code, out, _ = run(control, "stacks")
-    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "steered" in out  # which looks and sleeps by turns
+    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "site_app.py" in out  # it looks and sleeps by turns
     (tmp_path / "x.go").touch()
     assert client.recv_response().status == 200
     client.close()
