@@ -96,8 +96,6 @@ RUN_ON_WORKERS = {"features"}
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("server.running", "uvloop"),
-    ("command.banner", "importlib.metadata"),
-    ("command.banner", "platform"),
     ("command.completion", "shtab"),
     ("command.subcommands", "command.top_screen"),  # which knows textual
     ("features.uwsgi_api", "features.uwsgi_api.module"),
@@ -162,8 +160,8 @@ DOORS = {
 }
 # What these bring with them that is not ours, and that nobody else may bring.
 HEAVY = {
-    "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes",
-    "tomli", "tomllib", "typing_extensions",
+    "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "html", "httptools", "importlib.metadata", "logging.config",
+    "mimetypes", "platform", "tomli", "tomllib", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
     "bench_profile",

@@ -8,6 +8,7 @@ Not here: the log (lifecycle/logs.py), answers of a running server (processes/an
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from ..features.mounts import Mounts, nothing_here
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app
 
+PYTHONS = {"cpython": "CPython", "pypy": "PyPy"}
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 BOLD, DIM, CYAN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
 FOR_DEVELOPMENT = "saved code is served at once, and tracebacks are shown; do not give --reload to a public server"
@@ -32,15 +34,22 @@ def command() -> str:
 
 def version_line() -> str:
     """Return the versions of aserve and Python, the event loop, and whether C serves plain requests (native/README.md)."""
-    import platform
-    from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
-
-    loop = "asyncio"
-    if find_spec("uvloop"):
-        loop = f"uvloop {version('uvloop')}"
+    name, version = sys.implementation.name, sys.version.split()[0]
+    loop = f"uvloop{_version_of('uvloop')}" if find_spec("uvloop") else "asyncio"
     language = "C" if find_spec("aserve._native") else "Python"
-    native = f", plain requests in {language}" if sys.implementation.name == "cpython" else ""  # PyPy needs no C
-    return f"aserve {VERSION} on {platform.python_implementation()} {platform.python_version()}{_own_version()}, {loop}{native}"
+    native = f", plain requests in {language}" if name == "cpython" else ""  # PyPy needs no C
+    return f"aserve {VERSION} on {PYTHONS.get(name, name)} {version}{_own_version()}, {loop}{native}"
+
+
+def _version_of(package: str) -> str:
+    """Return a space and the version of a package; nothing if it is not known. importlib.metadata would take 12 ms (CPython 3.11)."""
+    found = find_spec(package)
+    if found is None or found.origin is None:  # a folder of that name
+        return ""
+    folder = os.path.dirname(os.path.dirname(found.origin))
+    record = re.compile(rf"{package}-([^-]+)(-py.*)?\.(dist|egg)-info\Z")  # PyPA, "Recording installed projects"
+    matches = filter(None, map(record.match, os.listdir(folder)))
+    return next((f" {match[1]}" for match in matches), "")
 
 
 def _own_version() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import sys
+import types
 
 import pytest
 
@@ -50,12 +52,38 @@ def test_check_names_the_type(served, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("has_both", [True, False])
-def test_version(served, capsys, monkeypatch, has_both):
+def test_version(served, capsys, monkeypatch, tmp_path, has_both):
     """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
-    monkeypatch.setattr(banner, "find_spec", lambda name: has_both or None)
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
+    (tmp_path / "uvloop-0.99.dist-info").mkdir()
+    (tmp_path / "uvloop_of_others-2.dist-info").mkdir()
+    found = types.SimpleNamespace(origin=str(tmp_path / "uvloop/__init__.py")) if has_both else None
+    monkeypatch.setattr(banner, "find_spec", lambda name: found)
     assert cli.main(["--version"]) == 0
     text = capsys.readouterr().out
     assert re.fullmatch(rf"aserve {re.escape(banner.VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
     native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
     assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")
+
+
+def test_a_folder_with_the_name_of_a_package(monkeypatch):
+    """A folder named uvloop is no reason to fail."""
+    monkeypatch.setattr(banner, "find_spec", lambda name: types.SimpleNamespace(origin=None))
+    assert ", uvloop" in banner.version_line()
+
+
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [("uvloop-0.17.0-py3.11.egg-info", " 0.17.0"), ("uvloop-0.17.0.egg-info", " 0.17.0"), ("other", "")],
+)
+def test_version_of_an_installed_package(monkeypatch, tmp_path, record, version):
+    """It is in the name of what an installer has recorded; without that, the package is named alone."""
+    (tmp_path / record).mkdir()
+    monkeypatch.setattr(
+        banner, "find_spec", lambda name: types.SimpleNamespace(origin=str(tmp_path / "uvloop/__init__.py"))
+    )
+    assert re.search(rf", uvloop{re.escape(version)}(, plain .*)?\Z", banner.version_line())
+
+
+def test_version_is_that_of_the_interpreter():
+    """The words are those of the module `platform`, which takes long to load."""
+    assert f" on {platform.python_implementation()} {platform.python_version()}" in banner.version_line()
