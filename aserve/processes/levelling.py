@@ -1,7 +1,7 @@
-"""Levelling: kept connections at rest go from the fullest workers to the emptiest.
+"""Levelling: kept connections at rest go from the fullest workers to the emptiest, or, where all have as many, from the busiest to the idlest.
 
 Owns:     how many connections each worker is to give away, once a second, and the order to do so.
-Thread:   the supervisor's only one. `gifts` is pure: it looks at no clock, and at no process.
+Thread:   the supervisor's only one. `gifts` and `relief` are pure: they look at no clock, and at no process.
 Not here: which connections a worker gives, and when (worker.py, connections/detaching.py), which worker gets each of them
           (`Children.pass_on`), which worker accepts new ones (cparsers/load_board.c).
 
@@ -30,6 +30,15 @@ class Standing(NamedTuple):
     requests: int  # that run or wait
     room: int  # connections that it may take
     is_stalled: bool = False  # requests wait, and no thread has begun one for a second
+    busy: float = 0.0  # threads inside the app: a mean of ten seconds
+
+
+class Relief(NamedTuple):
+    """The connections that a busy worker is to give to an idle one; workers by their places among the standings."""
+
+    giver: int
+    getter: int
+    connections: int
 
 
 def gifts(standings: Sequence[Standing]) -> list[int]:
@@ -53,8 +62,31 @@ def gifts(standings: Sequence[Standing]) -> list[int]:
 
 def _is_fuller(one: Standing, other: Standing) -> bool:
     """Whether one has more connections, by more than levels out by itself, and the other does not compute instead."""
-    is_ahead = one.connections > other.connections + 1 + other.connections // 8
-    return is_ahead and other.requests <= one.requests + 1
+    return _is_ahead(one.connections, other.connections) and other.requests <= one.requests + 1
+
+
+def relief(standings: Sequence[Standing]) -> Relief | None:
+    """
+    Return what the busiest worker is to give to the one that is least so; None: their work differs by no more than levels out by itself.
+
+    The mean says that the difference lasts, and the requests of this moment that it is still there: the mean follows slowly.
+    """
+    if not standings:
+        return None
+    places = range(len(standings))
+    giver = max(places, key=lambda place: standings[place].busy)
+    getter = min(places, key=lambda place: (standings[place].is_stalled, standings[place].busy))
+    one, other = standings[giver], standings[getter]
+    is_busier = _is_ahead(one.busy, other.busy) and _is_ahead(one.requests, other.requests)
+    if not is_busier or one.is_stalled or other.is_stalled:
+        return None
+    count = min(int(one.connections * (one.busy - other.busy) / (2 * one.busy)), other.room, MAX_GIFTS)
+    return Relief(giver, getter, count) if count else None
+
+
+def _is_ahead(one: float, other: float) -> bool:
+    """Whether one is more than the other, by more than levels out by itself."""
+    return one > other + 1 + other // 8
 
 
 def level_out(children: Children, leaving: Collection[int]) -> None:
@@ -63,9 +95,14 @@ def level_out(children: Children, leaving: Collection[int]) -> None:
     workers = [child for child in children.having(State.READY) if child.slot not in leaving]
     standings = [(child, _standing_of(children.page(child), since)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
-    for (child, _), count in zip(turning, gifts([standing for _, standing in turning])):
+    counts = gifts([standing for _, standing in turning])
+    for (child, _), count in zip(turning, counts):
         if count:
             children.tell(child, {"do": "hand over", "count": count})
+    found = relief([standing for _, standing in turning]) if not any(counts) else None
+    if found is not None:
+        order = {"do": "hand over", "count": found.connections, "to": turning[found.getter][0].page}
+        children.tell(turning[found.giver][0], order)
 
 
 def _standing_of(page: memoryview, since: int) -> Standing | None:
@@ -75,4 +112,6 @@ def _standing_of(page: memoryview, since: int) -> Standing | None:
     connections = max(load.connections - page[Field.WEBSOCKETS], 0)
     is_short = page[Field.SHORT_OF_DESCRIPTORS]
     room = max(page[Field.CONNECTIONS_LIMIT] - load.connections, 0) if not is_short else 0
-    return Standing(connections, load.requests, room, bool(page[Field.STALLED_SECONDS]))
+    return Standing(
+        connections, load.requests, room, bool(page[Field.STALLED_SECONDS]), page[Field.THREADS_BUSY_LATELY] / 1000
+    )

@@ -62,16 +62,19 @@ class Passing:
         self._loop, self._server, self._board, self._place, self._say = loop, server, board, place, say
         self._giving = Giving(loop, self._give_idle)
         self._adopting: set[asyncio.Task[None]] = set()
+        self._idle_to = 0  # the page of the worker that gets idle ones; 0: the supervisor decides
         self._rests_until = 0.0
 
     # Giving
 
     def begin(self, message: Message, fds: list[int]) -> None:
-        """Give idle connections, by the supervisor's order."""
+        """Give idle connections, by the supervisor's order, to the worker that it names, if any."""
+        self._idle_to = message.get("to", 0)
         self._giving.begin(message["count"])
 
     def stop(self) -> None:
         """Give no more by an earlier order."""
+        self._idle_to = 0
         self._giving.stop()
 
     def relieve(self) -> bool:
@@ -94,7 +97,7 @@ class Passing:
     def _give_idle(self, count: int | None) -> int:
         """Give that number at most, None: all; return how many they were."""
         found = self._server.detach_idle(count)
-        self._give(found)
+        self._give(found, self._idle_to)
         return len(found)
 
     def _give(self, found: list[Detached], to: int = 0) -> None:

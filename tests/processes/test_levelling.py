@@ -8,10 +8,11 @@ import time
 
 import pytest
 
+from aserve._cparsers import lib
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.processes.children import SILENT_NS, Children
-from aserve.processes.levelling import MAX_GIFTS, Standing, gifts, level_out
+from aserve.processes.levelling import MAX_GIFTS, Relief, Standing, gifts, level_out, relief
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
 from aserve.processes.timers import Timers
@@ -63,6 +64,34 @@ def test_one_whose_threads_are_stuck():
     assert gifts([stuck, stuck]) == [0, 0]
 
 
+def busy(threads, requests, connections=10, **others):
+    return Standing(connections, requests, others.pop("room", 1000), busy=threads, **others)
+
+
+@pytest.mark.parametrize(
+    ("standings", "given"),
+    [
+        ([], None),
+        ([busy(8, 8)], None),
+        ([busy(8, 8), busy(0, 0)], Relief(0, 1, 5)),
+        ([busy(1, 1), busy(8, 10), busy(0, 0)], Relief(1, 2, 5)),
+        ([busy(6, 6), busy(2, 2)], Relief(0, 1, 3)),
+        ([busy(8, 8, 1000), busy(0, 0)], Relief(0, 1, MAX_GIFTS)),
+        ([busy(8, 8), busy(0, 0, room=2)], Relief(0, 1, 2)),
+        ([busy(8, 8), busy(0, 0, room=0)], None),
+        ([busy(8, 8), busy(7, 7)], None),  # what levels out by itself
+        ([busy(8, 1), busy(0, 0)], None),  # it was so, and is not any more
+        ([busy(1, 9), busy(0, 0)], None),  # it is so at this moment only
+        ([busy(8, 8, is_stalled=True), busy(0, 0)], None),  # `gifts` has it
+        ([busy(8, 8), busy(0, 0, is_stalled=True)], None),
+        ([busy(8, 8), busy(0, 0, is_stalled=True), busy(2, 2)], Relief(0, 2, 3)),
+    ],
+)
+def test_work_that_differs(standings, given):
+    """Where connections are as many, the busiest worker gives half of what it is ahead to the one that is least so."""
+    assert relief(standings) == given
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_rest(seed):
     """Whatever there is at the beginning: once what was ordered is given, nothing more is."""
@@ -112,6 +141,17 @@ def test_an_order(ready):
     """The fullest worker is told to give some away; where all have as many, nothing is said."""
     level_out(ready(8, 0), ())
     assert ready.orders() == [4, None]
+
+
+def test_connections_of_a_busy_worker(ready, system):
+    """It is told to give some, and to which worker."""
+    children = ready(8, 8)
+    busiest, idlest = children
+    page = children.page(busiest)
+    page[Field.LOAD], page[Field.THREADS_BUSY_LATELY] = page[Field.LOAD] | 8 << lib.LOAD_REQUEST_SHIFT, 8000
+    level_out(children, ())
+    message, _ = system.workers_ends[busiest.pid].receive()
+    assert message == {"do": "hand over", "count": 4, "to": idlest.page}
 
 
 def test_nothing_to_do(ready):

@@ -113,6 +113,20 @@ async def test_idle_ones_by_order():
     assert led.said == [({"say": "idle", "listener": 2, "peer": {"address": "a"}, **way}, [fd]) for fd in (100, 101)]
 
 
+async def test_the_worker_that_the_order_names():
+    """It gets them; an order that names none takes back what the last one said, and so does the end."""
+    led = Led()
+    for order, to in (({"count": 1, "to": 3}, 3), ({"count": 1}, 0)):
+        led.server.idle = [idle()]
+        led.passing.begin(order, [])
+        assert led.said.pop()[0]["to"] == to
+    led.passing.begin({"count": 0, "to": 3}, [])
+    led.passing.stop()
+    led.server.idle = [idle()]
+    led.passing._give_idle(1)
+    assert led.said.pop()[0]["to"] == 0
+
+
 async def test_requests_go_where_threads_are_free():
     """As many to each worker as it has free threads, the oldest first; each with its octets."""
     led = Led((1, 1), (4, 2))
