@@ -39,6 +39,8 @@ from .wsgi.wrapping import named_as
 logger = logging.getLogger("aserve")
 
 Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descriptors
+# A subcommand: takes all arguments, its name the first, and the environment; returns the exit status, or raises ConfigError.
+Run = Callable[[Sequence[str], Mapping[str, str]], int]
 
 
 class ListenerContext(NamedTuple):
@@ -166,6 +168,11 @@ class Extension(Generic[S]):
     def is_supervised(cls, config: Any) -> bool:
         """Whether it has a part in a supervisor that starts with these settings. Override it if a reload may turn the extension on."""
         return cls.is_on(config)
+
+    @staticmethod
+    def commands() -> Mapping[str, Run]:
+        """Return subcommands of `aserve`, by name. Asked of the class, before settings are read; a function imports what it needs when it is called."""
+        raise NotImplementedError
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""

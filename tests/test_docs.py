@@ -19,9 +19,8 @@ import yaml
 
 from aserve.command.cli import main
 from aserve.command.flags import parse_args
-from aserve.features import SETTINGS, Config
+from aserve.features import SETTINGS, Config, commands
 from aserve.features.metrics.table import METRICS
-from aserve.processes.ask import is_command
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -126,7 +125,7 @@ def test_menu():
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # What aserve does besides serving and asking a server; and configurations of others, which its own pages have as they are.
-COMMANDS = ("config", "translate")
+COMMANDS = ("config", *commands())
 OTHERS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
 
@@ -135,7 +134,7 @@ def check_sh(text: str) -> None:
     """Each command of ours has flags that exist, and values that are accepted, also together."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.partition(" > ")[0], comments=True)
-        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS) and not is_command(words[1:]):
+        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS):
             try:
                 args = parse_args(words[1:])
             except SystemExit as end:  # --help

@@ -48,6 +48,7 @@ RESERVED = {
             "rpc.client": "one of its two clients is asyncio's",
             "features.metrics.app": "the loop waits for a thread that reads what the app counts",
             "features.metrics.single": "its answers are given on the loop",
+            "features.control.top_screen": "a program of its own, with the loop of its screen",
         },
     ),
     "threading": (
@@ -97,7 +98,7 @@ RUN_ON_WORKERS = {"features"}
 DOORS = {
     ("server.running", "uvloop"),
     ("command.completion", "shtab"),
-    ("command.subcommands", "command.top_screen"),  # which knows textual
+    ("features.control", "features.control.top_screen"),  # which knows textual
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("command.jobs", "features.uwsgi_api.module"),
@@ -108,7 +109,8 @@ DOORS = {
     ("features.uwsgi_api.memory", "features.uwsgi_api.hosts"),  # this and the next know redis
     ("features.uwsgi_api.module", "features.uwsgi_api.spooler.queues"),
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
-    ("command.subcommands", "features.moving.translate"),
+    ("features.moving", "features.moving.translate"),
+    ("features.control", "features.control.ask"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.as_child"),
     ("command.cli", "command.with_workers"),

@@ -3,6 +3,6 @@
 cli.py says which task is asked for; read it first, then serving.py. plans.py reads what is to be served, apps.py imports it, start_notes.py logs what
 the user should know then. with_workers.py begins the supervisor of `--workers`, as_child.py does the work of its children, alone.py begins the
 control socket of a process without one, jobs.py the process of a spooler; handed_down.py reads what a previous supervisor passes on. subcommands.py
-and showing.py are the tasks that serve nothing: top.py and top_screen.py are `aserve top`. flags.py, completion.py and explain.py are about flags,
+and showing.py are the tasks that serve nothing. flags.py, completion.py and explain.py are about flags,
 finding.py looks for apps if none was named, banner.py describes what is served.
 """

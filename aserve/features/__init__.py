@@ -1,6 +1,6 @@
 """Options outside the engine: one module or folder each, named after the option.
 
-Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `on_life`; Config, all settings of the engine and the features.
+Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `supervised_of`, `on_life`, `commands`; Config, all settings of the engine and the features.
 Thread:   any.
 Not here: the extension point (extension.py), the engine's settings (settings/table.py).
 """
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..extension import Extension, Extensions, Life, LifeContext, overrides
+from ..extension import Extension, Extensions, Life, LifeContext, Run, overrides
 from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .access_log.settings import AccessLogSettings
 from .added_fields import AddedFields, AddedFieldSettings
+from .control import Control
 from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
@@ -21,6 +22,7 @@ from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
+from .moving import Translating
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
 from .programs.settings import ProgramSettings
@@ -61,6 +63,8 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     UwsgiModule,
     Spooling,
     Programs,
+    Control,
+    Translating,
 )
 
 
@@ -93,6 +97,12 @@ class Config(
 
 
 SETTINGS = Config.rows()
+
+
+def commands() -> dict[str, Run]:
+    """Return the subcommands of all features, by name."""
+    found = [one.commands() for one in FEATURES if overrides(one, "commands")]
+    return {name: run for each in found for name, run in each.items()}
 
 
 def on_life(event: Life, context: LifeContext) -> None:

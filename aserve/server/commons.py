@@ -53,16 +53,14 @@ class Commons:
         self.certificates.log_warnings()
         self.fields.refresh()
 
-    def new_services(
-        self, app: WSGIApp, listening: Listening, threads: AppThreads, *, shows_oldest: bool, is_alone: bool
-    ) -> list[Service]:
-        """Return the service of each listener, after the start of extensions. `shows_oldest`: the server itself reads when requests began."""
+    def new_services(self, app: WSGIApp, listening: Listening, threads: AppThreads, *, is_alone: bool) -> list[Service]:
+        """Return the service of each listener, after the start of extensions."""
         config, loop, extensions = self._config, asyncio.get_running_loop(), self._extensions
         self.ends = extensions.new_ends(threads.executor)
         websockets = WebSockets(config, loop, threads.deadlines, extensions.upgraded)
         context = ServiceContext(
             config, loop, threads.executor, self.fields, listening.connections, self.budgets, websockets, self.ends, self._peers,
-            listening.new_in_flight(), shows_oldest or extensions.wants_times, extensions.sees_responses, threads.deadlines,
+            listening.new_in_flight(), extensions.wants_times, extensions.sees_responses, threads.deadlines,
         )  # fmt: skip
         shared = Shared(context, threads.timed(app), self.certificates, not is_alone, extensions)
         return [new_service(listener, shared) for listener in listening.listeners]

@@ -140,9 +140,7 @@ class Server:
         try:
             threads.start(loop)
             self._extensions.start(self._context())
-            services = commons.new_services(
-                self._app, listening, threads, shows_oldest=self._shows_oldest, is_alone=self._is_alone
-            )
+            services = commons.new_services(self._app, listening, threads, is_alone=self._is_alone)
             listening.accept(services, threads)
         except BaseException:
             with shielded():
@@ -300,11 +298,6 @@ class Server:
     def thread_seconds(self, now: float) -> float:
         """Return how long threads have been working on the running requests, in seconds; see take_thread_seconds."""
         return self._listening.thread_seconds(now)
-
-    @property
-    def _shows_oldest(self) -> bool:
-        """Whether `aserve status` shows the oldest requests of this process, which needs their times; with workers, their supervisor does."""
-        return self.config.control is not None and self._slot is None
 
     def _context(self) -> ServerContext:
         threads, bound = self._threads, self._listening.bound

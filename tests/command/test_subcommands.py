@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import types
-
 import pytest
 
-from aserve.command import cli, subcommands
+from aserve.command import cli
+from aserve.command.subcommands import is_subcommand
+from aserve.features import commands
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -20,26 +19,10 @@ def test_translating(served, capsys, tmp_path):
     assert served == []
 
 
-def test_top(monkeypatch, capsys):
-    """It has a screen where textual is; where it is not, it says what to install."""
-    shown = []
-    monkeypatch.setitem(sys.modules, "aserve.command.top_screen", types.SimpleNamespace(run_top=shown.append))
-    monkeypatch.setattr(subcommands, "find_spec", lambda name: name == "textual")
-    for stream in ("stdin", "stdout"):
-        monkeypatch.setattr(sys, stream, types.SimpleNamespace(isatty=lambda: True))
-    assert cli.main(["top", "--control", "/run/control"]) == 0 and shown == ["/run/control"]
-    monkeypatch.setattr(subcommands, "find_spec", lambda name: None)
-    assert cli.main(["top", "--control", "/run/control"]) == 2 and len(shown) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "textual" in told and "pip install 'aserve-wsgi[top]'" in told
-
-
-@pytest.mark.parametrize("stream", ["stdin", "stdout"])
-def test_top_without_a_terminal(monkeypatch, capsys, stream):
-    """There is nowhere to draw: one line says what prints the same."""
-    monkeypatch.setattr(subcommands, "find_spec", lambda name: name == "textual")
-    for name in ("stdin", "stdout"):
-        monkeypatch.setattr(sys, name, types.SimpleNamespace(isatty=lambda name=name: name != stream))
-    assert cli.main(["top", "--control", "/run/control"]) == 2
-    told = capsys.readouterr().err
-    assert told == "aserve: error: aserve top needs a terminal; `aserve status` prints the same once\n"
+def test_which_words_are_subcommands():
+    """Those of features, and one of the command's own; an app in a module of such a name is named with its app."""
+    assert all(map(is_subcommand, (["config"], ["status"], ["top"], ["reload", "--control", "x"], ["translate"])))
+    assert (
+        not is_subcommand([]) and not is_subcommand(["status:app"]) and not is_subcommand(["--threads", "2", "status"])
+    )
+    assert set(commands()) == {"status", "top", "reload", "recycle", "workers", "balancers", "stacks", "translate"}

@@ -163,7 +163,7 @@ def run(*words: str, folder: pathlib.Path | None = None) -> str:
 def drawn_by_top(control: str) -> str:
     """Return what `aserve top` draws, with all stacks; nothing where its screen cannot be."""
     try:
-        from aserve.command.top_screen import Top
+        from aserve.features.control.top_screen import Top
     except ImportError:  # textual is not for each interpreter
         return ""
 

@@ -15,7 +15,7 @@ from harness.waiting import wait_until
 
 pytest.importorskip("textual", reason="the screen needs textual, which this interpreter has not")
 
-from aserve.command.top_screen import Top
+from aserve.features.control.top_screen import Top
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),

@@ -27,12 +27,12 @@ def commons_of(**settings):
 
 async def test_a_service_for_each_listener():
     """They share the fields, the budgets and the app's threads; each has its listener's name."""
-    commons = commons_of(bind=["127.0.0.1:0", "127.0.0.1:0"], server_name="shop", threads=0)
+    commons = commons_of(bind=["127.0.0.1:0", "127.0.0.1:0"], server_name="shop", threads=0, slow_request_seconds=9)
     listening, threads = Listening(commons._config), AppThreads(commons._config)
     commons.load()
     listening.bind()
     threads.start(asyncio.get_running_loop())
-    services = commons.new_services(app, listening, threads, shows_oldest=True, is_alone=False)
+    services = commons.new_services(app, listening, threads, is_alone=False)
     assert [service.name for service in services] == [listener.url for listener in listening.listeners]
     for service in services:
         assert service.common_fields is commons.fields and service.budgets is commons.budgets

@@ -33,7 +33,7 @@ def serving(shared=None, **settings):
     commons.load()
     listening.bind()
     threads.start(asyncio.get_running_loop())
-    services = commons.new_services(hello, listening, threads, shows_oldest=False, is_alone=shared is None)
+    services = commons.new_services(hello, listening, threads, is_alone=shared is None)
     listening.accept(services, threads)
     return listening, threads
 

@@ -24,7 +24,7 @@ from typing import Callable
 from ...connections.health import WISHES
 from ...core.named_tuple import NamedTuple
 
-# Without a turn of its event loop for this long, the state of a process is unknown. As in `aserve status` (processes/ask.py).
+# Without a turn of its event loop for this long, the state of a process is unknown. As in `aserve status` (features/control/ask.py).
 SILENT_SECONDS = 5.0
 # The load of a host without a free thread, in percent of an idle host's. Guess.
 FULL_PERCENT = 10

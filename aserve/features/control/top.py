@@ -13,8 +13,8 @@ import collections
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..core.named_tuple import NamedTuple
-from ..processes.ask import is_silent, show_age, show_memory, show_open
+from ...core.named_tuple import NamedTuple
+from .ask import is_silent, show_age, show_memory, show_open
 
 Message = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.command.top import (
+from aserve.features.control.top import (
     Line,
     Looks,
     cut,

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from aserve.processes.ask import is_command, run_command, show_age
+from aserve.features.control.ask import run_command, show_age
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -68,13 +68,7 @@ def server(tmp_path, monkeypatch):
 
 
 def run(server, *argv):
-    return run_command([*argv, "--control", server.path], {}, lambda path: pytest.fail(path))
-
-
-def test_which_words_are_commands():
-    """An app in a module of such a name is named with its app."""
-    assert is_command(["status"]) and is_command(["reload", "--control", "x"])
-    assert not is_command([]) and not is_command(["status:app"]) and not is_command(["--threads", "2", "status"])
+    return run_command([*argv, "--control", server.path], {}, pytest.fail)
 
 
 def test_status(server, capsys):
@@ -222,20 +216,19 @@ def test_a_status_that_is_cut_off(server, capsys):
 def test_who_is_asked(server, tmp_path, capsys):
     """The flag wins over the variable, the variable over the file of settings."""
     server.answer = [{"text": "done"}]
-    assert run_command(["reload"], {"ASERVE_CONTROL": server.path}, None) == 0
+    assert run_command(["reload"], {"ASERVE_CONTROL": server.path}, pytest.fail) == 0
     (tmp_path / "site.toml").write_text(f'control = "{server.path}"\n')
-    assert run_command(["reload", "--config", "site.toml"], {}, None) == 0
+    assert run_command(["reload", "--config", "site.toml"], {}, pytest.fail) == 0
     (tmp_path / "pyproject.toml").write_text(f'[tool.aserve]\ncontrol = "{server.path}"\n')
-    assert run_command(["reload"], {}, None) == 0
+    assert run_command(["reload"], {}, pytest.fail) == 0
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 2\n")
     with pytest.raises(ConfigError, match="aserve reload: which server"):
-        run_command(["reload"], {}, None)
+        run_command(["reload"], {}, pytest.fail)
 
 
 def test_top(tmp_path, monkeypatch):
     """It finds its socket as the others do, and has a screen of its own."""
     monkeypatch.chdir(tmp_path)
-    assert is_command(["top"]) and not is_command(["top:app"])
     assert run_command(["top"], {"ASERVE_CONTROL": "/run/x"}, lambda path: {"/run/x": 7}[path]) == 7
     with pytest.raises(ConfigError, match="aserve top: which server"):
         run_command(["top"], {}, pytest.fail)
@@ -245,11 +238,11 @@ def test_mistakes(tmp_path, monkeypatch):
     """Each is one line: nobody to ask, nobody who answers, arguments that are none."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="aserve status: which server"):
-        run_command(["status"], {}, None)
+        run_command(["status"], {}, pytest.fail)
     with pytest.raises(ConfigError, match=r"no server answers at '/no/such' \(No such file or directory\)"):
-        run_command(["status", "--control", "/no/such"], {}, None)
+        run_command(["status", "--control", "/no/such"], {}, pytest.fail)
     with pytest.raises(ConfigError, match="'many' is neither a number nor a change"):
-        run_command(["workers", "many", "--control", "x"], {}, None)
+        run_command(["workers", "many", "--control", "x"], {}, pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ pytest.importorskip("textual", reason="the screen needs textual, which this inte
 
 from textual.widgets import DataTable
 
-from aserve.command import top_screen
-from aserve.command.top_screen import Confirming, NoAnswer, Reading, Top, ask
+from aserve.features.control import top_screen
+from aserve.features.control.top_screen import Confirming, NoAnswer, Reading, Top, ask
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -192,7 +192,7 @@ async def test_nobody_answers(server):
 @ONCE
 async def test_a_silent_server_holds_nothing(server, monkeypatch):
     """The screen turns while an answer is waited for, and says how old it is."""
-    monkeypatch.setattr("aserve.command.top.LATE_SECONDS", 0.1)
+    monkeypatch.setattr("aserve.features.control.top.LATE_SECONDS", 0.1)
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
         server.gate.clear()

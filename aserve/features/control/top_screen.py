@@ -2,7 +2,7 @@
 
 Owns:     run_top; asking without blocking; the screen, its keys.
 Thread:   event loop only.
-Not here: the texts (top.py), the answers (processes/answers.py), the other commands (processes/ask.py).
+Not here: the texts (top.py), the answers (processes/answers.py), the other commands (ask.py).
 
 The only user of textual, an optional dependency, which only `aserve top` needs.
 """
@@ -23,8 +23,8 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
-from ..core.json_text import read_object
-from ..processes.ask import ENDED, NO_ANSWER, show_stacks
+from ...core.json_text import read_object
+from .ask import ENDED, NO_ANSWER, show_stacks
 from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
 EVERY_SECONDS = 1.0  # a worker writes its numbers as often

@@ -2,7 +2,7 @@
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (control.py), the answers (questions.py, answers.py), the screen of `aserve top` (command/top_screen.py).
+Not here: the socket's other end (processes/control.py), the answers (processes/questions.py, answers.py), the screen of `aserve top` (top_screen.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
-from ..connections.health import WISHES
-from ..connections.stacks import ORDER
-from ..core.json_text import read_object
-from ..settings import ConfigError, read_toml, show_bytes
+from ...connections.health import WISHES
+from ...connections.stacks import ORDER
+from ...core.json_text import read_object
+from ...settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
 REFUSED = 1
@@ -43,11 +43,6 @@ COLUMNS = (
 
 
 ATTACHED_COLUMNS = ("attached", "pid", "state", "for", "restarts", "memory", "last end", "command")
-
-
-def is_command(argv: Sequence[str]) -> bool:
-    """Whether this is a question for a running server. (An app in a module of that name is `status:app`.)"""
-    return bool(argv) and (argv[0] in _COMMANDS or argv[0] == TOP)
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable[[str], int]) -> int:

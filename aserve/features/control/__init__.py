@@ -1,0 +1,53 @@
+"""The commands that ask a running server by its control socket: `aserve status`, `top` and the others (--control).
+
+Owns:     Control, the extension.
+Thread:   see Extension.
+Not here: the commands (ask.py, with top.py and top_screen.py for `aserve top`), which a server does not load; the socket and the answers
+          (processes/control.py, questions.py, answers.py, command/alone.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from ...extension import Extension, Run, ServerContext
+from ...settings import ConfigError, EngineSettings
+
+COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stacks")
+
+
+class Control(Extension[EngineSettings]):
+    """--control."""
+
+    @staticmethod
+    def is_on(config: EngineSettings) -> bool:
+        """See Extension."""
+        return config.control is not None
+
+    @staticmethod
+    def commands() -> Mapping[str, Run]:
+        """See Extension."""
+        return dict.fromkeys(COMMANDS, _ask)
+
+    def start(self, context: ServerContext) -> None:
+        """Have requests timed, as `aserve status` shows the oldest; with workers, their supervisor does."""
+        self.wants_times = context.slot is None
+
+
+def _ask(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    from .ask import run_command
+
+    return run_command(argv, environ, _watch)
+
+
+def _watch(path: str) -> int:
+    if not find_spec("textual"):
+        raise ConfigError("aserve top needs textual, which is not installed; pip install 'aserve-wsgi[top]'")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("aserve top needs a terminal; `aserve status` prints the same once")
+    from .top_screen import run_top  # an optional dependency, needed only here
+
+    run_top(path)
+    return 0

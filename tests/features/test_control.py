@@ -1,0 +1,56 @@
+"""--control: its commands, and what it asks of a server."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+from harness.extensions import new_context
+
+from aserve.features import Config, control
+from aserve.features.control import COMMANDS, Control, ask
+from aserve.settings import ConfigError
+
+
+def test_its_commands():
+    """Each is one of ask.py, which a server does not load."""
+    assert set(COMMANDS) == {*ask._COMMANDS, ask.TOP} == set(Control.commands())
+    with pytest.raises(ConfigError, match="no server answers at '/no/such'"):
+        Control.commands()["status"](["status", "--control", "/no/such"], {})
+
+
+@pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
+def test_times(slot, are_taken):
+    """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
+    one = Control(Config(control="/run/x"))
+    one.start(new_context(slot=slot))
+    assert Control.is_on(Config(control="/run/x")) and not Control.is_on(Config())
+    assert one.wants_times is are_taken
+
+
+def watch(monkeypatch, **terminals):
+    """Run `aserve top`, with textual installed; return the sockets with which its screen was begun."""
+    shown = []
+    monkeypatch.setitem(sys.modules, "aserve.features.control.top_screen", types.SimpleNamespace(run_top=shown.append))
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, types.SimpleNamespace(isatty=lambda name=name: terminals.get(name, True)))
+    assert Control.commands()["top"](["top", "--control", "/run/x"], {}) == 0
+    return shown
+
+
+def test_top(monkeypatch):
+    """It has a screen where textual is; where it is not, it says what to install."""
+    monkeypatch.setattr(control, "find_spec", lambda name: name == "textual")
+    assert watch(monkeypatch) == ["/run/x"]
+    monkeypatch.setattr(control, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs textual, .*pip install 'aserve-wsgi\[top\]'"):
+        watch(monkeypatch)
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_top_without_a_terminal(monkeypatch, stream):
+    """There is nowhere to draw: the error says what prints the same."""
+    monkeypatch.setattr(control, "find_spec", lambda name: name == "textual")
+    with pytest.raises(ConfigError, match=r"^aserve top needs a terminal; `aserve status` prints the same once\Z"):
+        watch(monkeypatch, **{stream: False})
