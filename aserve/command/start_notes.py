@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ..lifecycle.privileges import is_root
 from ..processes.plan import Plan
-from ..settings import platform_settings
+from ..settings import platform_settings, service_variables
 from .banner import command, show_banner
 from .plans import config_of, is_demo
 
@@ -30,6 +30,12 @@ def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:
             logger.info(said[name].note)
+    of_services = service_variables(environ)
+    if of_services:
+        logger.info(
+            "%s and others describe a service of Kubernetes, and are ignored; enableServiceLinks: false leaves them out",
+            of_services[0],
+        )
     if config.user is None and is_root():
         logger.warning(
             "the app runs as root: a break-in gives away this machine; --user www-data gives up root "

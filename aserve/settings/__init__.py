@@ -2,7 +2,7 @@
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
-from .platform import platform_settings
+from .platform import platform_settings, service_variables
 from .setting import ConfigError, Needs, Setting, row
 from .sources import COMMAND_NAMES, Settings, without_secrets
 from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings
@@ -28,6 +28,7 @@ __all__ = [
     "platform_settings",
     "read_toml",
     "row",
+    "service_variables",
     "show_bytes",
     "split_sni",
     "with_reach",

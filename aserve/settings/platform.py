@@ -1,11 +1,14 @@
-"""Settings from the platform, which every other source overrides: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS.
+"""The platform's own variables: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS are settings; those of Kubernetes are ignored.
 
-Owns:     these variables, and the settings that they set.
+Owns:     these variables, and the settings that they set, which every other source overrides.
 Thread:   any; pure, but systemd's variables are for one process.
 Not here: the order of sources (sources.py), the sockets themselves (core/systemd.py).
 
 Heroku and its like choose the port (https://12factor.net/port-binding), and set WEB_CONCURRENCY
 to the number of processes that fit into memory.
+
+Kubernetes describes each service of a namespace to its containers, as Docker's links did; of one named aserve by variables such as
+ASERVE_PORT=tcp://10.0.0.1:80 and ASERVE_SERVICE_HOST.
 """
 
 from __future__ import annotations
@@ -13,7 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.named_tuple import NamedTuple
+from ..core.patterns import lazy_pattern
 from ..core.systemd import passed_sockets
+
+_SERVICE_HOST = "_SERVICE_HOST"  # the end of a variable, behind the service's name
+_URL = lazy_pattern(r"(tcp|udp|sctp)://")
+# Behind the service's name: SERVICE_PORT and SERVICE_PORT_HTTP, PORT and PORT_80_TCP_ADDR.
+_OF_SERVICE = lazy_pattern(r"_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
 
 class Said(NamedTuple):
@@ -38,6 +47,19 @@ def platform_settings(environ: Mapping[str, str]) -> dict[str, Said]:
     if workers:
         found["workers"] = Said("WEB_CONCURRENCY", workers, f"WEB_CONCURRENCY is {workers}")
     return found
+
+
+def service_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of variables by which Kubernetes describes services whose names begin with aserve."""
+    hosts = [name for name in environ if name.startswith("ASERVE") and name.endswith(_SERVICE_HOST)]
+    services = [name[: -len(_SERVICE_HOST)] for name in hosts]
+    return [
+        name
+        for service in services
+        if _URL.match(environ.get(f"{service}_PORT", ""))
+        for name in environ
+        if name.startswith(service) and _OF_SERVICE.fullmatch(name[len(service) :])
+    ]
 
 
 def _names_of_sockets(environ: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..core.near_names import near_names
-from .platform import platform_settings
+from .platform import platform_settings, service_variables
 from .secrecy import show_app
 from .setting import ConfigError, Needs, Setting
 from .values import Values
@@ -117,7 +117,8 @@ class Settings(Values):
         """
         rows = cls.rows()
         _refuse_unknown(toml, [*(setting.key for setting in rows), *COMMAND_NAMES], "setting", toml_name)
-        ours = [name for name in environ if name.startswith("ASERVE_")]
+        ignored = service_variables(environ)
+        ours = [name for name in environ if name.startswith("ASERVE_") and name not in ignored]
         known = [setting.variable for setting in rows]
         commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
         _refuse_unknown(ours, known + commands, "variable", "the environment")

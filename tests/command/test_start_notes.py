@@ -21,6 +21,15 @@ def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path
     assert f"for yours: {command} module:app\n" in capsys.readouterr().err
 
 
+def test_a_service_of_kubernetes_with_our_name(served, monkeypatch, capsys):
+    """Its variables are no settings: the command starts, and says once how to be without them."""
+    for name, value in (("SERVICE_HOST", "10.0.0.1"), ("SERVICE_PORT", "80"), ("PORT", "tcp://10.0.0.1:80")):
+        monkeypatch.setenv(f"ASERVE_{name}", value)
+    cli.main([])
+    text = "ASERVE_SERVICE_HOST and others describe a service of Kubernetes, and are ignored; enableServiceLinks: false leaves them out"
+    assert capsys.readouterr().err.count(text) == 1
+
+
 def test_a_warning_for_root(served, monkeypatch, capsys):
     """Who runs an app as root is told what to do, unless that is asked for."""
     monkeypatch.setattr(start_notes, "is_root", lambda: True)

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from aserve.settings import platform_settings
+from aserve.features import Config
+from aserve.settings import platform_settings, service_variables
 
 PID = 4711
 US = {"LISTEN_PID": str(PID)}
@@ -38,6 +39,40 @@ def test_platform_settings(environ, name, value):
     """Each variable, for one setting; systemd's sockets before PORT, and only if they are for this process."""
     said = platform_settings(environ).get(name)
     assert (said and said[:2]) == value
+
+
+LINKS = {
+    "ASERVE_SERVICE_HOST": "10.0.0.1",
+    "ASERVE_SERVICE_PORT": "80",
+    "ASERVE_SERVICE_PORT_HTTP": "80",
+    "ASERVE_PORT": "tcp://10.0.0.1:80",
+    "ASERVE_PORT_80_TCP": "tcp://10.0.0.1:80",
+    "ASERVE_PORT_80_TCP_PROTO": "tcp",
+    "ASERVE_PORT_80_TCP_PORT": "80",
+    "ASERVE_PORT_80_TCP_ADDR": "10.0.0.1",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "ignored"),
+    [
+        (LINKS, LINKS),
+        ({name.replace("ASERVE", "ASERVE_WEB"): value for name, value in LINKS.items()}, "same"),
+        ({**LINKS, "ASERVE_THREADS": "3", "ASERVE_PORT_80": "1", "ASERVE_SERVICE": "1", "PORT": "80"}, LINKS),
+        ({**LINKS, "ASERVE_PORT": "udp://10.0.0.1:80"}, LINKS),
+        ({**LINKS, "ASERVE_PORT": "80"}, ()),
+        ({name: value for name, value in LINKS.items() if name != "ASERVE_SERVICE_HOST"}, ()),
+        ({name: value for name, value in LINKS.items() if name != "ASERVE_PORT"}, ()),
+        ({name.replace("ASERVE", "WEB"): value for name, value in LINKS.items()}, ()),
+    ],
+)
+def test_services_of_kubernetes(environ, ignored):
+    """The variables of a service with our name are known by their form; a mistake of a user's is none of them."""
+    assert service_variables(environ) == list(environ if ignored == "same" else ignored)
+    if ignored:
+        threads = int(environ.get("ASERVE_THREADS", "32"))
+        known = {name: value for name, value in environ.items() if name not in ("ASERVE_PORT_80", "ASERVE_SERVICE")}
+        assert Config.from_sources({}, known, {}).threads == threads
 
 
 def test_notes():
