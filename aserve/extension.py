@@ -80,6 +80,9 @@ class Serving(Protocol):
     def thread_seconds(self, now: float) -> float:
         """Return how long threads have been working on the running requests, in seconds."""
 
+    def has(self, exchange: Exchange) -> bool:
+        """Whether an exchange is one of this server's: a process may have several servers."""
+
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return the `count` oldest running requests, the oldest first: seconds so far, and "METHOD target"."""
 

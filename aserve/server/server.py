@@ -22,6 +22,7 @@ from ..connections.statistics import Statistics
 from ..connections.unbegun import refuse_unbegun
 from ..core import error_log, forks
 from ..core.errors import Fault
+from ..core.exchange import Exchange
 from ..extension import Say, ServerContext
 from ..features import Config, extensions_of
 from ..lifecycle.loading import check_unpatched
@@ -294,6 +295,10 @@ class Server:
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return the `count` oldest running requests; see take_ongoing. Only if times are taken: --metrics, --control."""
         return self._listening.ongoing(count)
+
+    def has(self, exchange: Exchange) -> bool:
+        """Whether an exchange is one of this server's."""
+        return exchange.connection.service in self._listening.services
 
     def thread_seconds(self, now: float) -> float:
         """Return how long threads have been working on the running requests, in seconds; see take_thread_seconds."""

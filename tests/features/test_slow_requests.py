@@ -17,6 +17,8 @@ from aserve.features.slow_requests import Slow
 from aserve.features.slow_requests.reports import Reports
 from aserve.workers.inline import InlineExecutor
 
+SERVER = types.SimpleNamespace(has=lambda exchange: True)
+
 
 def ended(seconds):
     """Return a request that has ended after so long."""
@@ -32,7 +34,7 @@ def test_from_start_to_stop():
     config = Config(slow_request_seconds=3600.0)
     assert Slow.is_on(config) and not Slow.is_on(Config())
     extensions = Extensions([Slow(config)])
-    extensions.start(new_context(slot=3))
+    extensions.start(new_context(SERVER, slot=3))
     ends = extensions.new_ends(InlineExecutor())
     assert extensions.wants_times and ends.parts[4] == 3600.0
     for seconds in (0.0, 4000.0):
@@ -48,7 +50,7 @@ def test_its_supervisor_knows():
     """A worker reports each when it is found, and its end also at the end of the worker; a reload may turn it on."""
     said = []
     slow = Slow(Config(slow_request_seconds=3600.0))
-    slow.start(new_context(slot=3, say=lambda message, fds: said.append(message["request"])))
+    slow.start(new_context(SERVER, slot=3, say=lambda message, fds: said.append(message["request"])))
     slow.requests.write(ended(4000.0))
     slow.on_second()
     slow.requests.write(ended(5000.0))

@@ -56,7 +56,7 @@ class Slow(Extension[SlowRequestSettings]):
         from .watch import SlowRequests
 
         seconds, threads = self._config.slow_request_seconds, self._config.threads
-        self.requests = SlowRequests(seconds, context.slot, is_inline=not threads)
+        self.requests = SlowRequests(seconds, context.server.has, context.slot, is_inline=not threads)
         self._reporter = Reporter(context.say) if context.say is not None else None
 
     def at_end(self, exchange: Exchange) -> None:

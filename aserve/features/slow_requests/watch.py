@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ...connections.stacks import ORDER, look_at_threads
 from ...core.errors import RequestRefused
@@ -41,9 +41,11 @@ _monotonic = time.monotonic
 class SlowRequests:
     """The slow requests of one server."""
 
-    def __init__(self, seconds: float, worker: int | None = None, is_inline: bool = False) -> None:
-        """`seconds`: --slow-request; `worker`: the process's number; `is_inline`: look from a thread, until `close`."""
-        self._seconds, self._worker = seconds, worker
+    def __init__(
+        self, seconds: float, is_ours: Callable[[Exchange], bool], worker: int | None = None, is_inline: bool = False
+    ) -> None:
+        """`seconds`: --slow-request; `is_ours`: see Serving.has; `worker`: the process's number; `is_inline`: look from a thread, until `close`."""
+        self._seconds, self._is_ours, self._worker = seconds, is_ours, worker
         self._lock = threading.Lock()  # guards all below
         self._running: dict[
             Exchange, dict[str, Any] | None
@@ -102,7 +104,8 @@ class SlowRequests:
             found.add(exchange)
             if not exchange.arrived_at or exchange in self._running or exchange in self._over:
                 continue
-            if now - (exchange.grew_at or exchange.arrived_at) >= self._seconds and not self._is_new_stream(exchange):
+            is_late = now - (exchange.grew_at or exchange.arrived_at) >= self._seconds
+            if is_late and not self._is_new_stream(exchange) and self._is_ours(exchange):
                 self._tell_running(exchange, thread_id, calls_of(frames))
         with self._lock:
             self._over &= found

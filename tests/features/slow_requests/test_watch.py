@@ -87,12 +87,30 @@ def test_plain_requests(start_server, raw_client, monkeypatch):
     assert (found["end"], found["status"]) == ("answered", 200)
 
 
+@pytest.mark.parametrize("native", ["off", "auto"])
+def test_two_servers_in_one_process(start_server, raw_client, monkeypatch, native):
+    """Each tells of its own requests alone, though both see all threads."""
+    gate = apps.Gate()
+    server, other = (start_server(gate, is_checked=False, slow_request_seconds=3600.0, native=native) for _ in range(2))
+    log, others = (extension_of(each.server, Slow).requests for each in (server, other))
+    client = raw_client(server)
+    client.request("/slow")
+    gate.wait_entered()
+    for module in (slow_requests, ends):
+        monkeypatch.setattr(module, "_monotonic", lambda: time.monotonic() + 3601.0)
+    for each in (others, log, others):
+        each.look()
+    assert [found["request"] for found in log.last()] == ["GET /slow"] and others.last() == []
+    gate.open()
+    assert client.recv_response().status == 200
+
+
 @pytest.fixture
 def slow(monkeypatch):
     """Those of a server, at a time that the test moves."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(slow_requests, "_monotonic", lambda: clock.now)
-    made = SlowRequests(2.0, worker=3)
+    made = SlowRequests(2.0, lambda exchange: True, worker=3)
     made.clock = clock
     return made
 
@@ -272,7 +290,7 @@ def test_a_stall_of_everything(slow, run, monkeypatch, caplog):
 
 def test_the_thread_that_looks_ends(slow):
     """With the server."""
-    inline = SlowRequests(100.0, is_inline=True)
+    inline = SlowRequests(100.0, lambda exchange: True, is_inline=True)
     inline.on_second()
     assert "aserve-slow-requests" in {thread.name for thread in threading.enumerate()}
     inline.close()
