@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from aserve.connections import addresses
-from aserve.connections.addresses import binds_beside, is_loopback, is_v6_only, remedy, remove_stale, unmapped
+from aserve.connections.addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale, unmapped
 from aserve.core.errors import BindError
 from aserve.features import Config
 from aserve.settings import parse_bind
@@ -49,6 +49,30 @@ def both_families(monkeypatch):
 def test_whether_ipv4_is_left_alone(both_families, host, bind, others, expected):
     """All IPv6 addresses take IPv4 as well, unless the configuration has that port for IPv4 by itself."""
     assert is_v6_only(host, parse_bind(bind), [parse_bind(other) for other in others]) is expected
+
+
+@pytest.mark.parametrize(
+    ("bind", "asked"),
+    [
+        ("127.0.0.1:1", b"127.0.0.1"),
+        ("[::1]:1", b"::1"),
+        ("localhost:1", "localhost"),
+        ("127.1:1", "127.1"),
+        (":1", None),
+    ],
+)
+def test_what_needs_no_encoding_is_not_encoded(monkeypatch, bind, asked):
+    """Only a name needs the tables of idna, which take time and memory in each process."""
+    hosts = []
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda host, *args, **named: hosts.append(host) or [])
+    assert look_up(parse_bind(bind)) == [] and hosts == [asked]
+
+
+@pytest.mark.parametrize("bind", ["a..b:1", "1..2:1", "no-such-host.invalid:1"])
+def test_a_host_that_is_not_found(bind):
+    """The error names it, whatever is wrong with it."""
+    with pytest.raises(BindError, match=rf"cannot listen on {bind}: the host .* was not found \(.+\)"):
+        look_up(parse_bind(bind))
 
 
 def test_what_a_configuration_listens_on_besides():
