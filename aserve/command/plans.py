@@ -51,6 +51,8 @@ def read_settings(args: Mapping[str, object]) -> Plan:
     values = Config.merged(given, os.environ, toml, toml_name)
     config = Config.of_given(values, is_at_terminal)
     config.refuse_idle(given)
+    if origin is not None:
+        origin.check_guards(config.dropped_guards)
     config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")

@@ -23,6 +23,7 @@ from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
 from .moving import Translating
+from .moving.settings import MovingSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
 from .programs.settings import ProgramSettings
@@ -87,6 +88,7 @@ class Config(
     ProgramSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
+    MovingSettings,
 ):
     """
     All settings of one server; immutable.

@@ -115,6 +115,7 @@ class Draft:
         self.whence: dict[str, list[Given]] = {}  # by a setting's key, its origins
         self.notes: list[Note] = []
         self.mistakes: list[str] = []  # what stops the start, to be reported together
+        self.guards: list[Note] = []  # those of the notes that are about a rule that keeps clients from the app
         self.app: str | None = None
         self.app_whence: Given | None = None
         self.facts: dict[str, Any] = {}  # values that the loader needs at the end, when it knows all settings
@@ -188,6 +189,11 @@ class Draft:
         """
         if self.mistakes:
             raise ConfigError("\n".join(dict.fromkeys(self.mistakes)))
+
+    def guard(self, given: Given, text: str) -> None:
+        """Note that a rule which keeps clients from the app has no effect."""
+        self.note(given, text)
+        self.guards.append(Note(given.where, str(given), text))
 
     def note(self, given: Given, text: str) -> None:
         """Add a note, once."""

@@ -24,6 +24,7 @@ from ...settings import ConfigError
 from .draft import Draft, Given, refusing
 from .guests import hosting
 from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
+from .gunicorn_guards import note_guards
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
 from .gunicorn_table import OLD, TABLE
 from .gunicorn_values import is_unset, number, place_of, real, texts, whole
@@ -180,6 +181,7 @@ def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
     _choose_threads(draft)
     _choose_workers(draft, environ)
     _set_rest(draft, environ)
+    note_guards(draft)
 
 
 def _place_binds(draft: Draft, folder: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .draft import Row, Rows, always, maps, unlike
 from .gunicorn_values import (
     fact,
+    hook,
     number,
     take_bind,
     take_cert_reqs,
@@ -104,9 +105,10 @@ ROWS: tuple[Row, ...] = (
     unlike("pre_fork", "it is not called; what a worker needs of its own belongs into post_fork"),
     unlike("pre_exec", "it is not called; SIGUSR2 starts new code by trying it first"),
     unlike("worker_int worker_abort", "it is not called; `aserve stacks` and the log show what a worker is at"),
-    unlike("pre_request post_request", "it is not called; a WSGI middleware sees each request"),
+    maps("pre_request", "dropped-guards", hook("pre_request"), "it is not called; a WSGI middleware sees each request. One that does more than log ends the start"),
+    unlike("post_request", "it is not called; a WSGI middleware sees each request"),
     unlike("nworkers_changed on_dirty_starting", "it is not called; the log has each change"),
-    unlike("ssl_context", "it is not called; the settings of TLS are in tls.md"),
+    maps("ssl_context", "dropped-guards", hook("ssl_context"), "it is not called, and beside `certfile` it ends the start; the settings of TLS are in tls.md"),
 )  # fmt: skip
 TABLE = Rows(ROWS)
 OLD = {"logfile": "errorlog"}  # names of early versions, which are still in files

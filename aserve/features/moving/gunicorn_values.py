@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from ...settings.secrecy import show_variable
 from .draft import BY_KEY, Draft, Given
+from .gunicorn_hooks import does_nothing
 from .uwsgi_values import take_log_format as take_log_format  # the names of values are gunicorn's, too
 
 Take = Callable[[Draft, Given], None]
@@ -71,6 +72,16 @@ def fact(name: str) -> Take:
 
     def take(draft: Draft, given: Given) -> None:
         draft.facts[given.key if name == "hook" else name] = given
+
+    return take
+
+
+def hook(name: str) -> Take:
+    """Return a function that keeps a hook for the end, if it does anything."""
+
+    def take(draft: Draft, given: Given) -> None:
+        if callable(given.value) and not does_nothing(given.value):
+            draft.facts[name] = given
 
     return take
 

@@ -14,6 +14,7 @@ from typing import Any
 from ...core.named_tuple import NamedTuple
 from ...extension import Extension
 from ...lifecycle.privileges import is_root
+from ...settings import ConfigError
 from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
@@ -46,6 +47,16 @@ class Origin(NamedTuple):
     def extensions(self) -> tuple[Extension[Any], ...]:
         """Return the extensions that these settings need."""
         return (GunicornHooks(self.hooks),) if self.hooks is not NO_HOOKS else ()
+
+    def check_guards(self, dropped_guards: str) -> None:
+        """
+        Refuse a file with a rule that keeps clients from the app, and that has no effect here, unless --dropped-guards says otherwise.
+
+        Raises:
+            ConfigError: there is such a rule.
+        """
+        if self.draft.guards and dropped_guards == "refuse":
+            raise ConfigError(f"{self.draft.guards[0]}. --dropped-guards warn serves the app without it")
 
     def log_notes(self) -> None:
         """Log the settings without effect here, or with another one."""

@@ -21,6 +21,7 @@ from .uwsgi_arguments import WHERE, read_arguments
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
 from .uwsgi_logic import from_variables, include, resolve
+from .uwsgi_routes import add_routes
 from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
 
@@ -93,6 +94,7 @@ def _finish(draft: Draft) -> None:
             add_cron(draft, given, facts.get("cron-harakiri", 0))
     _count_workers(draft)
     _set_limits(draft)
+    add_routes(draft, facts.get("routes", []))
     _set_logs(draft)
     _add_cache(draft)
     draft.default("uwsgi-module", "on", "the app may import uwsgi")

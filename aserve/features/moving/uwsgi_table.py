@@ -152,7 +152,7 @@ ROWS: tuple[Row, ...] = (
     maps("static-expires static-expires-uri", "static-expires", collect("static-expires"), "a regular expression and seconds"),
     always("static-gzip* honour-range mimefile mime-file static-cache-paths static-cache-paths-name fileserve-mode file-serve-mode", "files that are compressed already are sent where they stand beside, ranges are answered, and types are known"),
     unlike("static-map2 static-expires* static-safe check-static check-static-docroot static-skip-ext", "`--static /PREFIX=FOLDER` has folders, each below a path of its own; see files.md"),
-    unlike("route route-* final-route* error-route* response-route*", f"`--route` has its RPC actions, see rpc.md; for the rest {NGINX}"),
+    maps("route route-* final-route* error-route* response-route*", "route", collect("routes"), f"`basicauth:REALM,USER:PASSWORD`, `break`, `continue`, `last` and RPC of `route` and `route-run`; for the rest {NGINX}. A guard that cannot be obeyed ends the start: `--dropped-guards`"),
     unlike("websocket-* websockets-*", "libraries of apps speak WebSocket here: docs/websockets.md"),
     unlike("cgi* scgi-modifier* fastcgi-modifier* php* perl* psgi* ruby* lua* jvm* mono* go-* v8* gccgo* xslt*", "aserve serves Python's WSGI"),
     # Logs

@@ -1,10 +1,10 @@
-"""Routes: requests that an RPC function answers, or decides on, before the app is called.
+"""Routes: requests that an RPC function or a guard answers, or decides on, before the app is called.
 
 Owns:     the grammar of --route, its actions, Routes, and Routing, the extension.
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, uWSGI 2.0.30's behaviour.
-Not here: the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
+Not here: actions without a function (guards.py), the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without a pattern the route is for every request. Actions:
@@ -21,20 +21,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Union
 
-from .. import rpc
-from ..core.errors import AppError, ResponseTruncated
-from ..core.exchange import Exchange
-from ..core.forks import end_if_forked, forked
-from ..core.named_tuple import NamedTuple
-from ..core.patterns import lazy_pattern
-from ..extension import Extension, ListenerContext
-from ..settings import ConfigError, EngineSettings, row
-from ..settings.kinds import Kind, show_texts, texts_of
-from ..settings.secrecy import show_route
-from ..wsgi.environ import Environ, build_bodyless_environ
-from ..wsgi.gateway import Before, Reply
-from ..wsgi.head import Headers
-from ..wsgi.response import CommonFields, Response, error_response
+from ... import rpc
+from ...core.errors import AppError, ResponseTruncated
+from ...core.exchange import Exchange
+from ...core.forks import end_if_forked, forked
+from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
+from ...extension import Extension, ListenerContext
+from ...settings import ConfigError, EngineSettings, row
+from ...settings.kinds import Kind, show_texts, texts_of
+from ...settings.secrecy import show_route
+from ...wsgi.environ import Environ, build_bodyless_environ
+from ...wsgi.gateway import Before, Reply
+from ...wsgi.head import Headers
+from ...wsgi.response import CommonFields, Response, error_response
+from .guards import GUARDS, Guard, compile_guard
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -69,6 +70,7 @@ class Route(NamedTuple):
     function: bytes
     arguments: tuple[tuple[Piece, ...], ...]
     needs_environ: bool
+    guard: Guard | None = None  # for an action without a function
 
 
 def lacks_action(text: str) -> bool:
@@ -78,7 +80,7 @@ def lacks_action(text: str) -> bool:
 
 def _is_action(text: str) -> bool:
     match = _ACTION.match(text)
-    return match is not None and match[1] in ACTIONS + REFUSED_ACTIONS
+    return match is not None and match[1] in ACTIONS + REFUSED_ACTIONS + GUARDS
 
 
 def compile_routes(texts: Iterable[str]) -> tuple[Route, ...]:
@@ -105,8 +107,13 @@ def _compile(text: str) -> Route:
     if action is None:
         raise _route_error(text, f"it has no action; {FORM}")
     name, call = action[1], action[2]
+    if name in GUARDS:
+        try:
+            return Route(text, pattern, name, b"", (), True, compile_guard(name, call))
+        except ValueError as fault:
+            raise _route_error(text, str(fault)) from None
     if name not in ACTIONS:
-        raise _route_error(text, f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
+        raise _route_error(text, f"there is no action {name!r}; there are {', '.join(ACTIONS + GUARDS)}")
     function = _FUNCTION.match(call.strip())
     if function is None:
         raise _route_error(text, f"it names no function; {FORM}")
@@ -167,13 +174,26 @@ class Routes(Before):
                     match = route.pattern.search(environ["PATH_INFO"])
                     if match is None:
                         continue
-            reply = self._run(route, exchange, environ, match)
+            if route.guard is not None:
+                assert environ is not None
+                reply = self._decide(route.guard, exchange, environ)
+            else:
+                reply = self._run(route, exchange, environ, match)
             if forked:
                 end_if_forked(self._common_fields.forked_count)
             if reply == "next":
                 continue
             return None if reply == "continue" else reply
         return None
+
+    def _decide(self, guard: Guard, exchange: Exchange, environ: Environ) -> Reply | Verdict:
+        decision = guard(exchange, environ)
+        if decision == "close":
+            return _break()
+        if isinstance(decision, str):
+            return decision
+        response = exchange.response = Response(exchange, self._common_fields)
+        return _respond_whole(response, decision[0], list(decision[1]), b"")
 
     def _run(
         self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None
@@ -289,7 +309,7 @@ class RouteSettings(EngineSettings):
     # fmt: off
     route: Sequence[str] = row(
         (), "Serving", "--route", ROUTES,
-        "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
+        "requests that a registered RPC function answers, or that a password or a status keeps from the app; repeatable; see docs/rpc.md",
         "For configurations that use uWSGI's internal routing to call RPC functions.",
         secret=show_route,
         lacks=lacks_action,

@@ -1,0 +1,63 @@
+"""gunicorn's hooks that decide what reaches the app end the start, as they are not called."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.moving.gunicorn import load_gunicorn
+from aserve.features.moving.origin import Origin
+from aserve.settings import ConfigError
+
+TLS = "certfile='c'\nkeyfile='k'\n"
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return what a configuration becomes: load(source) -> Draft."""
+    monkeypatch.chdir(tmp_path)
+
+    def load(source):
+        (tmp_path / "g.py").write_text(source)
+        return load_gunicorn("g.py", {})[0]
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def pre_request(worker, req): req.scheme = 'https'",
+        "def pre_request(worker, req):\n    if req.path == '/x': raise ValueError",
+        "def pre_request(worker, req): return [part for part in req.hooks]",
+        "import functools\npre_request = functools.partial(print, 1)",
+        TLS
+        + "def ssl_context(config, default):\n    context = default()\n    context.verify_mode = 2\n    return context",
+    ],
+)
+def test_guards(load, source):
+    """Each ends the start with its line, unless --dropped-guards says otherwise."""
+    draft = load(source)
+    with pytest.raises(
+        ConfigError, match=r"^g\.py:\d: (pre_request|ssl_context)\(\): aserve does not call it, and it may"
+    ):
+        Origin(draft).check_guards("refuse")
+    Origin(draft).check_guards("warn")
+    assert len(draft.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("def pre_request(worker, req): worker.log.debug('%s %s', req.method, req.path)", 1),
+        ("import time\ndef pre_request(worker, req): req.start_time = time.time()", 1),
+        ("def pre_request(worker, req): pass", 0),
+        ("pre_request = None", 0),
+        (TLS + "def ssl_context(config, default_factory): return default_factory()", 0),
+        ("def ssl_context(config, default): return default.x()", 0),
+    ],
+)
+def test_what_guards_nothing(load, source, count):
+    """A hook that logs is a note; a context of TLS without TLS is nothing."""
+    draft = load(source)
+    Origin(draft).check_guards("refuse")
+    assert len(draft.notes) == count
