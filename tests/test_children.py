@@ -101,6 +101,7 @@ def run(tmp_path, cases, *flags, conftest=CONFTEST):
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
 
 
+@pytest.mark.long_on_pypy
 def test_whatever_becomes_of_them(tmp_path):
     """What passes, fails and is skipped is counted; one that kills its process has failed, and the others run all the same, each once."""
     done = run(tmp_path, CASES, "--children", "3")
@@ -110,6 +111,7 @@ def test_whatever_becomes_of_them(tmp_path):
     assert "the process that ran it has ended: SIGKILL" in done.stdout and "for a reason" in done.stdout
 
 
+@pytest.mark.long_on_pypy
 def test_the_end_at_a_failure(tmp_path):
     """With -x a test that another child is at is interrupted, and its fixtures are torn down."""
     done = run(tmp_path, ENDS_EARLY, "-x", "--children", "2")
@@ -118,6 +120,7 @@ def test_the_end_at_a_failure(tmp_path):
         os.kill(int((tmp_path / "record").read_text()), 0)
 
 
+@pytest.mark.long_on_pypy
 def test_a_child_that_does_not_begin(tmp_path):
     """It ends the run, which has failed, and says why."""
     done = run(tmp_path, CASES, "--children", "2", conftest=CONFTEST + DOES_NOT_BEGIN)

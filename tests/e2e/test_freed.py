@@ -56,7 +56,6 @@ class Watching:
 def no_collector(monkeypatch):
     """Nothing is freed but by its reference count; no log keeps a traceback, with all its frames."""
     monkeypatch.setattr(logging.getLogger("aserve.app"), "disabled", True)
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
