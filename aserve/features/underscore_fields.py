@@ -12,8 +12,7 @@ so aserve removes that from every request, also from a proxy's.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Callable
 
 from ..core.exchange import Exchange
@@ -37,7 +36,7 @@ class UnderscoreStep(Before):
         self._is_believed = is_believed  # takes a connection
         self._twins = frozenset(map(cgi_name, names))
         # Mostly one prefix, such as OIDC_CLAIM_: a request without it costs one search.
-        self._beginning = "\0" + os.path.commonprefix([*self._twins])  # noqa: RUF071 (character by character is meant)
+        self._beginning = "\0" + _common_beginning(self._twins)
         self._where = where  # the listener's URL, for the log
         self._line = LogOnce(logger, logging.INFO)
 
@@ -106,6 +105,12 @@ class UnderscoreSettings(EngineSettings):
         needs=Needs(("trusted_proxies",)),
     )
     # fmt: on
+
+
+def _common_beginning(texts: Collection[str]) -> str:
+    """Return the longest text that all of them begin with."""
+    first, last = min(texts), max(texts)
+    return next((first[:at] for at, (one, other) in enumerate(zip(first, last)) if one != other), first)
 
 
 class UnderscoreFields(Extension[UnderscoreSettings]):

@@ -239,6 +239,7 @@ def test_a_bug_in_the_end_of_one(pair, new, wait_until, caplog):
 
 
 @pytest.mark.provokes("which the app forked, ends")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_in_its_thread(pair, new):
     """A finalizer of the app's may run here, and fork: the child ends, and the parent goes on."""
     pump, _, _ = new()

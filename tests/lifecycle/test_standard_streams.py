@@ -15,11 +15,12 @@ from aserve.lifecycle.standard_streams import fill_standard_streams
 # Says on a descriptor of its own what it finds, after it has closed some of the others.
 CHILD = """
 import os, sys
+from aserve.lifecycle.standard_streams import fill_standard_streams
+os.urandom(1)  # PyPy 3.11 opens a file for it, and keeps it
 for fd in map(int, sys.argv[2].split()):
     os.close(fd)
 out = int(sys.argv[1])
 sys.stdin = sys.stdout = sys.stderr = None
-from aserve.lifecycle.standard_streams import fill_standard_streams
 fill_standard_streams()
 kinds = [str(os.fstat(fd).st_rdev == os.stat(os.devnull).st_rdev) for fd in range(3)]
 found = [*kinds, str(all(map(os.get_inheritable, range(3)))), str(None in (sys.stdin, sys.stdout, sys.stderr))]

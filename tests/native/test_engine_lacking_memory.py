@@ -28,6 +28,7 @@ TESTS = pathlib.Path(__file__).parent.parent
 FIELDS = b"Host: a\r\nX-Back: \xe9t\xe9\r\nConnection: close\r\n"
 PLAIN = ["hello", "several_chunks", "echo"]
 BATCH = 2  # connections that ask at once
+ROUNDS = 6
 SITE = {"echo": apps.echo, "lazy_generator": apps.lazy_generator}
 WORDS = re.compile("internal error|MemoryError")
 
@@ -173,7 +174,7 @@ async def refuse_all(server, gate, log, case, numbers):
 
 
 async def main():
-    """Plain requests, at once and as jobs, are looked at twice: what is in use is the same. Then others, and more in a row."""
+    """Plain requests, at once and as jobs, are looked at again and again: what is in use is the same. Then others, and more in a row."""
     sys.setswitchinterval(100.0)  # a thread goes on until it waits
     log, gate = Log(), Gate()
     logger = logging.getLogger("aserve")
@@ -187,11 +188,12 @@ async def main():
             refused = await refuse_all(server, gate, log, case, range(70))
             gc.collect()
             blocks = sys.getallocatedblocks()
-            again = await refuse_all(server, gate, log, case, range(70))
-            assert min(refused, again) > 2, (case, refused, again)  # how often depends on the interpreter's free lists
+            again = [await refuse_all(server, gate, log, case, range(70)) for _ in range(ROUNDS)]
+            assert min(refused, *again) > 2, (case, refused, again)  # how often depends on the interpreter's free lists
             gc.collect()
-            served = 70 * (BATCH + 2)
-            assert sys.getallocatedblocks() - blocks < served, case
+            served = ROUNDS * 70 * (BATCH + 2)
+            # Half of a block for each request: on CPython 3.14 the count goes up and down by 600.
+            assert sys.getallocatedblocks() - blocks < served / 2, case
         await refuse_all(server, gate, log, ("echo", 5, True), range(50))
         await refuse_all(server, gate, log, ("lazy_generator", 1, False), range(20, 50))
 

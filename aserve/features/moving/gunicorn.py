@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib
+import importlib.machinery
+import importlib.util
 import inspect
 import os
 import sys
@@ -89,9 +90,11 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
             source = file.read()
     except OSError as fault:
         raise ConfigError(f"cannot read gunicorn's configuration {path}: {fault.strerror}") from None
-    module = ModuleType("__config__")  # as gunicorn calls it
-    module.__file__ = os.path.abspath(path)
-    sys.modules["__config__"] = module
+    name, full = "__config__", os.path.abspath(path)  # as gunicorn calls it
+    spec = importlib.util.spec_from_file_location(name, full, loader=importlib.machinery.SourceFileLoader(name, full))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     folder = os.getcwd()
     sys.path.insert(0, folder)  # as in gunicorn: a configuration may import the app's settings
     try:
