@@ -54,7 +54,7 @@ def gifts(standings: Sequence[Standing]) -> list[int]:
     for number, each in sorted(enumerate(standings), key=lambda item: -item[1].connections):
         if each.is_stalled:
             found[number] = min(each.connections, sum(taker.room for taker in takers), MAX_GIFTS)
-        elif _is_fuller(each, emptiest):
+        elif each.connections > mean and _is_fuller(each, emptiest):
             found[number] = min(each.connections - mean, missing, MAX_GIFTS)
             missing -= found[number]
     return found

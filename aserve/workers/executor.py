@@ -297,7 +297,7 @@ class Executor:
     def _is_relieved(self) -> bool:
         """Let waiting jobs be withdrawn; return whether any were."""
         try:
-            return self.on_crowded is not None and self.on_crowded()
+            return bool(self.jobs) and self.on_crowded is not None and self.on_crowded()
         except Exception:  # a bug in aserve; the timer must go on
             logger.exception("internal error; please report this as a bug in aserve")
             return False

@@ -36,6 +36,7 @@ def standing(connections, requests=0, room=1000, is_stalled=False):
         ([100, 80], [10, 0]),
         ([10, 10, 10, 0], [3, 3, 1, 0]),
         ([2, 2, 0], [1, 0, 0]),
+        ([30, 5, 0, 0], [19, 0, 0, 0]),  # the second is fuller than the emptiest, and has fewer than the mean
         ([1000, 0], [MAX_GIFTS, 0]),
     ],
 )
