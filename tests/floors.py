@@ -255,6 +255,7 @@ FLOORS = {
     "aserve/processes/site.py": 100,
     "aserve/features/uwsgi_api/spooler/pages.py": 100,
     "aserve/processes/status.py": 100,
+    "aserve/processes/takers.py": 100,
     "aserve/processes/supervisor.py": 98,
     "aserve/core/tally.py": 100,
     "aserve/processes/timers.py": 100,

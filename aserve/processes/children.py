@@ -21,7 +21,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
@@ -42,7 +42,6 @@ logger = logging.getLogger("aserve")
 ENDING_SECONDS = 5.0
 # How long a worker that is killed for a slow start may take to write its stack. Guess.
 STACK_SECONDS = 2.0
-SILENT_NS = 2_000_000_000  # a worker that has not ticked for this long gets no connections: it ticks each second
 # How long a mold, which has nothing else to do, may take to fork. Guess: a mold of gigabytes takes a tenth of a second.
 FORK_SECONDS = 10.0
 # After this time workers do not wait for it any more, and import the app by themselves. Guess: see above.
@@ -205,42 +204,11 @@ class Children:
         child.channel.send(message, fds)
         self._watch(child)
 
-    def pass_on(self, giver: Child, message: Message, fds: list[int], leaving: Collection[int]) -> None:
-        """
-        Give a connection of one worker to the one it is meant for, or to the one with the fewest; a worker whose slot is leaving comes last.
-
-        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Nor does one without free
-        descriptors, which could not receive it. One whose threads are stuck comes after others. Without another, a giver that serves on gets
-        it back, and one that drains if there is a request to be answered.
-        """
-        since = time.monotonic_ns() - SILENT_NS
-        heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._may_take(heir, since)]
-        if not heirs and (giver.state is State.READY or len(fds) > 1):
-            heirs = [giver]
-        if not heirs:
-            for fd in fds:
-                os.close(fd)
-            return
-        to = message.get("to")  # a page
-        heir = min(heirs, key=lambda heir: (heir.page != to, heir.slot in leaving, *_fullness(heir, self.page(heir))))
-        heir.given_count += 1
-        self.tell(heir, {**message, "do": "adopt"}, fds)
-
     def on_second(self) -> None:
-        """Try unsent messages again. Reset the counts of `pass_on`: the workers' pages include those connections by now."""
+        """Try unsent messages again."""
         for child in self:
             child.channel.flush()
             self._watch(child)
-            tick = self.page(child)[Field.TICK]
-            if tick != child.given_tick:
-                child.given_tick, child.given_count = tick, 0
-
-    def _may_take(self, child: Child, since: int) -> bool:
-        page = self.page(child)
-        ticked_at = page[Field.TICKED_AT]
-        return (not ticked_at or ticked_at >= since) and not page[
-            Field.SHORT_OF_DESCRIPTORS
-        ]  # 0: it has only just begun
 
     def _on_channel(self, child: Child) -> None:
         if child.is_reaped:
@@ -422,11 +390,6 @@ class Children:
 def drain_order(is_replaced: bool) -> Message:
     """Return the order to drain; `is_replaced`: other workers go on."""
     return {"do": "drain", "stopping": not is_replaced}
-
-
-def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:
-    """Order workers that may get a connection: first those with free threads, then by connections."""
-    return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count
 
 
 def _cancel(child: Child) -> None:

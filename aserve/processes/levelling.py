@@ -3,7 +3,7 @@
 Owns:     how many connections each worker is to give away, once a second, and the order to do so.
 Thread:   the supervisor's only one. `gifts` and `relief` are pure: they look at no clock, and at no process.
 Not here: which connections a worker gives, and when (worker.py, connections/detaching.py), which worker gets each of them
-          (`Children.pass_on`), which worker accepts new ones (cparsers/load_board.c).
+          (takers.py), which worker accepts new ones (cparsers/load_board.c).
 
 A new worker, one that takes the place of another that has crashed, or one more, has no connections, and clients that keep theirs open never
 bring it any. Workers whose numbers of connections differ by no more than the load board allows are left alone, so that no connection moves back.
@@ -17,7 +17,8 @@ from collections.abc import Collection, Sequence
 from ..connections.load_board import Load
 from ..core.named_tuple import NamedTuple
 from ..core.page import Field, State
-from .children import SILENT_NS, Children
+from .children import Children
+from .takers import SILENT_NS
 
 # Connections that one worker gives away in a second. Guess: each costs two messages between processes.
 MAX_GIFTS = 256

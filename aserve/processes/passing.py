@@ -4,7 +4,7 @@ Owns:     Passing: idle connections, by the supervisor's order; requests that wa
           of both while this worker drains and others go on; taking over what comes from others.
 Thread:   event loop only.
 Not here: when idle ones are given (levelling.py, giving.py), taking a connection out of a server, and into one (connections/detaching.py),
-          which worker gets it (`Children.pass_on`).
+          which worker gets it (takers.py).
 
 A request goes with its connection, and is passed on by the worker itself, which sees on the load board who has a free thread: within
 BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests that need not wait.

@@ -11,6 +11,7 @@ Not here: what is due (fleet.py), waiting for events (events.py), the nouns that
 | `Starts`, `Molds`    | forking: the child's role (starts.py), by what workers are forked (molds.py)                        |
 | `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
 | `Losses`             | the requests of a worker that dies                                                                  |
+| `Takers`             | which worker gets a connection that another gives away                                              |
 | `Notices`            | orders for all workers alike                                                                        |
 | `Shutdown`, `Upgrade`| the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                          |
 | `Answers`            | what people ask on the control socket                                                               |
@@ -54,6 +55,7 @@ from .reloads import Reloads
 from .shutdown import Shutdown
 from .site import Site
 from .starts import Starts
+from .takers import Takers
 from .upgrade import Upgrade
 
 CHECK_SECONDS = 1.0
@@ -77,6 +79,7 @@ class Reactions:
         shutdown = self.shutdown = Shutdown(fleet, children, timers, listeners, manager, attached, upgrade)
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
         answers = Answers(fleet, crew, reloads, notices, children, timers, status)
+        self._takers = Takers(children, fleet)
         losses = Losses(overview.on_lost, tally, site.on_life)
         ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
@@ -85,9 +88,8 @@ class Reactions:
         for noun in (shutdown, reloads, crew, notices, upgrade, ends):
             events.by_signal.update(noun.by_signal)
         words = present.words
-        for by_word in (overview.by_word, crew.by_word, reloads.by_word, answers.by_word):
+        for by_word in (overview.by_word, crew.by_word, reloads.by_word, answers.by_word, self._takers.by_word):
             words.of_workers.update(by_word)
-        words.of_workers["idle"] = lambda child, message, fds: children.pass_on(child, message, fds, fleet.asked)
         words.of_trials.update(upgrade.by_word)
         words.of_molds.update(molds.by_word)
         self.by_do: dict[Do, Callable[[Action], None]] = {
@@ -117,6 +119,7 @@ class Reactions:
         self.ends.reap()
         self.reloads.look_at_touched()
         present.children.on_second()
+        self._takers.on_second()
         level_out(present.children, self._fleet.asked)
         present.status.on_second()
         present.overview.on_second()

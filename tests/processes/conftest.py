@@ -2,6 +2,48 @@
 
 from __future__ import annotations
 
+import selectors
+
+import pytest
 from harness.supervising import supervised, system
 
+from aserve.features import Config
+from aserve.processes.children import Children
+from aserve.processes.plan import Plan
+from aserve.processes.slots import Slots
+from aserve.processes.timers import Timers
+
 __all__ = ["supervised", "system"]
+
+
+@pytest.fixture
+def selector():
+    with selectors.DefaultSelector() as selector:
+        yield selector
+
+
+@pytest.fixture
+def new(system, selector):
+    """Make children: new(slot, **settings) -> Child; new.children, new.heard, new.pass_time."""
+    timers, heard = Timers(lambda: system.now), []
+    children = Children(Slots(8), selector, timers, lambda *words: heard.append(words))
+
+    def fork(slot=1, **settings):
+        child, channel = children.fork(slot, Plan(Config(workers=1, **settings), None))
+        assert channel is None
+        return child
+
+    def pass_time(seconds):
+        system.now += seconds
+        for timer in timers.pop_due():
+            timer.run()
+
+    def hear():
+        for key, _ in selector.select(0):
+            key.data()
+        return heard
+
+    fork.children, fork.pass_time, fork.hear = children, pass_time, hear
+    yield fork
+    for child in children:
+        child.close()

@@ -11,10 +11,11 @@ import pytest
 from aserve._cparsers import lib
 from aserve.core.page import Field
 from aserve.features import Config
-from aserve.processes.children import SILENT_NS, Children
+from aserve.processes.children import Children
 from aserve.processes.levelling import MAX_GIFTS, Relief, Standing, gifts, level_out, relief
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
+from aserve.processes.takers import SILENT_NS
 from aserve.processes.timers import Timers
 
 
@@ -103,7 +104,7 @@ def test_it_comes_to_rest(seed):
         for _ in range(len(counts)):
             given = gifts([standing(count) for count in counts])
             counts = [count - less for count, less in zip(counts, given)]
-            for _ in range(sum(given)):  # Children.pass_on
+            for _ in range(sum(given)):  # takers.py
                 counts[counts.index(min(counts))] += 1
         assert sum(counts) == total and not any(gifts([standing(count) for count in counts]))
 
