@@ -319,8 +319,8 @@ class Children:
 
     def _on_fork_timeout(self, child: Child, is_last: bool) -> None:
         mold = child.mold
-        if mold is None or mold.state != State.READY:
-            return  # it has forked the child, or ends
+        if mold is None or mold.state != State.READY or child.is_reaped:
+            return  # it has forked the child, or ends, or has said that it cannot
         if is_last:
             self.end_with_stacks(mold, f"it has not forked {child} within {FORK_SECONDS:g} s")
         elif not mold.is_silent:

@@ -305,6 +305,11 @@ def test_the_mold_cannot_fork(preloaded, caplog):
     one.turn()
     one.turn(1)
     assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.1 s" in caplog.text
+    one.turn(0.2)
+    (begun,) = one.fork_from(mold)  # it goes on, and is not taken for one that hangs
+    one.say(begun, say="ready")
+    one.turn(FORK_SECONDS)
+    assert mold.state is State.READY and one.system.signals == [] and "has not forked" not in caplog.text
 
 
 def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
