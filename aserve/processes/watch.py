@@ -84,8 +84,10 @@ class Watch:
 
     def explain(self, how: str) -> str:
         """Return how a worker has ended, and whether that was for lack of memory, as far as the kernel shows it."""
+        if how != "was killed by SIGKILL":
+            return how
         before, count = self._oom_kills[0], self._cgroups.oom_kill_count()
-        if how != "was killed by SIGKILL" or before is None or count is None or count <= before:
+        if before is None or count is None or count <= before:
             return how
         return (
             f"{how}, by the kernel as memory ran out (its count of such kills has risen to {count}): fewer --workers, or "
