@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz mutants sanitize \
+.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -55,7 +55,6 @@ venv_of = $(if $(filter $(PYTHON),$1),$(VENV),$(if $(filter %pypy3,$1),.venv-pyp
 
 suites:
 	@mkdir -p build && rm -f build/summary
-	@$(if $(AT_ONCE),echo "All parts run at once; what each has printed is shown when it ends:" $(PARTS))
 	@$(MAKE) --no-print-directory --keep-going $(AT_ONCE) $(PARTS:%=part/%); failed=$$?; \
 	printf "\nSummary\n"; cat build/summary; exit $$failed
 
@@ -141,6 +140,15 @@ storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: 
 
 drill: $(VENV)/.ready-test  ## ten faults in a Django server of two workers: what tells of each, when, and when it is quiet again; eight minutes (ARGS=killed: that one; ARGS=--again)
 	$(VENV)/bin/python tests/drill.py $(ARGS)
+
+moving: $(VENV)/.ready .venv-moving/.ready-moving  ## cases of uWSGI and gunicorn on these and on aserve, into docs/moving-table.md; goes on where it stopped (ARGS=--again)
+	$(VENV)/bin/python tests/moving/compare.py .venv-moving/bin/ $(VENV)/bin/aserve $(ARGS)
+
+# Of a Python that other users can read, as some cases become www-data.
+.venv-moving/.ready-moving:
+	@$(BENCH_PYTHON) -m venv .venv-moving
+	@.venv-moving/bin/pip install --quiet uwsgi==2.0.31 gunicorn==23.0.0
+	@touch $@
 
 cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
 	@.ci/need tools

@@ -111,7 +111,6 @@ DOORS = {
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
     ("features.moving", "features.moving.translate"),
     ("features.control", "features.control.ask"),
-    ("features.control", "features.control.supervising"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.as_child"),
     ("command.cli", "command.with_workers"),
@@ -134,7 +133,6 @@ DOORS = {
     ("features.slow_requests", "features.slow_requests.watch"),
     ("core.near_names", "difflib"),
     ("settings.values", "dataclasses"),
-    ("features.routes.guards", "hmac"),
     ("settings.toml", "tomllib"),
     ("settings.toml", "tomli"),
     ("tls.certificates", "tls.validity"),
@@ -164,7 +162,7 @@ DOORS = {
 }
 # What these bring with them that is not ours, and that nobody else may bring.
 HEAVY = {
-    "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "hashlib", "hmac", "html", "httptools", "importlib.metadata", "logging.config",
+    "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "html", "httptools", "importlib.metadata", "logging.config",
     "mimetypes", "platform", "tomli", "tomllib", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {

@@ -14,8 +14,7 @@ from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .access_log.settings import AccessLogSettings
 from .added_fields import AddedFields, AddedFieldSettings
-from .control import Controlling
-from .control.settings import ControlSettings
+from .control import Control
 from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
@@ -65,7 +64,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     UwsgiModule,
     Spooling,
     Programs,
-    Controlling,
+    Control,
     Translating,
 )
 
@@ -87,7 +86,6 @@ class Config(
     UwsgiSettings,
     SharingSettings,
     ProgramSettings,
-    ControlSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
     MovingSettings,

@@ -86,3 +86,11 @@ def test_the_variable():
     for text in ("'", "-w"):
         with pytest.raises(ConfigError, match=r"^GUNICORN_CMD_ARGS: "):
             read_variable(text, draft)
+
+
+@pytest.mark.parametrize(
+    ("text", "umask"), [("007", "007"), ("0o27", "027"), ("18", "022"), ("0x3f", "077"), ("0", None)]
+)
+def test_umask(text, umask):
+    """As gunicorn reads it: a leading zero is octal."""
+    assert load_gunicorn("", {}, ["--umask", text, "a"])[0].settings.get("umask") == umask

@@ -1,0 +1,2 @@
+# IPv6 and IPv4 in one bind
+bind = "[::]:@PORT@"

@@ -1,0 +1,351 @@
+"""Compare uWSGI and gunicorn with aserve, case by case: `make moving`.
+
+Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini) or gunicorn (.py), or a command line (.cmd).
+It runs in a folder of its own, on a free port of loopback, once on the server for which it was written and once on aserve. What each does is
+recorded in recorded.json as soon as it is known, and docs/moving-table.md is written from that. A case that is recorded is not run again, but
+with --again; with --ours only aserve runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HERE = pathlib.Path(__file__).parent
+CASES, RECORDED = HERE / "cases", HERE / "recorded.json"
+TABLE = HERE.parents[1] / "docs" / "moving-table.md"
+START_SECONDS, END_SECONDS, AT_ONCE = 20.0, 20.0, 8
+FORWARDED = {"X-Forwarded-For": "198.51.100.7, 10.0.0.9", "X-Forwarded-Proto": "https"}
+REQUESTS = {
+    "get": ("GET", "/a%20b/c?d=1", {}, b""),
+    "proxied": ("GET", "/", FORWARDED, b""),
+    "post": ("POST", "/form", {"Content-Type": "text/plain"}, b"body"),
+    "static": ("GET", "/static/a.txt", {}, b""),
+}
+LOGS = (".log", ".pid")
+OF_THIS_MACHINE = ("runs as root", "may not read", "are not shared")  # warnings that are not about the case
+Facts = dict[str, Any]
+
+
+class Case:
+    """One file, and how it is started."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path, self.name, self.text = path, path.name, path.read_text()
+        first = self.text.partition("\n")[0]
+        self.about, _, self.ask = first.lstrip("#; ").partition(" | ")  # "what it is | uwsgi:app.sock"
+        self.ask = self.ask.strip() or "http"
+
+    @property
+    def server(self) -> str:
+        """Return the word of the server for which it was written."""
+        if self.path.suffix == ".cmd":
+            return self.words("0")[0]
+        return "uwsgi" if self.path.suffix == ".ini" else "gunicorn"
+
+    def words(self, port: str) -> list[str]:
+        """Return its command line, with the server's word."""
+        if self.path.suffix == ".ini":
+            return ["uwsgi", "case.ini"]
+        if self.path.suffix == ".py":
+            return ["gunicorn", "-c", "case.py", "app"]
+        return shlex.split(self.text.partition("\n")[2].replace("@PORT@", port))
+
+
+def run(case: Case, before: list[str]) -> Facts:
+    """Run a case; `before`: what stands before its words: ["/venv/bin/aserve"], or ["/venv/bin/"] for the server itself."""
+    with tempfile.TemporaryDirectory(prefix="moving-") as name:
+        folder, port = pathlib.Path(name), str(free_port())
+        lay_out(case, folder, port)
+        words = case.words(port)
+        command = [before[0] + words[0], *words[1:]] if before[0].endswith("/") else [*before, *words]
+        environ = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        environ["MOVING_TIMES"] = f"{name}/times"
+        with open(folder / "output", "wb") as output:
+            process = subprocess.Popen(
+                command, cwd=folder, stdout=output, stderr=output, env=environ, start_new_session=True
+            )
+        try:
+            return json.loads(
+                json.dumps(observe(case, process, folder, port)).replace(name, "DIR").replace(f":{port}", ":PORT")
+            )
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def lay_out(case: Case, folder: pathlib.Path, port: str) -> None:
+    """Write the files of a case."""
+    folder.chmod(0o777)
+    shutil.copy(HERE / "app.py", folder)
+    (folder / "static").mkdir()
+    (folder / "static" / "a.txt").write_text("static\n")
+    (folder / "times").write_text("")
+    (folder / "times").chmod(0o666)
+    if case.path.suffix != ".cmd":
+        (folder / f"case{case.path.suffix}").write_text(case.text.replace("@PORT@", port))
+    (folder / "extra.ini").write_text("[uwsgi]\nthreads = 2\nmaster = true\n[two]\nthreads = 3\n")
+
+
+def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, port: str) -> Facts:
+    """Return what a server does with a case."""
+    place = place_of(case, folder, port)
+    if (
+        not wait_until(lambda: connects(place) or process.poll() is not None, START_SECONDS)
+        or process.poll() is not None
+    ):
+        return {"starts": False, "said": said(folder)}
+    facts: Facts = {"starts": True, "ports": ports(port)}
+    facts.update({name: ask(case, place, *request) for name, request in REQUESTS.items()})
+    facts["sockets"] = {
+        str(path.relative_to(folder)): rights(path) for path in files(folder) if stat.S_ISSOCK(path.stat().st_mode)
+    }
+    facts["at once"] = at_once(case, place, folder)
+    facts["logs"] = sorted(path.name for path in files(folder) if path.suffix in LOGS and path.stat().st_size)
+    is_real = "aserve" not in str(process.args)
+    process.send_signal(
+        signal.SIGQUIT if case.server == "uwsgi" and is_real and "die-on-term" not in case.text else signal.SIGTERM
+    )
+    ended = wait_until(lambda: process.poll() is not None, END_SECONDS)
+    facts["exit"] = process.returncode if ended else "not ended"
+    facts["left"] = sorted(
+        path.name for path in files(folder) if stat.S_ISSOCK(path.stat().st_mode) or path.suffix == ".pid"
+    )
+    facts["said"] = said(folder)
+    return facts
+
+
+def said(folder: pathlib.Path) -> list[str]:
+    """Return the lines of aserve's log that say what differs."""
+    lines = (folder / "output").read_text(errors="replace").splitlines()
+    told = [
+        line.partition("WARNING")[2].strip(": ") or line
+        for line in lines
+        if "WARNING" in line or line.startswith("aserve: error")
+    ]
+    return [line for line in told if not any(text in line for text in OF_THIS_MACHINE)]
+
+
+def files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield the files that a server may have made."""
+    return (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
+def rights(path: pathlib.Path) -> str:
+    """Return the mode and owner of a file."""
+    found = path.stat()
+    return f"{stat.S_IMODE(found.st_mode):o} {found.st_uid}:{found.st_gid}"
+
+
+def place_of(case: Case, folder: pathlib.Path, port: str) -> Any:
+    """Return the address where it is asked."""
+    _, _, path = case.ask.partition(":")
+    return str(folder / path) if path else ("127.0.0.1", int(port))
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def connect(place: Any) -> socket.socket:
+    """Return a connection, to a port or a unix socket."""
+    if not isinstance(place, str):
+        return socket.create_connection(place, 10)
+    one = socket.socket(socket.AF_UNIX)
+    one.settimeout(10)
+    try:
+        one.connect(place)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def connects(place: Any) -> bool:
+    """Whether a server listens."""
+    with contextlib.suppress(OSError), connect(place):
+        return True
+    return False
+
+
+def ports(port: str) -> list[str]:
+    """Return the addresses of loopback at which it listens."""
+    return [host for host in ("127.0.0.1", "127.0.0.2", "::1") if connects((host, int(port)))]
+
+
+def wait_until(holds: Any, seconds: float) -> bool:
+    """Wait for a condition; return whether it holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, str], body: bytes) -> Any:
+    """Return the answer to a request, without what differs each time."""
+    with connect(place) as one:
+        one.settimeout(15)
+        one.sendall(
+            packet(method, target, fields, body)
+            if case.ask.startswith("uwsgi")
+            else message(method, target, fields, body)
+        )
+        try:
+            response = http.client.HTTPResponse(one)
+            response.begin()
+            text = response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as fault:
+            return type(fault).__name__
+        names = sorted(
+            name
+            for name in map(str.lower, response.headers)
+            if name not in ("date", "server", "connection", "content-length", "transfer-encoding")
+        )
+    with contextlib.suppress(ValueError):
+        return {"status": response.status, "fields": names, **json.loads(text)}
+    return {"status": response.status, "fields": names}
+
+
+def message(method: str, target: str, fields: Mapping[str, str], body: bytes) -> bytes:
+    """Return a request of HTTP."""
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        "Host: shop.example",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in fields.items()),
+    ]
+    lines += [f"Content-Length: {len(body)}"] if body else []
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def packet(method: str, target: str, fields: Mapping[str, str], body: bytes) -> bytes:
+    """Return a request of uwsgi, as nginx sends it."""
+    path, _, query = target.partition("?")
+    named = {
+        "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": path.replace("%20", " "), "QUERY_STRING": query, "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "203.0.113.9", "REMOTE_PORT": "4", "SERVER_NAME": "shop.example", "SERVER_PORT": "80", "HTTP_HOST": "shop.example",
+        "CONTENT_LENGTH": str(len(body)) if body else "", "CONTENT_TYPE": fields.get("Content-Type", ""), "REQUEST_SCHEME": "http",
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in fields.items() if name != "Content-Type"},
+    }  # fmt: skip
+    block = b"".join(struct.pack("<H", len(part)) + part for pair in named.items() for part in map(str.encode, pair))
+    return struct.pack("<BHB", 0, len(block), 0) + block + body
+
+
+def at_once(case: Case, place: Any, folder: pathlib.Path) -> int:
+    """Return how many of AT_ONCE requests run at once, at most."""
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda _: ask(case, place, "GET", "/slow", {}, b""), range(AT_ONCE)))
+    times = [[float(word) for word in line.split()[:2]] for line in (folder / "times").read_text().splitlines()]
+    return max((sum(begin <= at < end for begin, end in times) for at, _ in times), default=0)
+
+
+def differences(theirs: Facts, ours: Facts) -> dict[str, str]:
+    """Return by what differs its text, `theirs -> ours`; of several requests the first."""
+    found: dict[str, str] = {}
+    for name in [name for name in theirs if name != "said" and (name in ours or name == "starts")]:
+        one, other = theirs[name], ours[name]
+        if isinstance(one, dict) and isinstance(other, dict):
+            for key in sorted({*one, *other}) if one.get("status") == other.get("status") else ["status"]:
+                if is_different(key, one.get(key), other.get(key)):
+                    found.setdefault(key, f"{name}: {key}: {one.get(key)} -> {other.get(key)}")
+        elif is_different(name, one, other):
+            found[name] = f"{name}: {one} -> {other}"
+    return found
+
+
+def is_different(key: str, one: Any, other: Any) -> bool:
+    """Whether a fact differs; more in environ is no difference, nor is chance."""
+    if key == "SCRIPT_NAME":  # which may be absent if it is empty
+        return (one or "") != (other or "")
+    if key in ("RAW_URI", "REQUEST_URI") and one is None:
+        return False
+    if key == "at once" and one:  # how requests fall on several workers
+        return not one <= other <= 2 * one
+    return bool(one != other)
+
+
+def table_of(recorded: Mapping[str, Any]) -> str:
+    """Return the text of docs/moving-table.md."""
+    rows = []
+    for name in sorted(recorded):
+        found = differences(recorded[name]["theirs"], recorded[name]["ours"])
+        said = recorded[name]["ours"]["said"]
+        cells = (
+            "`" + name + "`",
+            Case(CASES / name).about,
+            "<br>".join(map(shown, found.values())) or "same",
+            "<br>".join(map(shown, said)) or "-",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    same = sum("| same |" in row for row in rows)
+    return f"""\
+# Moving: cases compared
+
+Read this page to see what differs where a deployment of uWSGI or gunicorn runs on aserve as it is.
+
+Each case is a file of `tests/moving/cases`, with the structure of real ones: a configuration, or the command of a Dockerfile. It runs once on uWSGI 2.0.31 or
+gunicorn 23, and once on aserve. Compared are listeners, answers, environ, user, umask, folder, modes of sockets, requests at once, log files, the end, and what is left.
+`make moving` runs the cases that are not recorded yet, and writes this page. Of {len(rows)} cases {same} are the same in all of this.
+
+| case | what it is | theirs -> aserve's | aserve's log says |
+|---|---|---|---|
+{chr(10).join(rows)}
+"""
+
+
+def shown(text: str) -> str:
+    """Return a text for a cell."""
+    return "`" + text.replace("|", "\\|").replace("`", "'") + "`"
+
+
+def main() -> int:
+    """Run the cases that are not recorded, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="the bin/ that has uwsgi and gunicorn, ending in /")
+    parser.add_argument("aserve", help="our command")
+    parser.add_argument("names", nargs="*", help="cases; all without")
+    parser.add_argument("--again", action="store_true", help="also those that are recorded")
+    parser.add_argument("--ours", action="store_true", help="the same, but only on aserve")
+    given = parser.parse_args()
+    recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    for path in sorted(CASES.iterdir()):
+        if (given.names and path.name not in given.names) or (
+            path.name in recorded and not (given.again or given.ours)
+        ):
+            continue
+        case = Case(path)
+        before = recorded.get(path.name, {}).get("theirs") if given.ours else None
+        recorded[path.name] = {"theirs": before or run(case, [given.folder]), "ours": run(case, [given.aserve])}
+        RECORDED.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
+        found = differences(recorded[path.name]["theirs"], recorded[path.name]["ours"])
+        sys.stdout.write(f"{path.name}: {'; '.join(found.values()) or 'same'}\n")
+        sys.stdout.flush()
+    TABLE.write_text(table_of(recorded))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
