@@ -13,6 +13,7 @@ from harness.waiting import wait_until
 
 from aserve import Detached
 from aserve.connections import detaching, wire_loop
+from aserve.workers.executor import Executor
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.plain]
 
@@ -223,5 +224,19 @@ def test_no_descriptor_is_left(stuck, raw_client, monkeypatch):
     monkeypatch.setattr(wire_loop.os, "dup", dup)
     assert old.call(lambda: old.server.detach_waiting()) == []
     monkeypatch.undo()
+    stuck.gate.open(2)
+    assert client.recv_response().status == 200
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_a_worker_is_quicker(stuck, raw_client, monkeypatch, lane):
+    """The request is with that worker, and stays."""
+    old, _ = stuck(lane=lane)
+    client = raw_client(old.address)
+    client.send(GET)
+    wait_until(lambda: old.statistics().requests_waiting == 1)
+    monkeypatch.setattr(Executor, "withdraw", lambda executor, job: False)
+    assert old.call(lambda: old.server.detach_waiting()) == []
     stuck.gate.open(2)
     assert client.recv_response().status == 200
