@@ -184,6 +184,7 @@ FLOORS = {
     "aserve/features/moving/gunicorn_table.py": 100,
     "aserve/features/moving/gunicorn_values.py": 99,
     "aserve/features/moving/lines.py": 100,
+    "aserve/features/moving/log_formats.py": 100,
     "aserve/features/moving/naming.py": 100,
     "aserve/features/moving/origin.py": 100,
     "aserve/features/moving/translate.py": 100,

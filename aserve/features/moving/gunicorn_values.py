@@ -13,7 +13,7 @@ from typing import Any, Callable
 from ...settings.secrecy import show_variable
 from .draft import BY_KEY, Draft, Given
 from .gunicorn_hooks import does_nothing
-from .uwsgi_values import take_log_format as take_log_format  # the names of values are gunicorn's, too
+from .log_formats import take_log_format as take_log_format
 
 Take = Callable[[Draft, Given], None]
 DEFAULT_PORT = 8000

@@ -8,7 +8,7 @@ Not here: the flags and names of these files (naming.py), reading them (uwsgi.py
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
@@ -57,6 +57,16 @@ class Origin(NamedTuple):
         """
         if self.draft.guards and dropped_guards == "refuse":
             raise ConfigError(f"{self.draft.guards[0]}. --dropped-guards warn serves the app without it")
+
+    def note_proxies(self, trusted_proxies: Sequence[str]) -> None:
+        """Note that fields of a proxy do not reach the app, as they do in uWSGI, if no proxy is named."""
+        given = next((one for one in self.draft.facts.get("socket", ()) if one.key.startswith("http")), None)
+        if given is not None and not trusted_proxies:
+            self.draft.note(
+                given,
+                "behind a proxy that speaks HTTP the app sees http and the proxy's address, as X-Forwarded-* of any peer are removed; "
+                "if there is one, --trusted-proxies ADDRESS names it",
+            )
 
     def log_notes(self) -> None:
         """Log the settings without effect here, or with another one."""

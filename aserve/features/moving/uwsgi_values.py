@@ -322,6 +322,10 @@ def take_logger(draft: Draft, given: Given) -> None:
     else:
         draft.note(given, "lines go to a file, standard output or syslog: --access-log")
         return
+    if name in draft.facts and draft.facts[name][0] != target:
+        draft.note(
+            draft.facts[name][1], "nothing is written there: the access log has one place, the last one that is named"
+        )
     draft.facts[name] = (target, given)
     if name == "log" and target != "-":
         draft.note(given, MESSAGES)
@@ -336,16 +340,6 @@ def take_log_file(draft: Draft, given: Given) -> None:
         target = f"syslog:udp://{target}"
     draft.facts["log"] = (target, given)
     draft.note(given, MESSAGES)
-
-
-def take_log_format(draft: Draft, given: Given) -> None:
-    """Take log-format, if the access log has all of its values."""
-    try:
-        check("access-log-format", given.value)
-    except ValueError as fault:
-        draft.note(given, f"{str(fault).partition(';')[0]}; lines are in the format 'combined'")
-    else:
-        draft.put("access-log-format", given.value, given)
 
 
 def take_header(draft: Draft, given: Given) -> None:

@@ -64,13 +64,19 @@ def is_locked(number: int = 0) -> bool:
 
 def cache_get(key: Text, cache: Text | None = None) -> bytes | None:
     """
-    Return a value; None: the key has none.
+    Return a value; None: the key has none, or there is no cache of this name, as in uWSGI.
 
     Raises:
-        ValueError: there is no such cache. The same for all of these.
+        ValueError: there is no cache at all. For the others of these: there is no such cache.
         TypeError: an argument is neither bytes nor text. The same for all of these.
     """
-    return _cache(cache).get(_octets(key))
+    octets = _octets(key)
+    try:
+        return _cache(cache).get(octets)
+    except UnknownCacheError:
+        if shared().caches:
+            return None
+        raise
 
 
 def cache_set(key: Text, value: Text, expires: int = 0, cache: Text | None = None) -> bool | None:
@@ -157,6 +163,10 @@ def _whole(amount: int) -> int:
     return index
 
 
+class UnknownCacheError(ValueError):
+    """There is no cache of this name."""
+
+
 def _cache(name: Text | None) -> AnyCache:
     caches = shared().caches
     text = name.decode() if isinstance(name, bytes) else name
@@ -165,7 +175,7 @@ def _cache(name: Text | None) -> AnyCache:
     if not text and caches:
         return next(iter(caches.values()))  # the first, as in uWSGI
     if not text or text not in caches:
-        raise ValueError(
+        raise UnknownCacheError(
             f"there is no cache {text or 'default'!r}; --uwsgi-cache name={text or 'default'},items=1000 has one"
         )
     return caches[text]

@@ -174,11 +174,6 @@ def i_am_the_spooler() -> bool:
     return _process.is_spooler
 
 
-def is_a_reload() -> bool:
-    """Return False: a worker cannot tell whether it was started by a reload."""
-    return False
-
-
 def log(text: Text) -> bool:
     """Write a line to the server's log."""
     app_logger.info("%s", text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
@@ -193,7 +188,7 @@ PROVIDED: dict[str, Any] = {
     function.__name__: function
     for function in (
         register_rpc, rpc, call, rpc_list, worker_id, masterpid, mule_id, workers, reload, stop, log, set_logvar,
-        i_am_the_spooler, is_a_reload,
+        i_am_the_spooler,
     )
 }  # fmt: skip
 PROVIDED.update(FUNCTIONS)
@@ -202,6 +197,7 @@ PROVIDED["numproc"] = _process.numproc
 PROVIDED["hostname"] = socket.gethostname().encode()
 PROVIDED["started_on"] = int(time.time())
 PROVIDED["applications"] = {}
+PROVIDED["is_a_reload"] = False  # a value, as in uWSGI; a worker cannot tell whether it was started by a reload
 # Threads are always enabled, and Python's own fork hooks are called: monitoring agents refuse to start, or warn, without
 # these options.
 PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}

@@ -38,6 +38,12 @@ def test_reading(folder, monkeypatch, caplog):
     ]
     monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: True)
     assert read_origin({"uwsgi_ini": "app.ini"}, {}).settings["user"] == "nobody"
+    (folder / "http.ini").write_text("[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = a:b\n")
+    for peers, count in (["127.0.0.1"], 0), ([], 1):
+        origin = read_origin({"uwsgi_ini": "http.ini"}, {})
+        origin.note_proxies(peers)
+        assert len(origin.draft.notes) == count
+    assert "http.ini:2: http-socket = 127.0.0.1:8000: " in str(origin.draft.notes[0])
     origin = read_origin({"gunicorn_conf": "conf.py"}, {})
     assert origin.settings["workers"] == 2 and origin.options == {}
     assert [type(one) for one in origin.extensions] == [GunicornHooks]

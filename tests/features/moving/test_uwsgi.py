@@ -172,6 +172,14 @@ def test_files(load):
         ),
         ("socket = :1; protocol = raw", "a.ini:2: socket = :1: aserve does not speak raw"),
         ("log-x-forwarded-for = 1", "a.ini:2: log-x-forwarded-for = 1: name your proxies"),
+        (
+            "log-format = %(addr) %(vars)",
+            "a.ini:2: log-format = %(addr) %(vars): lines have a hyphen for what is not known: vars",
+        ),
+        (
+            "req-logger = file:/r1.log; req-logger = file:/r2.log",
+            "a.ini:2: req-logger = file:/r1.log: nothing is written there: the access log has one",
+        ),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
         ("master: 1", "a.ini:2: master: 1: uWSGI wants an equals sign there"),
     ],

@@ -21,7 +21,6 @@ from aserve.features.moving.uwsgi_values import (
     take_greenlets,
     take_header,
     take_log_file,
-    take_log_format,
     take_logger,
     take_mule,
     take_plugins,
@@ -205,15 +204,6 @@ def test_log_files(text, target):
     """logto and daemonize: where lines of requests go."""
     draft = taken(take_log_file, text)
     assert draft.facts.get("log", (None,))[0] == target and bool(draft.notes) is bool(target)
-
-
-def test_log_formats():
-    """uWSGI's names; what is not known is no error."""
-    assert taken(take_log_format, "%(addr) %(uri)").settings == {"access-log-format": "%(addr) %(uri)"}
-    draft = taken(take_log_format, "%(addr) %(cpu)")
-    assert not draft.settings and draft.notes[0].text.startswith(
-        "%(cpu) is not known; lines are in the format 'combined'"
-    )
 
 
 @pytest.mark.parametrize(

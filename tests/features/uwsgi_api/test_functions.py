@@ -102,12 +102,14 @@ def test_which_cache(name):
 def test_no_such_cache(open_memory, monkeypatch):
     """The error says what makes one."""
     with pytest.raises(ValueError, match="there is no cache 'c'; --uwsgi-cache name=c,items=1000 has one"):
-        functions.cache_get("k", "c")
+        functions.cache_set("k", "v", 0, "c")
+    assert functions.cache_get("k", "c") is None
     with pytest.raises(ValueError, match="another server's"):
         functions.cache_get("k", "first@10.0.0.1:3031")
     monkeypatch.setattr(memory, "_memory", open_memory())
-    with pytest.raises(ValueError, match="--uwsgi-cache name=default,items=1000"):
-        functions.cache_set("k", "v")
+    for use in (lambda: functions.cache_set("k", "v"), lambda: functions.cache_get("k")):
+        with pytest.raises(ValueError, match="--uwsgi-cache name=default,items=1000"):
+            use()
 
 
 def test_types():

@@ -41,7 +41,7 @@ def modules(monkeypatch):
 def test_jobs(modules, tmp_path):
     """What the app wants called for each is found."""
     uwsgi, decorators = modules(str(tmp_path))
-    assert not uwsgi.is_a_reload()
+    assert uwsgi.is_a_reload is False
     assert uwsgi.i_am_the_spooler() and uwsgi.opt["spooler"] == str(tmp_path).encode() and uwsgi.SPOOL_OK == -2
     assert module.spooler_function() is None
     decorators.spool(test_jobs)
