@@ -48,7 +48,7 @@ class Values:
     __dataclass_fields__ = _Fields()
 
     def __init_subclass__(cls) -> None:
-        cls._own = tuple(row._replace(name=name) for name, row in vars(cls).items() if isinstance(row, Setting))
+        cls._own = tuple(Setting._make((name, *row[1:])) for name, row in vars(cls).items() if isinstance(row, Setting))
         for row in cls._own:
             setattr(cls, row.name, row.default)
 
