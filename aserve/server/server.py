@@ -217,7 +217,7 @@ class Server:
 
     def call_when_crowded(self, callback: Callable[[], bool]) -> None:
         """
-        Call this time and again while no thread is free for a request, on the event loop; it returns whether it has detached any.
+        Call this time and again while no thread is free for a request, on the event loop; it returns whether to do so again soon.
 
         To be called after `start`.
         """

@@ -71,7 +71,7 @@ STALL_SECONDS = 0.001
 BUSY_STALL_SECONDS = 0.005
 # How often the loop polls for requests while every worker is busy, for the sake of health checks and pings. Guess.
 BUSY_POLL_SECONDS = 0.020
-# When to call `on_crowded` again after it has withdrawn jobs: a worker of another process may be free again. Guess.
+# When to call `on_crowded` again if it says so: a worker of another process may be free again. Guess.
 RELIEVED_SECONDS = 0.002
 
 Job = tuple[Callable[[Any], None], Any]  # a function and its argument; it must not raise
@@ -145,7 +145,7 @@ class Executor:
         self._last_awake = 0  # the system's number of the worker that last came to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
-        # Called each BUSY_POLL_SECONDS while no worker is free, on the event loop; returns whether it has withdrawn jobs.
+        # Called each BUSY_POLL_SECONDS while no worker is free and a job waits, on the event loop; returns whether to call it again soon.
         self.on_crowded: Callable[[], bool] | None = None
 
     # --- called on the event loop ---
@@ -295,7 +295,7 @@ class Executor:
             logger.exception("internal error; please report this as a bug in aserve")
 
     def _is_relieved(self) -> bool:
-        """Let waiting jobs be withdrawn; return whether any were."""
+        """Let waiting jobs be withdrawn; return whether more may be soon."""
         try:
             return bool(self.jobs) and self.on_crowded is not None and self.on_crowded()
         except Exception:  # a bug in aserve; the timer must go on

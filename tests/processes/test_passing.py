@@ -138,6 +138,16 @@ async def test_requests_go_where_threads_are_free():
     ]  # fmt: skip
 
 
+async def test_a_thread_that_will_be_free_soon():
+    """After a request was given, the next looks follow soon, for a while."""
+    led = Led((1, 1))
+    led.server.waiting = [waiting()]
+    assert led.passing.relieve() and led.passing.relieve()
+    read(led.said[0][1][1])
+    led.passing._soon_until = asyncio.get_running_loop().time()
+    assert not led.passing.relieve()
+
+
 async def test_no_free_thread():
     """Or no request that can go, or no other worker at all: nothing is given."""
     for led in (Led(), Led((1, 1)), Led(board=False)):
