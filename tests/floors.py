@@ -196,6 +196,7 @@ FLOORS = {
     "aserve/features/moving/uwsgi_logic.py": 99,
     "aserve/features/moving/uwsgi_options.py": 100,
     "aserve/features/moving/uwsgi_table.py": 100,
+    "aserve/features/moving/addresses.py": 100,
     "aserve/features/moving/uwsgi_routes.py": 100,
     "aserve/features/moving/gunicorn_guards.py": 100,
     "aserve/features/moving/settings.py": 100,

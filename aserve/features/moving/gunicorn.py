@@ -27,13 +27,14 @@ from .guests import hosting
 from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
 from .gunicorn_guards import note_guards
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
-from .gunicorn_table import OLD, TABLE
-from .gunicorn_values import is_unset, number, place_of, real, texts, whole
+from .gunicorn_table import DAY, OLD, TABLE
+from .gunicorn_values import is_unset, number, place_of, texts, whole
 from .unix_rights import put_rights
 from .uwsgi_values import MAX_THREADS
 
 DEFAULT_FILE = "./gunicorn.conf.py"  # read with gunicorn's command line, if it is there
 TRUSTED = ["127.0.0.1", "::1", "unix"]  # gunicorn's default of forwarded_allow_ips
+MOST_THREADS = 4096
 GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
 
 
@@ -83,7 +84,8 @@ def _take(draft: Draft, given: Given) -> None:
 def _execute(path: str, draft: Draft) -> dict[str, Given]:
     """Execute a configuration; return its settings, with the lines that set them."""
     if path.startswith("python:"):
-        return _settings_of(vars(_import(path[len("python:") :])), path, {}, draft)
+        with _own_folder():
+            return _settings_of(vars(_import(path[len("python:") :])), path, {}, draft)
     path = path[len("file:") :] if path.startswith("file:") else path
     try:
         with open(path, "rb") as file:
@@ -95,17 +97,23 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    with _own_folder(), _reading(path, "executing"):
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # such a file is code
+    _take_server_name(path, draft)
+    return _settings_of(vars(module), path, _lines_of(source), draft)
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[None]:
+    """Let a configuration import the app's settings from the current folder, as in gunicorn; be in that folder again afterwards."""
     folder = os.getcwd()
-    sys.path.insert(0, folder)  # as in gunicorn: a configuration may import the app's settings
+    sys.path.insert(0, folder)
     try:
-        with _reading(path, "executing"):
-            exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # such a file is code
+        yield
     finally:
         os.chdir(folder)
         if folder in sys.path:
             sys.path.remove(folder)
-    _take_server_name(path, draft)
-    return _settings_of(vars(module), path, _lines_of(source), draft)
 
 
 @contextlib.contextmanager
@@ -226,13 +234,16 @@ def _choose_threads(draft: Draft) -> None:
         draft.note(given, "aserve has workers of one kind, which run the app in threads")
     source = given if is_green else facts.get("threads")
     if source is not None:
-        draft.put("threads", threads, source)
+        bounded = min(threads, MOST_THREADS)
+        if bounded != threads:
+            draft.note(source, f"threads is {bounded} here, its most")
+        draft.put("threads", bounded, source)
     else:
         draft.default("threads", 1, "gunicorn's default; raise it where the app bears that")
     if "timeout" in facts and not is_unset(facts["timeout"].value):
         is_of_one = threads == 1 and not is_green
-        seconds = _checked(facts["timeout"], real)
-        draft.put("request-timeout" if is_of_one else "hang-timeout", seconds, facts["timeout"])
+        with refusing(facts["timeout"]):
+            number("request-timeout" if is_of_one else "hang-timeout", 0.0, DAY)(draft, facts["timeout"])
 
 
 def _choose_workers(draft: Draft, environ: Mapping[str, str]) -> None:

@@ -19,12 +19,13 @@ from ...extension import Extension, Life, LifeContext
 from ...lifecycle.loading import LoadError
 from ...lifecycle.signals import kept_handlers
 from ...settings import EngineSettings
+from .addresses import place_of, texts
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")
 
 IN_SUPERVISOR = ("on_starting", "when_ready", "on_reload", "on_exit", "child_exit")
-IN_WORKER = ("post_fork", "post_worker_init", "worker_exit")
+IN_WORKER = ("pre_fork", "post_fork", "post_worker_init", "worker_exit")
 DEFAULTS = {
     "workers": 1, "threads": 1, "timeout": 30, "graceful_timeout": 30, "keepalive": 2, "worker_class": "sync", "preload_app": False,
     "bind": ["127.0.0.1:8000"], "worker_connections": 1000, "max_requests": 0, "max_requests_jitter": 0, "proc_name": None,
@@ -61,13 +62,14 @@ class Hooks:
 
     def begin_worker(self, age: int) -> None:
         """
-        Call post_fork in a new worker, which has not imported the app unless it was preloaded.
+        Call pre_fork and post_fork in a new worker, which has not imported the app unless it was preloaded.
 
         Raises:
             LoadError: the hook has raised.
         """
-        self._worker = self._new_worker(os.getpid(), age)
-        self._call("post_fork", self._server(os.getppid()), self._worker)
+        self._worker, server = self._new_worker(os.getpid(), age), self._server(os.getppid())
+        self._call("pre_fork", server, self._worker)
+        self._call("post_fork", server, self._worker)
 
     def app_is_loaded(self) -> None:
         """
@@ -89,16 +91,49 @@ class Hooks:
         function = self._functions.get(name)
         if function is not None:
             with reporting(name, "calling gunicorn's hook"):
-                function(*arguments)
+                try:
+                    function(*arguments)
+                except _AbsentError as fault:
+                    logger.warning("gunicorn's hook %s has ended early: %s", name, fault)
 
     def _server(self, pid: int = 0) -> SimpleNamespace:
-        return SimpleNamespace(
-            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=self._cfg.bind,
-            proc_name=self._cfg.proc_name, WORKERS={},
+        return _Server(
+            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=_addresses(self._cfg.bind),
+            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={},
         )  # fmt: skip
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
-        return SimpleNamespace(pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0)
+        return _Worker(
+            pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0, timeout=self._cfg.timeout
+        )
+
+
+class _AbsentError(AttributeError):
+    """A hook has asked for an attribute that gunicorn's object has, and ours has not."""
+
+
+class _Server(SimpleNamespace):
+    def __getattr__(self, name: str) -> Any:
+        raise _AbsentError(f"aserve has no server.{name}")
+
+
+class _Worker(SimpleNamespace):
+    def __getattr__(self, name: str) -> Any:
+        if name == "wsgi":  # what would wrap the app may guard it: the worker must not start without
+            raise AttributeError("aserve has no worker.wsgi: wrap the app where it is made")
+        raise _AbsentError(f"aserve has no worker.{name}")
+
+
+def _addresses(bind: Any) -> list[Any]:
+    """Return gunicorn's form of addresses: a pair of host and port, a path, or the number of a descriptor."""
+    return [_address(place_of(item, "")) for item in texts(bind)]
+
+
+def _address(place: str) -> Any:
+    if place.startswith("unix:"):
+        return place[len("unix:") :]
+    host, _, port = place.rpartition(":")
+    return int(port) if host == "fd" else (host.strip("[]"), int(port))
 
 
 class GunicornHooks(Extension[EngineSettings]):

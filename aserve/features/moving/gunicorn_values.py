@@ -7,16 +7,16 @@ Not here: the translation of each setting (gunicorn_table.py), rules over severa
 
 from __future__ import annotations
 
-import re
 from typing import Any, Callable
 
 from ...settings.secrecy import show_variable
+from .addresses import place_of as place_of
+from .addresses import texts as texts
 from .draft import BY_KEY, Draft, Given
 from .gunicorn_hooks import does_nothing
 from .log_formats import take_log_format as take_log_format
 
 Take = Callable[[Draft, Given], None]
-DEFAULT_PORT = 8000
 MAX_HEAD_BYTES = 16 << 20
 FORWARDER_DEFAULT = {"SCRIPT_NAME", "PATH_INFO"}  # of forwarder_headers
 HEAD_BYTES = 64 << 10  # aserve's default of --max-head
@@ -52,19 +52,6 @@ def whole(value: Any) -> int:
     if real(value) != int(real(value)):
         raise ValueError(f"{value!r} is not a whole number")
     return int(real(value))
-
-
-def texts(value: Any) -> list[str]:
-    """
-    Parse texts, from a list or separated by commas.
-
-    Raises:
-        ValueError: they are not texts.
-    """
-    items = value.split(",") if isinstance(value, str) else value
-    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
-    return [item.strip() for item in items if item.strip()]
 
 
 def fact(name: str) -> Take:
@@ -118,6 +105,12 @@ def text(key: str) -> Take:
     return take
 
 
+def take_log_level(draft: Draft, given: Given) -> None:
+    """Take loglevel: `warn` is logging's old name of a warning."""
+    value = "warning" if str(given.value).lower() == "warn" else given.value
+    text("log-level")(draft, given._replace(value=value))
+
+
 def take_paths(key: str) -> Take:
     """Return a function that adds paths to this setting; a later source replaces those of an earlier one."""
 
@@ -136,27 +129,6 @@ def take_bind(draft: Draft, given: Given) -> None:
         for item in texts(given.value):
             place_of(item, "")  # raises if it is wrong
         draft.facts["bind"] = given
-
-
-def place_of(value: str, folder: str) -> str:
-    """
-    Return an address in the form of --bind; `folder`: for relative paths, with a slash at its end, or empty.
-
-    Raises:
-        ValueError: the port is no number.
-    """
-    value = re.sub(r"\Atcp://", "", value)
-    if value.startswith("fd://"):
-        return f"fd:{value[5:]}"
-    unix = re.match(r"unix:(?://)?(.*)\Z", value)
-    if unix:
-        return f"unix:{unix[1] if unix[1].startswith(('/', '@')) else folder + unix[1]}"
-    host, colon, port = value.rpartition(":")
-    if not colon or value.endswith("]"):
-        host, port = value, str(DEFAULT_PORT)
-    if not port.isdigit():
-        raise ValueError(f"{value!r}: {port!r} is not a port")
-    return f"{host or '0.0.0.0'}:{port}"
 
 
 def take_raw_env(draft: Draft, given: Given) -> None:

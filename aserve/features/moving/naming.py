@@ -56,7 +56,9 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
 def is_uwsgi_file(app: str) -> bool:
     """Whether the APP is a configuration of uWSGI, as in `uwsgi app.ini`."""
     path, form = _form_of(app)
-    return form is not None and os.path.isfile(path) and (form != "ini" or has_section(path))
+    if not os.path.isfile(path) or path.endswith(".py"):
+        return False
+    return form not in (None, "ini") or has_section(path)  # such as uwsgi.conf
 
 
 def is_configuration(text: str) -> bool:

@@ -112,12 +112,18 @@ def _place_sockets(draft: Draft, folder: str) -> None:
             value = shared[int(value[1:])]
         with draft.gathering(), refusing(given):
             if kind == "https":
-                draft.add("bind", https_bind(value, folder), given)
+                _bind(draft, https_bind(value, folder), given)
             elif kind in PROTOCOLS:
                 address = value.split(",")[0] if given.key.startswith("http") else value
-                draft.add("bind", f"{PROTOCOLS[kind]}{place_of(address, folder)}", given)
+                _bind(draft, f"{PROTOCOLS[kind]}{place_of(address, folder)}", given)
             else:
                 draft.note(given, f"aserve does not speak {kind}")
+
+
+def _bind(draft: Draft, place: str, given: Given) -> None:
+    """Add a place to listen at, once: a loop without an end has some twice."""
+    if place not in draft.settings.get("bind", ()):
+        draft.add("bind", place, given)
 
 
 def _set_rights(draft: Draft) -> None:

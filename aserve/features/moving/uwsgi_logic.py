@@ -62,23 +62,47 @@ def include(options: Iterable[Given], environ: Mapping[str, str], file: str, dep
         ConfigError: see uwsgi_files.read_options; or files include one another, or many too often.
     """
     found: list[Given] = []
-    _include(options, environ, file, depth, found)
+    _include(options, environ, file, depth, found, _Blocks())
     return found
 
 
-def _include(options: Iterable[Given], environ: Mapping[str, str], file: str, depth: int, found: list[Given]) -> None:
+class _Blocks:
+    """Counts the conditions and loops around an option."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def are_around(self, option: Given) -> bool:
+        if _IF.match(option.key) or _FOR.match(option.key):
+            self._count += 1
+        elif option.key in (*ENDS_IF, *ENDS_FOR):
+            self._count = max(0, self._count - 1)
+        return self._count > 0
+
+
+def _include(
+    options: Iterable[Given], environ: Mapping[str, str], file: str, depth: int, found: list[Given], blocks: _Blocks
+) -> None:
     for option in options:
         found.append(option)
+        is_late = blocks.are_around(option) or "%(" in option.value  # the resolver includes it, if a condition holds
         if len(found) > MAX_OPTIONS:
             raise ConfigError(
                 f"{option.where}: {option}: more than {MAX_OPTIONS:,} options, with those of included files"
             )
-        if option.key in INCLUDES and option.value:
+        if option.key in INCLUDES and option.value and not is_late:
             if depth == MAX_DEPTH:
                 raise ConfigError(f"{option.where}: {option}: files include one another")
-            path, section = split_section(_ENVIRON.sub(lambda match: environ.get(match[1], match[0]), option.value))
-            form = INCLUDES[option.key] if path else ""
-            _include(read_options(path or file, section, form), environ, path or file, depth + 1, found)
+            value = _ENVIRON.sub(lambda match: environ.get(match[1], match[0]), option.value)
+            path, its = _read_included(option, value, file)
+            _include(its, environ, path, depth + 1, found, blocks)
+
+
+def _read_included(option: Given, value: str, file: str) -> tuple[str, list[Given]]:
+    """Return the path and the options of what an option includes: `file`, `file:section`, or `:section` of the same file."""
+    path, section = split_section(value)
+    form = INCLUDES[option.key] if path else ""
+    return path or file, read_options(path or file, section, form)
 
 
 def resolve(options: Iterable[Given], environ: Mapping[str, str]) -> list[Given]:
@@ -97,6 +121,7 @@ class _Resolver:
         self._known: dict[str, str] = {}  # the first value of each option, for placeholders
         self._ahead: dict[str, str] = {}
         self._room = MAX_CHARACTERS
+        self._nesting = 0  # of includes that conditions or placeholders decide on
 
     def resolve(self, options: list[Given]) -> list[Given]:
         self._ahead = {option.key: option.value for option in reversed(options)}
@@ -127,6 +152,19 @@ class _Resolver:
                 at = end + 1
             elif option.key not in (*ENDS_IF, *ENDS_FOR):
                 self._take(option, this, found)
+                if option.key in INCLUDES and option.value and (depth or "%(" in option.value):
+                    self._include(found[-1], found)
+
+    def _include(self, option: Given, found: list[Given]) -> None:
+        if self._nesting == MAX_DEPTH:
+            raise ConfigError(f"{option.where}: {option}: files include one another")
+        self._nesting += 1
+        path, options = _read_included(option, option.value, re.sub(r":[0-9]+\Z", "", option.where))
+        options = include(options, self._environ, path)
+        for each in options:
+            self._ahead.setdefault(each.key, each.value)
+        self._walk(options, "", found, 0)
+        self._nesting -= 1
 
     def _spend(self, count: int, option: Given) -> None:
         self._room -= count

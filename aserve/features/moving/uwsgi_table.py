@@ -24,6 +24,7 @@ from .uwsgi_values import (
     take_cache,
     take_chmod,
     take_chown,
+    take_env,
     take_greenlets,
     take_header,
     take_log_file,
@@ -67,7 +68,7 @@ ROWS: tuple[Row, ...] = (
     maps("chdir2", "chdir", fact("chdir"), "before the import, not behind it"),
     maps("pythonpath python-path pp", "python-path", text("python-path")),
     maps("home virtualenv venv pyhome", "python-path", fact("virtualenv"), "its packages, if it is for the Python that runs aserve; nothing, if it is the one that this runs in"),
-    maps("env", "env", text("env"), "also a variable for what follows, as `$(NAME)`"),
+    maps("env", "env", take_env, "also a variable for what follows, as `$(NAME)`"),
     maps("paste ini-paste ini-paste-logged", "APP", fact("paste"), "`config:FILE`; see paste.md"),
 
     always("paste-logger", "the file's sections of loggers are read"),

@@ -55,6 +55,8 @@ def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -
     """Return a function that puts a number into this setting of aserve, clamped to these bounds."""
 
     def take(draft: Draft, given: Given) -> None:
+        if _is_no_number(draft, given):
+            return
         value = whole(given) * factor
         bounded = max(least, value if most is None else min(value, most))
         if bounded != value:
@@ -62,6 +64,15 @@ def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -
         draft.put(key, bounded, given)
 
     return take
+
+
+def _is_no_number(draft: Draft, given: Given) -> bool:
+    """Whether a value is a switch, empty, or a sum that uWSGI does not know, in which it sees no number; add a note."""
+    value = str(given.value).strip()
+    is_none = value.lower() in ("", "true", "on", "yes") or value.startswith("%(")
+    if is_none:
+        draft.note(given, "it has no effect, as it is no number, in uWSGI either")
+    return is_none
 
 
 def text(key: str) -> Take:
@@ -93,8 +104,9 @@ def count(name: str, least: int = 0) -> Take:
     """Return a function that keeps a number for the end."""
 
     def take(draft: Draft, given: Given) -> None:
-        draft.facts[name] = whole(given, least)
-        draft.facts[f"{name} given"] = given
+        if not _is_no_number(draft, given):
+            draft.facts[name] = whole(given, least)
+            draft.facts[f"{name} given"] = given
 
     return take
 
@@ -164,6 +176,15 @@ def https_bind(value: str, folder: str) -> str:
 def take_chmod(draft: Draft, given: Given) -> None:
     """Take chmod-socket: a mode, or none, which means 666."""
     draft.put("unix-mode", (text_of(given).lstrip("0") if is_on(given) else "") or "666", given)
+
+
+def take_env(draft: Draft, given: Given) -> None:
+    """Take env: NAME=VALUE; without an equals sign it sets nothing, as in uWSGI, so that a file of variables may have comments."""
+    value = text_of(given)
+    if "=" in value and not value.startswith("#"):
+        draft.add("env", value, given)
+    elif value and not value.startswith("#"):
+        draft.note(given, "it sets no variable, as it is not of the form NAME=VALUE")
 
 
 def take_umask(draft: Draft, given: Given) -> None:

@@ -66,6 +66,8 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
         ("forwarded_allow_ips = ''", {"trusted-proxies": None}),
         ("syslog = True; syslog_addr = 'udp://a:514'", {"access-log": "syslog:udp://a:514"}),
         ("syslog = True", {"access-log": "syslog:"}),
+        ("timeout = 172800; loglevel = 'warn'", {"request-timeout": 86400, "log-level": "warning"}),
+        ("threads = 10000", {"threads": 4096}),
         ("raw_env = 'A=1'; pythonpath = 'a,b'; loglevel = 'WARNING'", {
             "env": ["A=1"], "python-path": ["a", "b"], "log-level": "WARNING"}),
         ("import os; x = 1; _y = 2; workers = max(x, 2)", {"workers": 2}),
@@ -211,6 +213,13 @@ def test_other_spellings(load, tmp_path, monkeypatch):
     (tmp_path / "conf_that_ends.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(LoadError, match="importing conf_that_ends raised SystemExit"):
         load_gunicorn("python:conf_that_ends", {})
+
+
+def test_a_module_in_the_folder(tmp_path, monkeypatch):
+    """python: finds it there, as gunicorn does."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf_in_this_folder.py").write_text("workers = 6\n")
+    assert load_gunicorn("python:conf_in_this_folder", {})[0].settings["workers"] == 6
 
 
 def test_signals(load, caplog):

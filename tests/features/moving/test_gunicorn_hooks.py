@@ -48,6 +48,46 @@ def test_in_a_worker(calls):
     assert server.pid == os.getppid()
 
 
+def test_addresses_of_the_server(calls):
+    """They are pairs and paths, as gunicorn has them."""
+    hooks = hooks_of(calls, "on_starting", bind=["127.0.0.1:8000", "unix:/run/a", "fd://3", "[::1]:80"])
+    hooks.in_supervisor("on_starting")
+    ((_, (server,)),) = calls
+    assert server.address == [("127.0.0.1", 8000), "/run/a", 3, ("::1", 80)]
+    assert "%s:%s" % server.address[0] == "127.0.0.1:8000"
+
+
+def test_pre_fork():
+    """What it puts on the worker is there in post_fork."""
+    found = []
+
+    def pre_fork(server, worker):
+        worker._id = 1
+
+    def post_fork(server, worker):
+        found.append(worker._id)
+
+    Hooks({"pre_fork": pre_fork, "post_fork": post_fork}, {}).begin_worker(1)
+    assert found == [1]
+
+
+def test_what_the_objects_lack(caplog):
+    """A hook that asks for it ends there, with a line; one that would wrap the app ends the start, as the wrapper may guard it."""
+    hooks = Hooks(
+        {"when_ready": lambda server: server.LISTENERS, "on_exit": lambda server: getattr(server, "app", None)}, {}
+    )
+    hooks.in_supervisor("when_ready")
+    hooks.in_supervisor("on_exit")
+    assert caplog.messages == ["gunicorn's hook when_ready has ended early: aserve has no server.LISTENERS"]
+    hooks = Hooks(
+        {"post_worker_init": lambda worker: worker.wsgi, "post_fork": lambda server, worker: worker.sockets}, {}
+    )
+    hooks.begin_worker(1)
+    assert caplog.messages[-1] == "gunicorn's hook post_fork has ended early: aserve has no worker.sockets"
+    with pytest.raises(LoadError, match=r"wrap the app where it is made"):
+        hooks.app_is_loaded()
+
+
 NAMES = ("on_starting", "when_ready", "on_reload", "on_exit", "post_fork", "post_worker_init", "worker_exit")
 WORKER = types.SimpleNamespace(slot=3, is_mold=False)
 MOLD = types.SimpleNamespace(slot=0, is_mold=True)

@@ -64,7 +64,10 @@ def test_flags(folder):
 
 
 def test_whose_file_it_is(tmp_path):
-    """An ini file is uWSGI's by its section."""
+    """An ini file is uWSGI's by its section, whatever its name, but for a program of Python."""
+    for name in ("uwsgi.conf", "app.py"):
+        (tmp_path / name).write_text("[uwsgi]\n")
+    assert is_uwsgi_file(str(tmp_path / "uwsgi.conf")) and not is_uwsgi_file(str(tmp_path / "app.py"))
     (tmp_path / "a.ini").write_text("[x]\n [uwsgi] \n")
     (tmp_path / "b.ini").write_text("[app:main]\n")
     assert has_section(str(tmp_path / "a.ini"))

@@ -210,7 +210,6 @@ def test_silence(load, lines):
         ("processes = 5000", "a.ini:2: processes = 5000: 5000 is too large; accepted for workers: a whole"),
         ("socket = 1.2.3.4:http", "a.ini:2: socket = 1.2.3.4:http: '1.2.3.4:http': port 'http' is not a number"),
         ("https = :1", "a.ini:2: https = :1: ':1' is not of the form ADDRESS,CERTIFICATE,KEY"),
-        ("env = A", "a.ini:2: env = ...: '...' is not of the form NAME=VALUE"),
         ("chmod-socket = rw", "a.ini:2: chmod-socket = rw: 'rw' is not the mode of a file"),
         ("harakiri = $(NOPE)", "a.ini:2: harakiri = $(NOPE): '$(NOPE)' is not a whole number"),
     ],
@@ -220,6 +219,35 @@ def test_errors(load, lines, why):
     with pytest.raises(ConfigError) as caught:
         load(lines)
     assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        ("if-exists = /no.ini; ini = /no.ini; endif =", {}),
+        ("if-env = NOPE; ini = /no.ini; endif =; threads = 2", {"threads": 2}),
+        ("for = b.ini; ini = %(_); endfor =", {"threads": 7}),
+        ("if-file = b.ini; ini = b.ini; endif =; set = name=b.ini; include = %(name)", {"threads": 7}),
+        ("for-readline = b.env; env = %(_); endfor =", {"env": ["A=1", "B=2"]}),
+        ("env = FOO", {}),
+        ("for-readline = b.env; env = %(_); socket = :8888", {"env": ["A=1", "B=2"], "bind": ["uwsgi://:8888"]}),
+        ("processes = %((%k * 2) + 1)", {}),
+        ("harakiri = true; threads =", {}),
+        ("umask = 0", {"umask": "000"}),
+    ],
+)
+def test_what_is_tolerated(load, tmp_path, lines, settings):
+    """An include that is not reached, comments among variables, a bind twice, and what is no number: uWSGI starts, and so does aserve."""
+    (tmp_path / "b.ini").write_text("[uwsgi]\nthreads = 7\n")
+    (tmp_path / "b.env").write_text("# comment\nA=1\n\nB=2\n")
+    assert load(lines).settings == {**DEFAULTS, **settings}
+
+
+def test_files_that_include_one_another(load, tmp_path):
+    """Conditions do not hide that."""
+    (tmp_path / "b.ini").write_text("[uwsgi]\nif-file = b.ini\nini = b.ini\nendif =\n")
+    with pytest.raises(ConfigError, match="files include one another"):
+        load("if-file = b.ini; ini = b.ini; endif =")
 
 
 def test_variables(load):
