@@ -111,6 +111,7 @@ DOORS = {
     # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
     ("features.moving", "features.moving.translate"),
     ("features.control", "features.control.ask"),
+    ("features.control", "features.control.supervising"),
     # These: 4 MB of each process, for what most have not asked for.
     ("command.cli", "command.as_child"),
     ("command.cli", "command.with_workers"),

@@ -2,7 +2,7 @@
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (processes/control.py), the questions and their answers (processes/questions.py), the content of a status (lifecycle/status.py,
+Not here: the socket (lifecycle/control.py), the questions and their answers (processes/questions.py), the content of a status (lifecycle/status.py,
           features/metrics/lone.py).
 """
 
@@ -19,7 +19,7 @@ from ..connections.stacks import describe_stacks
 from ..core import forks
 from ..core.growth import SAMPLE_SECONDS
 from ..features.metrics.lone import Lone
-from ..processes.control import Caller, Control, Message, Watch
+from ..lifecycle.control import Caller, Control, Message, Watch
 from ..processes.questions import answers_of, tell_stacks
 from ..server.server import Server
 

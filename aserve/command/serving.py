@@ -22,6 +22,7 @@ from ..processes.plan import Plan, Read
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
 from .apps import enter, load
+from .plans import config_of
 from .start_notes import tell_start
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def serve(
     with prepared(config, inherited.listeners if inherited else None) as listeners:
         if config.workers is not None:
             return run_workers(plan, read, listeners, inherited, environ, load_for, enter)
-        return run_server(load(plan), config, listeners, beside(config.control))
+        return run_server(load(plan), config, listeners, beside(config_of(plan).control))
 
 
 def beside(control: str | None) -> Beside:

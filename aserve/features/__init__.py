@@ -14,7 +14,8 @@ from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .access_log.settings import AccessLogSettings
 from .added_fields import AddedFields, AddedFieldSettings
-from .control import Control
+from .control import Controlling
+from .control.settings import ControlSettings
 from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
@@ -64,7 +65,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     UwsgiModule,
     Spooling,
     Programs,
-    Control,
+    Controlling,
     Translating,
 )
 
@@ -86,6 +87,7 @@ class Config(
     UwsgiSettings,
     SharingSettings,
     ProgramSettings,
+    ControlSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
     MovingSettings,

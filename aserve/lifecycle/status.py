@@ -4,7 +4,7 @@ Owns:     Statuses: the objects of docs/control.md, from a list of processes, be
           take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; BesideWorkers, what only a supervisor knows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
 Not here: the list of processes (features/metrics/lone.py, processes/status.py), counts (features/metrics/history.py), answering clients
-          (processes/control.py, features/metrics/scrapes.py).
+          (control.py, features/metrics/scrapes.py).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:  # a process that serves by itself does without a status until it is asked for one
     from ..connections.listeners import Listener
+    from .control import Answer, Later
     from .program import Program
     from .status import Observed
 
@@ -67,6 +68,14 @@ class Supervision:
 
     def on_page_end(self, slot: int, page: Sequence[int]) -> None:
         """Read the page of an ended worker for the last time."""
+
+    def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
+        """
+        Answer questions, by name, from now on; called once, when the supervisor has its answers. `later`: call a function after seconds.
+
+        Raises:
+            BindError: its address could not be bound; not with `is_upgraded`, as workers of the previous supervisor serve.
+        """
 
     def status(self) -> Mapping[str, Any]:
         """Return facts for a status, by name; called on demand."""

@@ -2,7 +2,7 @@
 
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (ask.py),
+Not here: the socket (lifecycle/control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (ask.py),
           how things are (status.py), when a question that waits is answered (fleet.py), resizing and replacing (crew.py).
 """
 
@@ -12,10 +12,10 @@ import itertools
 import os
 from collections.abc import Sequence
 
+from ..lifecycle.control import Answer, Caller
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
-from .control import Answer, Caller
 from .crew import Crew
 from .fleet import Action, Do, End, Fleet, Question
 from .notices import Notices

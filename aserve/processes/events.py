@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator
 from typing import Callable
 
-from .control import Watch, watch_with
+from ..lifecycle.control import Watch, watch_with
 from .signal_pipe import SignalPipe
 from .timers import Timers
 

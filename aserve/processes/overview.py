@@ -10,13 +10,14 @@ No worker is asked: its page, its table of running requests and /proc have all o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ..core import error_log
 from ..core.guard import guard
 from ..core.page import Field, Process
 from ..core.tally import Tally
+from ..lifecycle.control import Answer, Later, Watch
 from ..lifecycle.program import Program, name_programs
 from ..lifecycle.status import BesideWorkers
 from ..lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
@@ -25,7 +26,6 @@ from .channel import Message
 from .child import Child, State
 from .children import Children, Hear
 from .command import Command
-from .control import Watch
 from .slots import Slots
 from .status import Status
 
@@ -144,6 +144,16 @@ class Overview:
     def share(self) -> dict[str, Any]:
         """Return the values that extensions pass to each child."""
         return {name: value for each in self._extensions for name, value in each.share().items()}
+
+    def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
+        """
+        Let extensions answer questions.
+
+        Raises:
+            BindError: see Supervision.answer.
+        """
+        for each in self._extensions:
+            each.answer(answers, later, is_upgraded)
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that extensions have for a status."""

@@ -3,7 +3,7 @@
 Owns:     answers_of: an answer to each question; the refusal of questions that need a supervisor if there is none; the form of a status
           and of stacks.
 Thread:   the supervisor's only one; without workers, the event loop's.
-Not here: the socket (control.py), a supervisor's answers (answers.py), the content of a status (lifecycle/status.py), the wishes for balancers
+Not here: the socket (lifecycle/control.py), a supervisor's answers (answers.py), the content of a status (lifecycle/status.py), the wishes for balancers
           (connections/health.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Callable
 
 from ..connections.health import WISHES
-from .control import Answer, Caller, Message
+from ..lifecycle.control import Answer, Caller, Message
 from .facts import Question
 
 # Questions that need a supervisor.

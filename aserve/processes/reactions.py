@@ -39,7 +39,6 @@ from typing import Callable
 
 from ..lifecycle.manager import Manager
 from .answers import Answers
-from .control import open_control
 from .crew import Crew
 from .ends import Ends
 from .events import Events
@@ -84,7 +83,7 @@ class Reactions:
         ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
         molds = Molds(fleet, children)
-        self.starts = Starts(fleet, children, molds, overview, ends, shutdown, listeners, self._let_go_in_child)
+        self.starts = Starts(fleet, children, molds, overview, ends, shutdown, listeners, self.let_go)
         for noun in (shutdown, reloads, crew, notices, upgrade, ends):
             events.by_signal.update(noun.by_signal)
         words = present.words
@@ -100,8 +99,7 @@ class Reactions:
             **upgrade.by_do,
             Do.FINISH: self._finish_reload,
         }
-        asking = events.watch, answers.by_question, timers.after
-        self.control = open_control(site.plan.config.control, *asking, is_upgraded=inherited is not None)
+        overview.answer(answers.by_question, timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             upgrade.take_over(inherited)
             reloads.ask("SIGUSR2")
@@ -142,18 +140,11 @@ class Reactions:
         """
         for listener in self._site.listeners:
             listener.close()
-        if self.control is not None:
-            self.control.close()
         self._present.overview.close(is_end=True)
         self.let_go()
         return self.shutdown.end()
 
     def let_go(self) -> None:
-        """Close what only the supervisor needs, and let signals mean what they did before."""
+        """Close what only the supervisor needs, and let signals mean what they did before; in a forked child, too."""
         self._events.close()
         self._present.overview.close(is_end=False)
-
-    def _let_go_in_child(self) -> None:
-        if self.control is not None:
-            self.control.let_go()
-        self.let_go()

@@ -547,13 +547,6 @@ class EngineSettings(Settings):
         fixed=True,
         path=whole,
     )
-    control: str | None = row(
-        None, "Process", "--control", FILE,
-        "unix socket through which `aserve status`, `stacks`, `reload`, `workers` and `balancers` reach this server; for root and its own user only",
-        "No file is written unless you ask for it.",
-        fixed=True,
-        path=whole,
-    )
     request_id_header: str | None = row(
         None, "Logs", "--request-id-header", FIELD_NAME,
         "field of each response with the request's id, such as X-Request-ID: the client's X-Request-ID, whatever this field is called, or a new one; "

@@ -8,24 +8,27 @@ import types
 import pytest
 from harness.extensions import new_context
 
+from aserve.extension import Life, LifeContext
 from aserve.features import Config, control
-from aserve.features.control import COMMANDS, Control, ask
+from aserve.features.control import COMMANDS, Controlling, ask
+from aserve.features.control.supervising import ControlSocket
+from aserve.lifecycle.supervision import SupervisorContext
 from aserve.settings import ConfigError
 
 
 def test_its_commands():
     """Each is one of ask.py, which a server does not load."""
-    assert set(COMMANDS) == {*ask._COMMANDS, ask.TOP} == set(Control.commands())
+    assert set(COMMANDS) == {*ask._COMMANDS, ask.TOP} == set(Controlling.commands())
     with pytest.raises(ConfigError, match="no server answers at '/no/such'"):
-        Control.commands()["status"](["status", "--control", "/no/such"], {})
+        Controlling.commands()["status"](["status", "--control", "/no/such"], {})
 
 
 @pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
 def test_times(slot, are_taken):
     """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
-    one = Control(Config(control="/run/x"))
+    one = Controlling(Config(control="/run/x"))
     one.start(new_context(slot=slot))
-    assert Control.is_on(Config(control="/run/x")) and not Control.is_on(Config())
+    assert Controlling.is_on(Config(control="/run/x")) and not Controlling.is_on(Config())
     assert one.wants_times is are_taken
 
 
@@ -35,7 +38,7 @@ def watch(monkeypatch, **terminals):
     monkeypatch.setitem(sys.modules, "aserve.features.control.top_screen", types.SimpleNamespace(run_top=shown.append))
     for name in ("stdin", "stdout"):
         monkeypatch.setattr(sys, name, types.SimpleNamespace(isatty=lambda name=name: terminals.get(name, True)))
-    assert Control.commands()["top"](["top", "--control", "/run/x"], {}) == 0
+    assert Controlling.commands()["top"](["top", "--control", "/run/x"], {}) == 0
     return shown
 
 
@@ -54,3 +57,11 @@ def test_top_without_a_terminal(monkeypatch, stream):
     monkeypatch.setattr(control, "find_spec", lambda name: name == "textual")
     with pytest.raises(ConfigError, match=r"^aserve top needs a terminal; `aserve status` prints the same once\Z"):
         watch(monkeypatch, **{stream: False})
+
+
+def test_its_supervisor(tmp_path):
+    """It answers for the workers, where --control names a socket."""
+    Controlling(Config(control="/run/x")).on_life(Life.READ, LifeContext(None))
+    Controlling(Config(control="/run/x")).on_life(Life.STARTS, LifeContext(None))
+    context = SupervisorContext(None, {}, lambda *_: None, None)
+    assert isinstance(Controlling(Config(control=str(tmp_path / "c"))).supervise(context), ControlSocket)

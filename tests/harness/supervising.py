@@ -13,6 +13,7 @@ import pytest
 
 from aserve.core.page import MOLD, State
 from aserve.features import Config, on_life
+from aserve.features.control.supervising import ControlSocket
 from aserve.features.metrics.several import Several
 from aserve.features.programs import Named
 from aserve.features.slow_requests.reports import Reports
@@ -144,7 +145,9 @@ class Supervised:
         """Count, also where nothing asks for numbers."""
         self.several = Several(context._replace(bound=self._metrics_listeners), context.observed.config)
         kept = self._inherited.kept if self._inherited is not None else {}
-        return [self.several, Reports(), Spoolers(context.words, kept), Named(), *self.extensions]
+        path = context.observed.config.control
+        sockets = [ControlSocket(path, context.watch)] if path is not None else []
+        return [self.several, *sockets, Reports(), Spoolers(context.words, kept), Named(), *self.extensions]
 
     def close(self) -> None:
         """Let go of all descriptors."""

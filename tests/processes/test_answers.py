@@ -37,7 +37,6 @@ def ask(supervised, tmp_path):
     yield ask
     for caller in callers:
         caller.close()
-    one.supervisor.reactions.control.close()
 
 
 def test_status(ask):

@@ -242,7 +242,6 @@ def test_settings_that_cannot_be_read(supervised, tmp_path, monkeypatch, caplog)
         "SIGHUP: nothing was reloaded: the working directory was removed: start aserve in one that stays" in caplog.text
     )
     assert len(one.children) == 1
-    one.supervisor.reactions.control.close()
 
 
 def test_settings_that_have_changed(supervised, caplog):

@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 from aserve.connections.listeners import bind_listeners
 from aserve.core.page import Field, State
-from aserve.features import Config
+from aserve.features import Config, supervised_of
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.fleet import Do
 from aserve.processes.plan import Plan
@@ -98,7 +98,7 @@ def test_its_run(caplog, tmp_path):
     caplog.set_level("INFO", "aserve")
     plan = Plan(Config(workers=1, bind="127.0.0.1:0", control=str(tmp_path / "control")), None)
     listeners = bind_listeners(plan.config)
-    role = Supervisor(Site(plan, lambda: plan, listeners, COMMAND)).run()
+    role = Supervisor(Site(plan, lambda: plan, listeners, COMMAND, supervised_of(plan.config).supervise)).run()
     if isinstance(role, Role):
         role.channel.send({"say": "ready"})
         wait_until(lambda: role.page[Field.STATE] == State.READY)  # or the signal could be met first

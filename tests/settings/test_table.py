@@ -187,7 +187,6 @@ def test_defaults():
         "python_path": (),
         "env": (),
         "pid_file": None,
-        "control": None,
         "show_queries": False,
         "log_level": "info",
         "log_config": None,

@@ -1,9 +1,9 @@
 """The commands that ask a running server by its control socket: `aserve status`, `top` and the others (--control).
 
-Owns:     Control, the extension.
+Owns:     Controlling, the extension.
 Thread:   see Extension.
 Not here: the commands (ask.py, with top.py and top_screen.py for `aserve top`), which a server does not load; the socket and the answers
-          (processes/control.py, questions.py, answers.py, command/alone.py).
+          (lifecycle/control.py; supervising.py, processes/answers.py; command/alone.py).
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from ...extension import Extension, Run, ServerContext
-from ...settings import ConfigError, EngineSettings
+from ...extension import Extension, Life, LifeContext, Run, ServerContext
+from ...lifecycle.supervision import Supervision, SupervisorContext
+from ...settings import ConfigError
+from .settings import ControlSettings
 
 COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stacks")
 
 
-class Control(Extension[EngineSettings]):
+class Controlling(Extension[ControlSettings]):
     """--control."""
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
+    def is_on(config: ControlSettings) -> bool:
         """See Extension."""
         return config.control is not None
 
@@ -30,6 +32,18 @@ class Control(Extension[EngineSettings]):
     def commands() -> Mapping[str, Run]:
         """See Extension."""
         return dict.fromkeys(COMMANDS, _ask)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Import the socket's module early: --user may not be able to read it."""
+        if event is Life.STARTS:
+            from . import supervising  # noqa: F401
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        from .supervising import ControlSocket
+
+        assert self._config.control is not None  # or it were off
+        return ControlSocket(self._config.control, context.watch)
 
     def start(self, context: ServerContext) -> None:
         """Have requests timed, as `aserve status` shows the oldest; with workers, their supervisor does."""

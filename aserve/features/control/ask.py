@@ -2,7 +2,7 @@
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (processes/control.py), the answers (processes/questions.py, answers.py), the screen of `aserve top` (top_screen.py).
+Not here: the socket's other end (lifecycle/control.py), the answers (processes/questions.py, answers.py), the screen of `aserve top` (top_screen.py).
 """
 
 from __future__ import annotations

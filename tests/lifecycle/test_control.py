@@ -14,8 +14,8 @@ from harness.callers import TestCaller
 
 from aserve.core import forks
 from aserve.core.errors import BindError
-from aserve.processes import control as control_module
-from aserve.processes.control import Control, open_control, watch_with
+from aserve.lifecycle import control as control_module
+from aserve.lifecycle.control import Control, watch_with
 
 
 class Loop:
@@ -328,17 +328,3 @@ def test_a_process_that_was_forked(setup):
             os.fstat(fd)
     assert setup.path.exists()
     setup.control = types.SimpleNamespace(close=lambda: None)
-
-
-def test_a_socket_that_cannot_be_had(tmp_path, caplog):
-    """At the start it is an error; new code of a supervisor whose workers serve goes on without it."""
-    path = str(tmp_path / "no" / "control")
-    with pytest.raises(BindError, match=r"the folder .* does not exist"):
-        open_control(path, lambda *_: None, {}, lambda *_: None, is_upgraded=False)
-    assert open_control(path, lambda *_: None, {}, lambda *_: None, is_upgraded=True) is None
-    assert "--control: cannot listen on" in caplog.text and "; serving without it" in caplog.text
-
-
-def test_none_is_asked_for():
-    """Without --control there is none."""
-    assert open_control(None, lambda *_: None, {}, lambda *_: None, is_upgraded=False) is None

@@ -3,7 +3,7 @@
 Owns:     Control, a unix socket beside the listeners; Caller, one connection to it.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Spec:     unix(7), SO_PEERCRED.
-Not here: the answers (questions.py), the commands that ask (ask.py).
+Not here: the answers (processes/questions.py), the commands that ask (features/control/ask.py).
 
 A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
 The server never waits for a caller: unread octets are kept, and the connection is closed if they become too many.
@@ -26,7 +26,6 @@ from typing import Any, Callable
 from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..core import forks
-from ..core.errors import BindError
 from ..core.json_text import read_object
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
@@ -254,23 +253,3 @@ class Control:
             caller.refuse(f"ask for one of {', '.join(sorted(self._answers))}")
         else:
             answer(caller, message)
-
-
-def open_control(
-    path: str | None, watch: Watch, answers: Mapping[str, Answer], later: Later, is_upgraded: bool
-) -> Control | None:
-    """
-    Return a supervisor's control socket, if the settings name one; after an upgrade, None if it cannot be bound.
-
-    Raises:
-        BindError: at the start it could not be bound.
-    """
-    if path is None:
-        return None
-    try:
-        return Control(path, watch, answers, later)
-    except BindError as fault:
-        if not is_upgraded:
-            raise
-        logger.error("--control: %s; serving without it", fault)  # workers serve, and must not end for it
-        return None

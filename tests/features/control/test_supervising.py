@@ -1,0 +1,31 @@
+"""The control socket of a supervisor: whether there is one; tests/processes/test_answers.py has what it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.core.errors import BindError
+from aserve.features.control.supervising import ControlSocket
+
+
+def test_a_socket_that_cannot_be_had(tmp_path, caplog):
+    """At the start it is an error; new code of a supervisor whose workers serve goes on without it."""
+    socket = ControlSocket(str(tmp_path / "no" / "control"), lambda *_: None)
+    with pytest.raises(BindError, match=r"the folder .* does not exist"):
+        socket.answer({}, lambda *_: None, is_upgraded=False)
+    socket.answer({}, lambda *_: None, is_upgraded=True)
+    assert "--control: cannot listen on" in caplog.text and "; serving without it" in caplog.text
+    for is_end in (True, False):
+        socket.close(is_end)
+
+
+def test_one(tmp_path):
+    """A forked child closes its copies; at the end the socket is removed."""
+    watched = []
+    socket = ControlSocket(str(tmp_path / "control"), lambda fd, call, events: watched.append(events))
+    socket.answer({}, lambda *_: None, is_upgraded=False)
+    assert (tmp_path / "control").exists() and len(watched) == 1
+    socket.close(is_end=True)
+    assert not (tmp_path / "control").exists() and watched[1:] == [0]
+    socket.close(is_end=False)
+    assert len(watched) == 2  # the selector is the parent's, too
