@@ -87,3 +87,10 @@ def test_version_of_an_installed_package(monkeypatch, tmp_path, record, version)
 def test_version_is_that_of_the_interpreter():
     """The words are those of the module `platform`, which takes long to load."""
     assert f" on {platform.python_implementation()} {platform.python_version()}" in banner.version_line()
+
+
+@pytest.mark.parametrize("word", ["gunicorn", "uwsgi"])
+def test_help_for_a_line_of_another_server(served, capsys, word):
+    """It is about such lines, and serves nothing."""
+    assert cli.main([word, "--help"]) == 0
+    assert served == [] and f"aserve {word}" in capsys.readouterr().out
