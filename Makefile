@@ -55,6 +55,7 @@ venv_of = $(if $(filter $(PYTHON),$1),$(VENV),$(if $(filter %pypy3,$1),.venv-pyp
 
 suites:
 	@mkdir -p build && rm -f build/summary
+	@$(if $(AT_ONCE),echo "All parts run at once; what each has printed is shown when it ends:" $(PARTS))
 	@$(MAKE) --no-print-directory --keep-going $(AT_ONCE) $(PARTS:%=part/%); failed=$$?; \
 	printf "\nSummary\n"; cat build/summary; exit $$failed
 
