@@ -75,11 +75,3 @@ def test_an_idle_connection_that_nobody_takes(supervised):
     one.say(child, fd=writing, say="idle", listener=0, peer=None)
     assert os.read(reading, 1) == b""
     os.close(reading)
-
-
-def test_what_a_child_lets_go_of_without_a_control_socket(supervised, monkeypatch):
-    """What only the supervisor needs, as with one."""
-    reactions, told = supervised(1).supervisor.reactions, []
-    monkeypatch.setattr(reactions, "let_go", lambda: told.append("all"))
-    reactions._let_go_in_child()
-    assert reactions.control is None and told == ["all"]
