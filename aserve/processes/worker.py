@@ -3,7 +3,7 @@
 Owns:     importing the app, one Server on an event loop, messages to the supervisor and its orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
 Not here: when workers begin and end (fleet.py), the fork and a failure to start (forked.py), what is served (server/server.py), how the app is
-          found (command/cli.py hands that in).
+          found (command/apps.py).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
 supervisor tells it to drain: then another serves already. It ignores signals that a terminal sends to all processes of its

@@ -73,6 +73,8 @@ class Values:
         """Return a copy with other values, checked as any other; `dataclasses.replace` does the same, and loads that module."""
         return type(self)(**{**vars(self), **values})
 
+    __replace__ = replace  # copy.replace
+
     def __setattr__(self, name: str, value: object) -> None:
         from dataclasses import FrozenInstanceError
 

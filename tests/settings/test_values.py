@@ -23,7 +23,8 @@ def test_config_is_immutable_and_comparable():
     assert settings != EngineSettings(threads=3)
 
 
-@pytest.mark.parametrize("replace", [Config.replace, dataclasses.replace])
+# `copy.replace`, from CPython 3.13 on, calls `__replace__`.
+@pytest.mark.parametrize("replace", [Config.replace, dataclasses.replace, Config.__replace__])
 def test_replace_checks_again(replace):
     """A copy with other values is checked, too."""
     assert replace(Config(backlog=5), threads="2") == Config(backlog=5, threads=2)

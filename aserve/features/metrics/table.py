@@ -212,7 +212,7 @@ def _lay_out() -> dict[str, int]:
 
 PLACES = _lay_out()  # a metric's first word, by name
 WORDS = sum(metric.width for metric in COUNTED)
-FIRST_WORD = 24  # of the metrics in a page; for the words before it see processes/slots.py
+FIRST_WORD = 24  # of the metrics in a page; for the words before it see core/page.py
 PAGE_WORDS = FIRST_WORD + WORDS  # the least size of a page
 
 

@@ -3,7 +3,7 @@
 Owns:     texts, place_of.
 Thread:   any.
 Spec:     gunicorn 27.0.1, gunicorn/util.py, parse_address.
-Not here: the setting `bind` (gunicorn_values.py), aserve's form of an address (connections/binds.py).
+Not here: the setting `bind` (gunicorn_values.py), aserve's form of an address (settings/bind.py).
 """
 
 from __future__ import annotations
