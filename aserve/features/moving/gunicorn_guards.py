@@ -8,6 +8,7 @@ Not here: hooks that are called (gunicorn_hooks.py).
 
 from __future__ import annotations
 
+import dis
 from types import CodeType, FunctionType
 
 from .draft import Draft
@@ -46,6 +47,8 @@ LOGGING = frozenset(
         "len",
     ]
 )
+# Instructions that refuse a request, or change one: `assert` and `raise`, attributes, items, globals.
+CHANGING = ("RAISE_VARARGS", "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "DELETE_")
 
 
 def note_guards(draft: Draft) -> None:
@@ -66,8 +69,13 @@ def note_guards(draft: Draft) -> None:
 
 
 def _only_names(function: object, names: frozenset[str]) -> bool:
-    """Whether a function uses no other attributes and globals than these, and has no function within."""
+    """Whether a function uses no other attributes and globals than these, changes and raises nothing, and has no function within or around it."""
     if not isinstance(function, FunctionType):
         return False
     code = function.__code__
-    return names.issuperset(code.co_names) and not any(isinstance(value, CodeType) for value in code.co_consts)
+    is_alone = not code.co_freevars and not any(isinstance(value, CodeType) for value in code.co_consts)
+    changes = any(
+        each.opname.startswith(CHANGING) and each.argval != "start_time"  # a note of the hook's own, for a log
+        for each in dis.get_instructions(code)
+    )
+    return is_alone and not changes and names.issuperset(code.co_names)

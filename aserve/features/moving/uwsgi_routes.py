@@ -19,7 +19,7 @@ ACTIONS = ("basicauth", "break", "continue", "last", "rpc", "call", "rpcraw", "r
 INSTEAD = "have the front server do it, such as nginx"
 # An action that may keep a request from the app, after a condition or at the beginning.
 _GUARDING = lazy_pattern(
-    r"(?:\A|[\s])(?:basicauth|ldapauth|radius|spnego|break|deny|rpcret|uwsgi|http|proxy\w*)(?:-next)?:"
+    r"(?:\A|[\s])(?:basicauth|ldapauth|radius|spnego|break(?:-with-status)?|return|access|deny|rpcret|uwsgi|http|proxy\w*)(?:-next)?:"
 )
 # Actions after which the next route is tried, and that no later route can see.
 _PASSING = lazy_pattern(r"(?:\A|[\s])(?:donotlog|donotoffload|log|logvar|(?:add|set|del|rem)header|alarm|setprocname):")

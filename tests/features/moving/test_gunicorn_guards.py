@@ -29,6 +29,10 @@ def load(tmp_path, monkeypatch):
         "def pre_request(worker, req): req.scheme = 'https'",
         "def pre_request(worker, req):\n    if req.path == '/x': raise ValueError",
         "def pre_request(worker, req): return [part for part in req.hooks]",
+        "def pre_request(worker, req): assert dict(req.headers).get('X-KEY') == 'secret'",
+        "def pre_request(worker, req): req.path = '/'",
+        "def pre_request(worker, req): req.headers[:] = []",
+        "def made(check):\n    def pre_request(worker, req): check(req)\n    return pre_request\npre_request = made(print)",
         "import functools\npre_request = functools.partial(print, 1)",
         TLS
         + "def ssl_context(config, default):\n    context = default()\n    context.verify_mode = 2\n    return context",
