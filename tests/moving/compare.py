@@ -80,7 +80,13 @@ def run(case: Case, before: list[str]) -> Facts:
         environ["MOVING_TIMES"] = f"{name}/times"
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
-                command, cwd=folder, stdout=output, stderr=output, env=environ, start_new_session=True
+                command,
+                cwd=folder,
+                stdout=output,
+                stderr=output,
+                env=environ,
+                start_new_session=True,
+                extra_groups=[] if os.getuid() == 0 else None,  # whatever groups this process has
             )
         try:
             return json.loads(
