@@ -154,9 +154,9 @@ async def adopt(
     limit: ConnectionLimit,
     why: RequestRefused | None = None,
 ) -> bool:
-    """Take over a connection, see Server.adopt; `why`: to refuse its request, also beyond the limit of connections."""
+    """Take over a connection, see Server.adopt, whatever the limit of connections; `why`: to refuse its request."""
     fd, index, peer, request = detached
-    if (limit.is_full() and why is None) or not 0 <= index < len(pairs):
+    if not 0 <= index < len(pairs):
         return False
     listener, service = pairs[index]
     if peer is not None and request is None and listener.bind.protocol != "http":

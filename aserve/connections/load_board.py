@@ -89,14 +89,13 @@ class LoadBoard:
         return bool(lib.load_board_is_due(self.struct))
 
     def free_threads(self) -> list[tuple[int, int]]:
-        """Return the other processes with fewer requests than threads: the place of each, and how many more."""
+        """Return the other processes with fewer requests than threads: the place and the word of each."""
         words, struct = self._words, self.struct
         step = struct.stride
         first = self._place - struct.index * step
-        loads = (
-            (place, Load.of(words[first + place * step])) for place in range(struct.count) if place != struct.index
-        )
-        return [(place, room) for place, load in loads if load and (room := struct.threads - load.requests) > 0]
+        places = [(place, words[first + place * step]) for place in range(struct.count) if place != struct.index]
+        loads = [(place, word, Load.of(word)) for place, word in places]
+        return [(place, word) for place, word, load in loads if load and load.requests < struct.threads]
 
     # Outside of the lane, whose C counts by itself. No call into C: each releases the GIL.
 

@@ -7,7 +7,8 @@ Not here: when idle ones are given (levelling.py, giving.py), taking a connectio
           which worker gets it (takers.py).
 
 A request goes with its connection, and is passed on by the worker itself, which sees on the load board who has a free thread: within
-BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests that need not wait.
+BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests that need not wait. A worker whose event loop hangs, or that is stopped, also
+looks free there: so each gets one request at a time, until its word on the board has changed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from collections.abc import Sequence
 from typing import Callable, Protocol
 
 from ..connections.detaching import Detached
+from ..connections.limit import is_short_of_descriptors
 from ..connections.load_board import LoadBoard
 from ..core.memory_file import open_memory_file
+from ..workers.executor import RELIEVED_SECONDS
 from .channel import Message
 from .giving import Giving
 
@@ -27,7 +30,8 @@ from .giving import Giving
 HAND_OVER_SECONDS = 0.05
 # How many workers may return a connection, as they drain or are full, before its request is refused. Guess.
 MAX_RETURNS = 3
-# For how long no request is given after one that came back: the workers that seemed to have a free thread got none. Guess.
+# For how long no request is given after one that came back, as the workers that seemed to have a free thread got none; and none to a worker whose
+# word on the board stays as it was when it got one. Guess.
 REST_SECONDS = 1.0
 # For how long after a request was given the next look is soon, though no thread is free: quick requests free theirs at once. Guess.
 SOON_SECONDS = 0.02
@@ -42,7 +46,7 @@ class Serving(Protocol):
     def detach_waiting(self, count: int | None) -> list[Detached]:
         """See Server.detach_waiting."""
 
-    async def adopt(self, detached: Detached) -> bool:
+    async def adopt(self, detached: Detached, is_own: bool = False) -> bool:
         """See Server.adopt."""
 
     async def refuse(self, detached: Detached) -> bool:
@@ -66,6 +70,9 @@ class Passing:
         self._adopting: set[asyncio.Task[None]] = set()
         self._idle_to = 0  # the page of the worker that gets idle ones; 0: the supervisor decides
         self._rests_until = self._soon_until = 0.0
+        self._given: dict[
+            int, tuple[int, float]
+        ] = {}  # by places that got a request: the word at that moment, and when
 
     # Giving
 
@@ -82,20 +89,28 @@ class Passing:
     def relieve(self) -> bool:
         """Give waiting requests to workers with free threads; return whether to look again soon. Called while no thread is free here."""
         now = self._loop.time()
-        if self._board is None or now < self._rests_until:
+        if self._board is None or now < self._rests_until or is_short_of_descriptors():
             return False
-        for place, room in self._board.free_threads():
-            found = self._server.detach_waiting(room)
+        for place, word in self._board.free_threads():
+            if self._has_not_begun(place, word, now):
+                continue
+            found = self._server.detach_waiting(1)
             self._give(found, place + 1)
             if found:
+                self._given[place] = word, now
                 self._soon_until = now + SOON_SECONDS
         return now < self._soon_until
 
+    def _has_not_begun(self, place: int, word: int, now: float) -> bool:
+        """Whether nothing has changed at a worker since it got a request, for REST_SECONDS."""
+        before, given_at = self._given.get(place, (-1, 0.0))
+        return word == before and now < given_at + REST_SECONDS
+
     def give_all(self) -> None:
-        """Give all connections from now on, as soon as they can go: this worker drains, and others go on."""
-        self._loop.call_later(HAND_OVER_SECONDS, self.give_all)
+        """Give all connections from now on, as soon as they can go: this worker drains, and others go on. It serves requests that wait itself, too."""
+        soon = self.relieve()
+        self._loop.call_later(RELIEVED_SECONDS if soon else HAND_OVER_SECONDS, self.give_all)
         self._give_idle(None)
-        self._give(self._server.detach_waiting(None))
 
     def _give_idle(self, count: int | None) -> int:
         """Give that number at most, None: all; return how many they were."""
@@ -130,12 +145,13 @@ class Passing:
         self._adopt_soon(Detached(fds[0], message["listener"], message["peer"], request), way)
 
     def _adopt_soon(self, detached: Detached, way: Message) -> None:
+        """Take over a connection, in a task; a request of this worker's own comes back, even if it drains."""
         task = self._loop.create_task(self._adopt(detached, way))
         self._adopting.add(task)  # a loop holds its tasks only weakly
         task.add_done_callback(self._adopting.discard)
 
     async def _adopt(self, detached: Detached, way: Message) -> None:
-        if await self._server.adopt(detached):
+        if await self._server.adopt(detached, is_own=way["giver"] == self._place and detached.request is not None):
             return
         if way["returns"] < MAX_RETURNS:
             self._pass(detached, {**way, "returns": way["returns"] + 1})

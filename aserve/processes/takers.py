@@ -37,7 +37,10 @@ class Takers:
         """
         children, leaving = self._children, self._fleet.asked
         since = time.monotonic_ns() - SILENT_NS
-        heirs = [heir for heir in children.having(State.READY) if heir is not giver and self._may_take(heir, since)]
+        others = [child for child in children.having(State.READY) if child is not giver]
+        heirs = [child for child in others if self._may_take(child, since, has_request=len(fds) > 1)]
+        if message.get("returns"):  # it had no room for a request, or drains
+            heirs = self._home_of(message) or heirs
         if not heirs and (giver.state is State.READY or len(fds) > 1):
             heirs = [giver]
         if not heirs:
@@ -51,6 +54,11 @@ class Takers:
         heir.given_count += 1
         children.tell(heir, {**message, "do": "adopt"}, fds)
 
+    def _home_of(self, message: Message) -> list[Child]:
+        """Return the worker that gave a request first, which takes it back also while it drains; none: it has ended."""
+        alive = self._children.having(State.READY, State.DRAINING)
+        return [child for child in alive if child.page == message["giver"]]
+
     def on_second(self) -> None:
         """Reset the counts of what was given: the workers' pages include those connections by now."""
         for child in self._children:
@@ -58,8 +66,10 @@ class Takers:
             if tick != child.given_tick:
                 child.given_tick, child.given_count = tick, 0
 
-    def _may_take(self, child: Child, since: int) -> bool:
+    def _may_take(self, child: Child, since: int, has_request: bool) -> bool:
         page = self._children.page(child)
+        if has_request and not page[Field.TAKES_REQUESTS]:
+            return False
         ticked_at = page[Field.TICKED_AT]
         has_ticked = not ticked_at or ticked_at >= since  # 0: it has only just begun
         return has_ticked and not page[Field.SHORT_OF_DESCRIPTORS]

@@ -242,6 +242,7 @@ class Worker:
         self._loop.call_later(TICK_SECONDS, self._tick)
         self._channel.flush()
         self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
+        self._page[Field.TAKES_REQUESTS] = 1
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)

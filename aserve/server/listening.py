@@ -109,9 +109,10 @@ class Listening:
         executor = threads.executor
         return [] if isinstance(executor, InlineExecutor) else detach_waiting(executor, self.services, count)
 
-    async def adopt(self, detached: Detached) -> bool:
+    async def adopt(self, detached: Detached, is_own: bool = False) -> bool:
         """See Server.adopt."""
-        return not self.is_draining and await adopt(detached, self._pairs, self.connections)
+        has_room = is_own or not (self.is_draining or self.connections.is_full())
+        return has_room and await adopt(detached, self._pairs, self.connections)
 
     async def refuse(self, detached: Detached) -> bool:
         """See Server.refuse."""

@@ -223,14 +223,15 @@ class Server:
         """
         self._threads.executor.on_crowded = callback
 
-    async def adopt(self, detached: Detached) -> bool:
+    async def adopt(self, detached: Detached, is_own: bool = False) -> bool:
         """
         Adopt a connection that another server with the same listeners has detached; its client notices nothing.
 
+        `is_own`: this server has detached it, and takes it back with its request, even if it drains or is full.
         Returns whether this server owns the connection and its descriptor now. Otherwise the caller still does: this server
         does not serve, or has no room, or has another listener at this index.
         """
-        return await self._listening.adopt(detached)
+        return await self._listening.adopt(detached, is_own)
 
     async def refuse(self, detached: Detached) -> bool:
         """

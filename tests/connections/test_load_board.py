@@ -96,17 +96,19 @@ def test_beside_the_lane():
 
 
 def test_free_threads():
-    """Of the other processes that are there: how many requests fewer than threads each has."""
+    """The other processes that are there and have fewer requests than threads, with their words."""
     words = new_words(40)
     boards = [LoadBoard(words, index, 4, stride=8, first=3) for index in range(4)]
     for board in boards[:3]:
         board.look_at(3)
         board.open(2)
-    assert boards[0].free_threads() == [(1, 2), (2, 2)]
+    assert [place for place, _ in boards[0].free_threads()] == [1, 2]
     running = object(), object()
     for exchange in running:
         boards[1].begin(exchange)
     boards[2].set_connections(9)
-    assert boards[0].free_threads() == [(2, 2)] and boards[2].free_threads() == [(0, 2)]
+    assert boards[0].free_threads() == [(2, words[3 + 2 * 8])] and [place for place, _ in boards[2].free_threads()] == [
+        0
+    ]
     boards[2].leave()
-    assert boards[0].free_threads() == [] and boards[1].free_threads() == [(0, 2)]
+    assert boards[0].free_threads() == [] and [place for place, _ in boards[1].free_threads()] == [0]

@@ -18,7 +18,7 @@ class Server:
 
     def __init__(self):
         self.idle, self.waiting, self.taken, self.refused = [], [], [], []
-        self.takes, self.refuses, self.asked = True, True, []
+        self.takes, self.takes_its_own, self.refuses, self.asked = True, False, True, []
 
     def detach_idle(self, count):
         return [self.idle.pop(0) for _ in range(len(self.idle) if count is None else min(count, len(self.idle)))]
@@ -29,9 +29,10 @@ class Server:
             self.waiting.pop(0) for _ in range(len(self.waiting) if count is None else min(count, len(self.waiting)))
         ]
 
-    async def adopt(self, detached):
-        self.taken += [detached] if self.takes else []
-        return self.takes
+    async def adopt(self, detached, is_own=False):
+        takes = self.takes or (is_own and self.takes_its_own)
+        self.taken += [detached] if takes else []
+        return takes
 
     async def refuse(self, detached):
         self.refused.append(detached)
@@ -128,14 +129,36 @@ async def test_the_worker_that_the_order_names():
 
 
 async def test_requests_go_where_threads_are_free():
-    """As many to each worker as it has free threads, the oldest first; each with its octets."""
-    led = Led((1, 1), (4, 2))
+    """One to each worker, the oldest first; each with its octets."""
+    led = Led((1, 7), (4, 7))
     led.server.waiting = [waiting(fd, b"%d" % fd) for fd in range(100, 105)]
     assert led.passing.relieve()
-    assert led.server.asked == [1, 2]
-    assert [(message["to"], fds[0], read(fds[1])) for message, fds in led.said] == [
-        (2, 100, b"100"), (5, 101, b"101"), (5, 102, b"102"),
-    ]  # fmt: skip
+    assert led.server.asked == [1, 1]
+    assert [(message["to"], fds[0], read(fds[1])) for message, fds in led.said] == [(2, 100, b"100"), (5, 101, b"101")]
+
+
+async def test_a_worker_that_hangs():
+    """It looks free, and gets one request: the next only once its word on the board has changed, or after a second."""
+    led = Led((1, 7))
+    led.server.waiting = [waiting(fd) for fd in range(100, 104)]
+    for _ in range(3):
+        assert led.passing.relieve()
+    assert len(led.said) == 1
+    led.passing._board.free = [(1, 8)]
+    led.passing.relieve()
+    led.passing._given[1] = 8, asyncio.get_running_loop().time() - passing_module.REST_SECONDS
+    led.passing.relieve()
+    assert len(led.said) == 3
+    for _, (_, fd) in led.said:
+        read(fd)
+
+
+async def test_few_descriptors(monkeypatch):
+    """No request is given, as that takes two: it waits on."""
+    monkeypatch.setattr(passing_module, "is_short_of_descriptors", lambda: True)
+    led = Led((1, 7))
+    led.server.waiting = [waiting()]
+    assert not led.passing.relieve() and led.said == []
 
 
 async def test_a_thread_that_will_be_free_soon():
@@ -155,13 +178,13 @@ async def test_no_free_thread():
 
 
 async def test_one_that_drains_gives_all(monkeypatch):
-    """Idle ones and waiting requests, time and again, to whom the supervisor chooses."""
+    """Idle ones, time and again, to the worker that the supervisor chooses, and waiting requests to those with free threads."""
     monkeypatch.setattr(passing_module, "HAND_OVER_SECONDS", 0.0)
-    led = Led()
+    led = Led((1, 7))
     led.server.idle, led.server.waiting = [idle(100)], [waiting(101)]
     led.passing.give_all()
-    assert [(message["to"], fds[0]) for message, fds in led.said] == [(0, 100), (0, 101)]
-    read(led.said[1][1][1])
+    assert [(message["to"], fds[0]) for message, fds in led.said] == [(2, 101), (0, 100)]
+    read(led.said[0][1][1])
     led.server.idle.append(idle(102))
     while len(led.said) < 3:
         await asyncio.sleep(0)
@@ -201,6 +224,14 @@ async def test_a_worker_that_cannot(files):
     [(message, fds)] = led.said
     assert message == {"say": "idle", "listener": 0, "peer": {}, "to": 0, "giver": 2, "returns": 2}
     assert fds[0] == fd and read(fds[1]) == b"octets" and led.server.refused == []
+
+
+async def test_its_own(files):
+    """A request that comes back waits here again, though this worker takes no others as it drains."""
+    led, fd = Led(), files()
+    led.server.takes, led.server.takes_its_own = False, True
+    await led.get({"giver": 1, "returns": 1}, [fd, passing_module._put_down(b"octets")])
+    assert [each.fd for each in led.server.taken] == [fd] and led.said == []
 
 
 async def test_none_that_can(files):

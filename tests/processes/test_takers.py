@@ -123,3 +123,32 @@ def test_what_a_worker_has_not_counted_yet(new, takers):
     child.given_count = 3
     takers.on_second()
     assert child.given_count == 3
+
+
+def test_a_request_goes_to_code_that_takes_it(new, system, takers):
+    """A worker of older code would take the connection, and lose the request: the giver gets it back."""
+    giver, older = new(1), new(2)
+    for child in (giver, older):
+        new.children.admit(child)
+    reading, writing = os.pipe()
+    takers._pass_on(giver, {"listener": 0, "to": older.page}, [writing, os.dup(writing)])
+    _, fds = system.workers_ends[giver.pid].receive()
+    for fd in (reading, *fds):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_request_that_comes_back(new, system, takers, is_gone):
+    """It goes to the worker that gave it first, though that drains; to another if it has ended."""
+    home, full, third = new(1), new(2), new(3)
+    for child in (home, full, third):
+        new.children.admit(child)
+        new.children.page(child)[Field.TAKES_REQUESTS] = 1
+    new.children.drain(home, is_replaced=True)
+    system.workers_ends[home.pid].receive()
+    reading, writing = os.pipe()
+    message = {"listener": 0, "giver": 99 if is_gone else home.page, "returns": 1}
+    takers._pass_on(full, message, [writing, os.dup(writing)])
+    _, fds = system.workers_ends[(third if is_gone else home).pid].receive()
+    for fd in (reading, *fds):
+        os.close(fd)
