@@ -147,11 +147,12 @@ def test_workers_share_the_work(start_workers):
     pids = process.wait_for_workers(2)
     clients, served = [], []
     try:
-        for _ in range(20):
+        # On a busy machine one of them may not run for a while, and gets its part of those that come then.
+        while len(served) < 20 or (len(served) < 100 and min(map(served.count, pids)) < 0.3 * len(served)):
             clients.append(RawClient(process.address))
             served.append(int(clients[-1].fetch("/").body))
     finally:
         for client in clients:
             client.close()
-    assert min(served.count(pid) for pid in pids) >= 6, served
+    assert min(map(served.count, pids)) >= 0.3 * len(served), served
     assert process.stop() == 0
