@@ -39,7 +39,7 @@ class Takers:
         since = time.monotonic_ns() - SILENT_NS
         others = [child for child in children.having(State.READY) if child is not giver]
         heirs = [child for child in others if self._may_take(child, since, has_request=len(fds) > 1)]
-        if message.get("returns"):  # it had no room for a request, or drains
+        if message.get("returns") and len(fds) > 1:  # it had no room for a request, or drains
             heirs = self._home_of(message) or heirs
         if not heirs and (giver.state is State.READY or len(fds) > 1):
             heirs = [giver]
