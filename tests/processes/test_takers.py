@@ -20,6 +20,23 @@ def takers(new):
     return Takers(new.children, fleet)
 
 
+@pytest.fixture
+def passed(system, takers):
+    """Return a function that gives a connection away, and returns the order that a worker gets: passed(sender, getter, **message) -> order."""
+
+    def passed(sender, getter, has_request=False, **message):
+        reading, writing = os.pipe()
+        fds = [writing, os.dup(writing)] if has_request else [writing]
+        takers._pass_on(sender, {"listener": 0, **message}, fds)
+        order, fds = system.workers_ends[getter.pid].receive()
+        for fd in (reading, *fds):
+            os.close(fd)
+        assert order["do"] == "adopt" and len(fds) == 1 + has_request
+        return order
+
+    return passed
+
+
 def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system, takers):
     """One that has been silent for two seconds gets none, however empty; without another, the connection is closed."""
     giver, silent, well = new(1), new(2), new(3)
@@ -45,58 +62,32 @@ def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system, takers):
         os.close(reading)
 
 
-def test_a_giver_that_serves_on(new, system, takers):
+def test_a_giver_that_serves_on(new, passed):
     """It gets its connection back where no other worker can have it."""
     giver = new(1)
     new.children.admit(giver)
-    reading, writing = os.pipe()
-    takers._pass_on(giver, {"listener": 0}, [writing])
-    message, fds = system.workers_ends[giver.pid].receive()
-    assert message["do"] == "adopt"
-    for fd in (reading, *fds):
-        os.close(fd)
+    passed(giver, giver)
 
 
-def test_a_connection_goes_to_a_worker_whose_threads_are_free(new, system, takers):
-    """One with requests that wait for stuck threads comes after others, however empty."""
-    giver, stuck, well = new(1), new(2), new(3)
-    for child in (giver, stuck, well):
+@pytest.mark.parametrize("lack", [Field.STALLED_SECONDS, Field.SHORT_OF_DESCRIPTORS])
+def test_a_worker_that_others_come_before(new, passed, lack):
+    """One with requests that wait for stuck threads, or without descriptors to receive a connection, comes after others, however empty."""
+    giver, lacking, well = new(1), new(2), new(3)
+    for child in (giver, lacking, well):
         new.children.admit(child)
-    new.children.page(stuck)[Field.STALLED_SECONDS] = 1
+    new.children.page(lacking)[lack] = 1
     new.children.page(well)[Field.CONNECTIONS] = 100
-    reading, writing = os.pipe()
-    takers._pass_on(giver, {"listener": 0}, [writing])
-    _, fds = system.workers_ends[well.pid].receive()
-    for fd in (reading, *fds):
-        os.close(fd)
+    passed(giver, well)
 
 
-def test_a_connection_goes_to_a_worker_with_free_descriptors(new, system, takers):
-    """One without any could not receive it, however empty it is."""
-    giver, short, well = new(1), new(2), new(3)
-    for child in (giver, short, well):
-        new.children.admit(child)
-    new.children.page(short)[Field.SHORT_OF_DESCRIPTORS] = 1
-    new.children.page(well)[Field.CONNECTIONS] = 100
-    reading, writing = os.pipe()
-    takers._pass_on(giver, {"listener": 0}, [writing])
-    _, fds = system.workers_ends[well.pid].receive()
-    for fd in (reading, *fds):
-        os.close(fd)
-
-
-def test_the_worker_that_a_connection_is_meant_for(new, system, takers):
+def test_the_worker_that_a_connection_is_meant_for(new, passed):
     """It gets the connection, however full; without it another does."""
     giver, meant, other = new(1), new(2), new(3)
     for child in (giver, meant, other):
         new.children.admit(child)
     new.children.page(meant)[Field.CONNECTIONS] = 100
     for to, getter in ((meant.page, meant), (giver.page, other)):
-        reading, writing = os.pipe()
-        takers._pass_on(giver, {"listener": 0, "to": to}, [writing])
-        _, fds = system.workers_ends[getter.pid].receive()
-        for fd in (reading, *fds):
-            os.close(fd)
+        passed(giver, getter, to=to)
 
 
 def test_a_request_that_no_worker_can_have(new, system, takers):
@@ -125,30 +116,23 @@ def test_what_a_worker_has_not_counted_yet(new, takers):
     assert child.given_count == 3
 
 
-def test_a_request_goes_to_code_that_takes_it(new, system, takers):
+def test_a_request_goes_to_code_that_takes_it(new, passed):
     """A worker of older code would take the connection, and lose the request: the giver gets it back."""
     giver, older = new(1), new(2)
     for child in (giver, older):
         new.children.admit(child)
-    reading, writing = os.pipe()
-    takers._pass_on(giver, {"listener": 0, "to": older.page}, [writing, os.dup(writing)])
-    _, fds = system.workers_ends[giver.pid].receive()
-    for fd in (reading, *fds):
-        os.close(fd)
+    passed(giver, giver, has_request=True, to=older.page)
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_a_request_that_comes_back(new, system, takers, is_gone):
-    """It goes to the worker that gave it first, though that drains; to another if it has ended."""
+@pytest.mark.parametrize(
+    ("has_request", "is_gone", "goes_home"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_connection_that_comes_back(new, system, passed, has_request, is_gone, goes_home):
+    """With a request it goes to the worker that gave it first, though that drains; to another if it has ended, and so do idle ones."""
     home, full, third = new(1), new(2), new(3)
     for child in (home, full, third):
         new.children.admit(child)
         new.children.page(child)[Field.TAKES_REQUESTS] = 1
     new.children.drain(home, is_replaced=True)
     system.workers_ends[home.pid].receive()
-    reading, writing = os.pipe()
-    message = {"listener": 0, "giver": 99 if is_gone else home.page, "returns": 1}
-    takers._pass_on(full, message, [writing, os.dup(writing)])
-    _, fds = system.workers_ends[(third if is_gone else home).pid].receive()
-    for fd in (reading, *fds):
-        os.close(fd)
+    passed(full, home if goes_home else third, has_request, giver=99 if is_gone else home.page, returns=1)
