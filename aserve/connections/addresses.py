@@ -39,7 +39,7 @@ def look_up(bind: Bind) -> list[tuple[Any, ...]]:
         BindError: the host is not found.
     """
     # As octets, an address needs no encoding for names (idna), whose tables take 2 ms to load.
-    host = bind.host.encode() if _is_address(bind.host) else bind.host or None
+    host = bind.host.encode() if is_address(bind.host) else bind.host or None
     try:
         found = socket.getaddrinfo(host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or too long
@@ -48,7 +48,8 @@ def look_up(bind: Bind) -> list[tuple[Any, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and no name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -2,7 +2,7 @@
 
 Owns:     Giving, the order of the supervisor until it is carried out, or replaced by the next one.
 Thread:   event loop only.
-Not here: how many (levelling.py), detaching connections (connections/detaching.py), a worker that drains and gives all of them (worker.py).
+Not here: how many (levelling.py), detaching connections (connections/detaching.py), a worker that drains and gives all of them (passing.py).
 
 Under load a connection idles only for the moment between a response and the next request, so one look finds few of them.
 """

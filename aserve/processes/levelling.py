@@ -2,7 +2,7 @@
 
 Owns:     how many connections each worker is to give away, once a second, and the order to do so.
 Thread:   the supervisor's only one. `gifts` and `relief` are pure: they look at no clock, and at no process.
-Not here: which connections a worker gives, and when (worker.py, connections/detaching.py), which worker gets each of them
+Not here: which connections a worker gives, and when (giving.py, connections/detaching.py), which worker gets each of them
           (takers.py), which worker accepts new ones (cparsers/load_board.c).
 
 A new worker, one that takes the place of another that has crashed, or one more, has no connections, and clients that keep theirs open never

@@ -28,7 +28,7 @@ from .giving import Giving
 
 # How often one that drains looks for connections that can go on in another by now. Guess.
 HAND_OVER_SECONDS = 0.05
-# How many workers may return a connection, as they drain or are full, before its request is refused. Guess.
+# How often a connection may be returned, by workers that drain or are full, before its request is refused. Guess.
 MAX_RETURNS = 3
 # For how long no request is given after one that came back, as the workers that seemed to have a free thread got none; and none to a worker whose
 # word on the board stays as it was when it got one. Guess.

@@ -145,7 +145,7 @@ class Executor:
         self._last_awake = 0  # the system's number of the worker that last came to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
-        # Called each BUSY_POLL_SECONDS while no worker is free and a job waits, on the event loop; returns whether to call it again soon.
+        # Called on the event loop each BUSY_POLL_SECONDS while no worker is free and a job waits; returns whether to call it again in RELIEVED_SECONDS.
         self.on_crowded: Callable[[], bool] | None = None
 
     # --- called on the event loop ---

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import logging
 import pkgutil
 import re
@@ -22,6 +21,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
+from ...connections.addresses import is_address
 from ...core.named_tuple import NamedTuple
 from .balance import Balance
 from .text import CONTENT_TYPE
@@ -204,13 +204,7 @@ def _is_here(host: str) -> bool:
     """Whether a Host is an IP address, or a name that is always this machine's (RFC 6761 6.3)."""
     found = re.match(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]*)?\Z", host)
     name = (found[1] or found[2] or "").lower() if found else "?"
-    if name in ("", "localhost") or name.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return name in ("", "localhost") or name.endswith(".localhost") or is_address(name)
 
 
 def _policy_of(page: bytes) -> str:
