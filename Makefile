@@ -204,8 +204,8 @@ bench-quick: bench-ready  ## the targets that can be had in four minutes, met or
 bench-probes: bench-ready  ## start, idle and slow clients, growth of memory, the spread over workers, beside other servers
 	@.venv-bench/bin/python benchmarks/bench_probes.py $(ARGS)
 
-bench-tables:  ## write benchmarks/results/README.md from the files beside it; a run that is saved has done so
-	@$(PYTHON) benchmarks/tables.py
+bench-tables:  ## write benchmarks/results/README.md and targets.md from the files beside them; a run that is saved has done so
+	@$(PYTHON) benchmarks/pages.py
 
 bench-pictures:  ## write benchmarks/report: one page with all charts and tables, and each chart as a picture
 	@$(MAKE) --no-print-directory .venv-bench/.ready-bench PYTHON=$(BENCH_PYTHON) VENV=.venv-bench

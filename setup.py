@@ -22,8 +22,9 @@ def long_description(readme, source_url):
     """
     Return the README for a place that has no other file of the repository.
 
-    Its links lead to the repository at `source_url` (as GitHub and GitLab have it); without one, a link becomes its text.
+    Its links lead to the repository at `source_url` (as GitHub and GitLab have it); without one, a link becomes its text. Pictures are left out.
     """
+    readme = re.sub(r"^!\[[^]]*\]\((?!https:)[^)]*\)\n\n?", "", readme, flags=re.MULTILINE)
     target = rf"[\1]({source_url}/blob/HEAD/\2)" if source_url else r"\1"
     return re.sub(r"\[([^]]*)\]\((?![a-z]+:|#)([^)\s]+)\)", target, readme)
 

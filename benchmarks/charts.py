@@ -1,8 +1,8 @@
 """What the pictures of the report show: series, units, and the sentence under each, from the files in results/.
 
-Owns:     which chart is made of which file; what is said of it; in which comparisons a peer is ahead.
+Owns:     which chart is made of which file; the sentence about it; the first paragraph of the report.
 Rules:    every figure is a file's. Nothing here draws, so tests give it figures of their own.
-Not here: drawing (draw.py), the page (make_report.py), the files' form (record.py).
+Not here: in which comparisons a peer is ahead (leads.py), drawing (draw.py), the page (make_report.py), the files' form (record.py).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tables
-from tables import figure_of, ratio_of
-
-Kept = Mapping[str, Any]  # one file of results
+from leads import NO_PEERS, Kept, Lead, connections_of, figure_of, leads
 
 SUITES = {
     "A": "uWSGI's PyPy plugin benchmarks (2013), and RPC",
@@ -29,7 +27,6 @@ SUITES = {
 SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C", "shares": "C"}
 PROFILED = 15  # functions in the picture; the table has all
 FIGURES = {"per_cpu_s": "requests per CPU second", "rps": "requests a second"}  # what servers of a set are compared by
-NO_PEERS = {"floor", "bare"}  # the kernel alone, and the app alone
 RISING = 4  # numbers of connections, from which lines say more than bars
 COLUMNS = {
     "rps": ("requests", "requests per second"),
@@ -97,11 +94,6 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         yield _profile(stem, suite, kept)
     elif "parse" in kept:
         yield _parsers(stem, suite, kept)
-
-
-def connections_of(each: Kept) -> list[str]:
-    """Return a set's numbers of connections, in their order."""
-    return list(dict.fromkeys(count for rows in each["medians"].values() for count in rows))
 
 
 def value_of(each: Kept, server: str, count: str, key: str) -> float | None:
@@ -309,55 +301,6 @@ def _million(files: Mapping[str, Kept]) -> Iterator[Chart]:
 
 
 # Who is ahead
-
-
-class Lead(NamedTuple):
-    """A comparison of one set at one number of connections: the best peer, and ours that it is compared with."""
-
-    stem: str
-    set_name: str
-    count: str
-    ours: str
-    peer: str
-    ratio: float  # the peer's requests per CPU second by ours: above 1 it is ahead
-
-    @property
-    def text(self) -> str:
-        """The lead in words."""
-        connections = f"{_number(self.count)} connection{'s' * (self.count != '1')}"
-        return f"{self.peer} {self.ratio:.2f} x {self.ours} ({self.set_name}, {connections})"
-
-
-def is_ours(name: str) -> bool:
-    """Return whether a row is aserve's."""
-    return name.rpartition(":")[2].startswith("aserve")
-
-
-def ours_for(peer: str, names: Iterable[str]) -> str:
-    """Return the row of ours that a peer is compared with: of the same protocol, with as many threads or workers; or none."""
-    bare, plus, suffix = peer.partition("+")
-    if plus:
-        return f"{ours_for(bare, names)}+{suffix}"
-    protocol, colon, rest = peer.rpartition(":")
-    count = re.search(r"-[tw]?\d+$", rest)
-    wanted = [f"{protocol}{colon}aserve{count[0]}"] if count else []
-    wanted.append(f"{protocol}{colon}aserve")
-    wanted += [name for name in names if is_ours(name) and name.startswith(f"{protocol}{colon}") and not count]
-    return next((name for name in wanted if name in set(names)), "")
-
-
-def leads(stem: str, kept: Kept) -> Iterator[Lead]:
-    """Yield, for each set and number of connections, each of ours beside its best peer."""
-    for set_name, each in kept.get("sets", {}).items():
-        names = list(each["medians"])
-        for count in connections_of(each):
-            best: dict[str, Lead] = {}
-            for peer in names:
-                ours = "" if is_ours(peer) or peer in NO_PEERS else ours_for(peer, names)
-                ratio = ratio_of(each, peer, ours, count) if ours else None
-                if ratio and ratio > (best[ours].ratio if ours in best else 0):
-                    best[ours] = Lead(stem, set_name, count, ours, peer, ratio)
-            yield from best.values()
 
 
 def headline(files: Mapping[str, Kept]) -> str:

@@ -8,7 +8,6 @@ Not here: which charts there are (charts.py), how they look (draw.py), tables fo
 from __future__ import annotations
 
 import html
-import json
 import pathlib
 import re
 import sys
@@ -16,27 +15,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import charts
+import pages
 import tables
 from charts import SUITES, Chart, Kept
 from servers import NEXT_PYPY
 
 REPORT = pathlib.Path(__file__).parent / "report"
 STYLE = """\
-:root{color-scheme:light dark;--page:#fff;--text:#1c1f24;--dim:#5b6470;--line:#d5d9df;--good:#1d7a4f;--bad:#b3362b}
-@media(prefers-color-scheme:dark){:root{--page:#15181d;--text:#e4e7ec;--dim:#9aa4b1;--line:#3a404a;--good:#5cc795;--bad:#f08a7d}}
+:root{color-scheme:light dark;--page:#fff;--text:#1c1f24;--dim:#5b6470;--line:#d5d9df}
+@media(prefers-color-scheme:dark){:root{--page:#15181d;--text:#e4e7ec;--dim:#9aa4b1;--line:#3a404a}}
 body{background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
 h1,h2,h3{line-height:1.2}h2{margin-top:3rem;border-top:1px solid var(--line);padding-top:1.5rem}
 figure{margin:2rem 0}figure svg{width:100%;height:auto}figcaption,.dim{color:var(--dim);font-size:.9rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}td.number{text-align:right}
-td.yes{color:var(--good)}td.no{color:var(--bad);font-weight:bold}details{margin:1rem 0}summary{cursor:pointer}
+details{margin:1rem 0}summary{cursor:pointer}
 """
 ANCHORS = " · ".join(f'<a href="#{letter}">{letter}</a>' for letter in SUITES)
-
-
-def read(folder: pathlib.Path = tables.RESULTS) -> dict[str, Kept]:
-    """Return the files of results by their names."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
 def page(files: Mapping[str, Kept], draw: Callable[[Chart], str]) -> str:
@@ -50,7 +45,7 @@ def page(files: Mapping[str, Kept], draw: Callable[[Chart], str]) -> str:
         f"<p><strong>Where others are ahead.</strong> {html.escape(charts.headline(files))}</p>",
         "<p>Requests per CPU second of the server's whole process tree are the measure: they hold still when the machine does not. "
         "Ratios are of one run. What may not be concluded stands in benchmarks/README.md.</p>",
-        f'<p>Suites: {ANCHORS} · <a href="#targets">targets</a></p>',
+        f"<p>Suites: {ANCHORS}</p>",
     ]
     for letter, about in SUITES.items():
         own = {stem: kept for stem, kept in files.items() if charts.suite_of(kept) == letter}
@@ -62,7 +57,7 @@ def page(files: Mapping[str, Kept], draw: Callable[[Chart], str]) -> str:
         parts += [figure(chart, draw) for chart in drawn if chart.suite == letter]
         for stem, kept in own.items():
             parts.append(details(stem, kept))
-    parts += ['<h2 id="targets">Targets</h2>', targets_table(files), "</body></html>\n"]
+    parts.append("</body></html>\n")
     return "\n".join(parts)
 
 
@@ -96,16 +91,6 @@ def servers_of(kept: Kept) -> dict[str, Any]:
     return {name: server for name, server in found.items() if isinstance(server, dict)}
 
 
-def targets_table(files: Mapping[str, Kept]) -> str:
-    """Return every target that a file holds."""
-    rows = [(stem, row) for stem, kept in files.items() for row in kept.get("targets", [])]
-    met = sum(row["met"] for _, row in rows)
-    text = f"<p>{met} of {len(rows)} were met when they were measured.</p>"
-    return text + from_markdown(
-        tables.targets_table([row for _, row in sorted(rows, key=lambda item: item[1]["target"])])
-    )
-
-
 def from_markdown(text: str) -> str:
     """Return what tables.py writes as HTML: headings, paragraphs, lists and tables."""
     return "\n".join(_blocks(text.split("\n")))
@@ -134,15 +119,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    kind = (
-        "no"
-        if text.startswith("**no**")
-        else "yes"
-        if text.split(";")[0] == "yes"
-        else "number"
-        if re.match(r"-?[\d.,]+%?$|-$", text)
-        else ""
-    )
+    kind = "number" if re.match(r"-?[\d.,]+%?$|-$", text) else ""
     return f"<td class={kind}>{_inline(text)}</td>" if kind else f"<td>{_inline(text)}</td>"
 
 
@@ -153,7 +130,7 @@ def _inline(text: str) -> str:
 
 
 def gallery(files: Mapping[str, Kept]) -> str:
-    """Return the list of pictures, each with its sentence, for who reads the repository."""
+    """Return the list of pictures, each with its sentence, for readers of the repository."""
     lines = [
         "# Speed and its proof, in pictures",
         "",
@@ -174,7 +151,7 @@ def write(folder: pathlib.Path = REPORT) -> None:
     """Make the report anew; what no file has any more is removed."""
     import draw  # matplotlib, which only this needs: tests make the page without it
 
-    files = read()
+    files = pages.read()
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()

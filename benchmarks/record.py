@@ -17,8 +17,8 @@ import subprocess
 from typing import Any
 
 import nginx
+import pages
 import servers
-import tables
 import tls
 from figures import COLUMNS, Result, base_of
 
@@ -76,7 +76,7 @@ def write(path: pathlib.Path, document: dict[str, Any]) -> None:
     new.write_text(format_json(document) + "\n")
     new.replace(path)
     if path.parent == RESULTS:
-        tables.write()
+        pages.write()
 
 
 def format_json(value: Any, indent: str = "") -> str:

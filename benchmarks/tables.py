@@ -1,30 +1,16 @@
-"""results/README.md and the summary in the project's README: the tables of what is kept in results/.   python benchmarks/tables.py
+"""The tables of a file of results, in Markdown.
 
-Owns:     how a file of results is shown to who has no script at hand. Every figure in it is from a file beside it.
-Not here: the files' own form (record.py); tables of a run that is not kept (figures.py).
+Owns:     what each kind of file shows. Every figure is from the file.
+Not here: the pages that have these tables (pages.py); the files' own form (record.py); tables of a run that is not kept (figures.py).
 """
 
 from __future__ import annotations
 
-import json
-import pathlib
-import statistics
 from collections.abc import Iterable
 from typing import Any
 
 from samples import NAMES as PARTS
 
-RESULTS = pathlib.Path(__file__).parent / "results"
-PAGE = RESULTS / "README.md"
-README = RESULTS.parent.parent / "README.md"
-BEGIN, END = "<!-- Made by `make bench-tables`: -->", "<!-- until here. -->"
-
-HEAD = """\
-# Results
-
-Made by `make bench-tables` from the JSON files of this folder, one section for each; `hostile.md` is by hand.
-What the columns mean, and what may not be concluded: [../README.md](../README.md).
-"""
 # Key of a row of medians, its column, its form.
 COLUMNS = (
     ("per_cpu_s", "req/cpu-s", ",.0f"),
@@ -41,16 +27,6 @@ COLUMNS = (
 )
 
 
-def page(folder: pathlib.Path = RESULTS) -> str:
-    """Return the page of a folder of results."""
-    found = [HEAD]
-    for path in sorted(folder.glob("*.json")):
-        kept = json.loads(path.read_text())
-        found.append(f"## {path.stem}\n\n{about(kept)}\n")
-        found += parts(kept)
-    return "\n".join(found)
-
-
 def about(kept: dict[str, Any]) -> str:
     """Return when and where a file was measured."""
     machine = kept["machine"]
@@ -60,83 +36,6 @@ def about(kept: dict[str, Any]) -> str:
         f"kernel {machine['kernel']}", machine["system"],
     ]  # fmt: skip
     return "; ".join(words) + "."
-
-
-def write() -> None:
-    """Make the page anew, and the summary in the project's README."""
-    PAGE.write_text(page())
-    README.write_text(with_summary(README.read_text()))
-
-
-# The summary in README.md
-
-
-def with_summary(text: str, folder: pathlib.Path = RESULTS) -> str:
-    """Return a text with the summary of a folder between its marks."""
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    lines = [f"  {line}".rstrip() for line in summary(folder).splitlines()]
-    return text[:begin] + "\n\n" + "\n".join(lines) + " " + text[end:]
-
-
-def summary(folder: pathlib.Path = RESULTS) -> str:
-    """Return what a reader wants to know first: servers by requests per CPU second, then how it is behind nginx."""
-    hello = {
-        name: _hello(folder, name, set_name) for name, set_name in (("cpython", "bare head"), ("pypy", "PyPy hello"))
-    }
-    names = sorted(
-        {**hello["pypy"][1], **hello["cpython"][1]},
-        key=lambda name: hello["cpython"][2].get(name, 0.0 if name == "aserve" else 99.0),
-    )
-    heads = ("", *(f"**{name}**" if name == "aserve" else name for name in names))
-    rows = [
-        (title, *(format(figures[name], form) if name in figures else "" for name in names))
-        for name, *both in hello.values()
-        for title, figures, form in zip((name, "*aserve by this*"), both, (",.0f", ".2f"))
-    ]
-    table = _table(heads, rows).replace("| --- " * (len(names) + 1) + "|", "|---|" + "--:|" * len(names))
-    many, one = (
-        [
-            _cell(_medians(folder, f"sidecar-{each}", "sidecar hello")["uwsgi:aserve"][count]["ratio"], ".2f")
-            for each in hello
-        ]
-        for count in ("100", "1")
-    )
-    return (
-        f"{table}\n`-8`: with eight threads, as waitress and gunicorn; bjoern has one. *aserve by this*: the median of the ratios within each round. "
-        f"Behind nginx over uwsgi,\naserve serves {many[0]} times as many requests per CPU second as uWSGI with 100 connections, {one[0]} times "
-        f"with one; on PyPy {many[1]} and {one[1]} times.\n"
-    )
-
-
-def _hello(folder: pathlib.Path, interpreter: str, set_name: str) -> tuple[str, dict[str, float], dict[str, float]]:
-    """Return the interpreter's title, each server's requests per CPU second with 100 connections, and aserve's by them; variants left out."""
-    kept = json.loads((folder / f"serve-{interpreter}.json").read_text())["sets"][set_name]
-    python = kept["aserve_python"]
-    rates = {
-        name: rows["100"]["per_cpu_s"]
-        for name, rows in kept["medians"].items()
-        if "aserve-" not in name and name != "floor"
-    }
-    ratios = {name: ratio_of(kept, "aserve", name, "100") or 0.0 for name in rates if name != "aserve"}
-    return f"{python['implementation']} {python['version']}", rates, ratios
-
-
-def figure_of(each: dict[str, Any]) -> str:
-    """Return the column that servers of a set are compared by."""
-    return str(each.get("figure", "per_cpu_s"))
-
-
-def ratio_of(each: dict[str, Any], name: str, base: str, count: str) -> float | None:
-    """Return the median of the ratios within each round, of the set's figure; None: never both measured."""
-    key = figure_of(each)
-    rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
-    ratios = [theirs[key] / ours[key] for theirs, ours in rows if theirs and ours and ours[key]]
-    return statistics.median(ratios) if ratios else None
-
-
-def _medians(folder: pathlib.Path, stem: str, set_name: str) -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads((folder / f"{stem}.json").read_text())["sets"][set_name]["medians"]
-    return kept
 
 
 def parts(kept: dict[str, Any]) -> Iterable[str]:
@@ -160,34 +59,7 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
-def targets_table(judged: list[dict[str, Any]]) -> str:
-    """Return targets with their figures."""
-    return _table(
-        ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
-        [
-            (
-                each["target"], each["set"], each["connections"], each["server"], of_what(each),
-                _bound(each), _cell(each["figure"], ".2f"),
-                "; ".join([met(each), *each["notes"]]),
-            )
-            for each in judged
-        ],
-    )  # fmt: skip
-
-
-def met(each: dict[str, Any]) -> str:
-    """Return a target's verdict; what was not measured has none."""
-    return "yes" if each["met"] else "**no**" if each["figure"] is not None else "not measured"
-
-
-def of_what(each: dict[str, Any]) -> str:
-    """Return what a target's figure is a ratio to, or what it is."""
-    return f"{each['base']}, {each['column']}" if each.get("column") else str(each["base"])
-
-
 def _sets(kept: dict[str, Any]) -> Iterable[str]:
-    if kept["targets"]:
-        yield targets_table(kept["targets"])
     for name, each in kept["sets"].items():
         base = each["base"]
         whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
@@ -201,13 +73,13 @@ def _sets(kept: dict[str, Any]) -> Iterable[str]:
             if any(row.get(column[0]) is not None for rows in each["medians"].values() for row in rows.values())
         ]
         counts = {count: None for rows in each["medians"].values() for count in rows}  # in their order
-        yield _table(
+        yield table(
             ("server", "connections", *(title for _, title, _ in columns), "errors"),
             [
                 (
                     name,
                     count,
-                    *(_cell(rows[count].get(key), form) for key, _, form in columns),
+                    *(cell(rows[count].get(key), form) for key, _, form in columns),
                     ", ".join(f"{kind} {number}" for kind, number in rows[count]["errors"].items()),
                 )
                 for count in counts
@@ -243,10 +115,10 @@ def client_thread_report(server: str, rows: dict[str, dict[str, Any]]) -> str:
         for column in zip(*lines)
     ]
     forms = (",.0f", ",.0f", ",.0f", ".3f", ",.1f")
-    return f"{server}, as CherryPy's benchmark prints it:\n\n" + _table(
+    return f"{server}, as CherryPy's benchmark prints it:\n\n" + table(
         ("threads", "Completed", "Failed", "req/sec", "msec/req", "KB/sec"),
         [
-            (name, *(_cell(value, form) for value, form in zip(line, forms)))
+            (name, *(cell(value, form) for value, form in zip(line, forms)))
             for name, line in zip([*rows, "Average"], [*lines, averages])
         ],
     )
@@ -269,7 +141,7 @@ def _long_run(kept: dict[str, Any]) -> str:
     requests = kept["counts"] if "counts" in kept else {"good": kept["good"], "bad": kept["bad"]}
     memory, files = kept["rss_mib"], kept.get("fds") or [each["fds"] for each in kept["rounds"]]
     first, last = (files["before"], files["after"]) if isinstance(files, dict) else (files[0], files[-1])
-    return _table(
+    return table(
         ("server", "seconds", "requests", "MiB warm", "MiB at the end", "may grow by", "descriptors", "faults"),
         [
             (
@@ -288,7 +160,7 @@ def _storms(kept: dict[str, Any]) -> str:
         others = ", ".join(f"{what} {count:,}" for what, count in each["requests"].items())
         rows.append((each["storm"], each["over"], f"{each['seconds']:g}", each["rounds"], f"{answered:,}", others))
     head = ("storm", "over", "seconds", "rounds", "answered", "not answered")
-    return f"{kept['server']}; `make storm SECONDS={kept['seconds']:g}`.\n\n" + _table(head, rows)
+    return f"{kept['server']}; `make storm SECONDS={kept['seconds']:g}`.\n\n" + table(head, rows)
 
 
 # Key of an event's row, its column.
@@ -309,11 +181,11 @@ def events_table(kept: dict[str, Any]) -> str:
     names = dict.fromkeys(row["event"] for row in kept["events"])
     text += "".join(f"- {name}: {kept['descriptions'][name]}\n" for name in names) + "\n"
     rows = [(row["event"], row["server"], *_event_cells(row)) for row in kept["events"]]
-    return text + _table(("event", "server", *(title for _, title in EVENT_COLUMNS)), rows)
+    return text + table(("event", "server", *(title for _, title in EVENT_COLUMNS)), rows)
 
 
 def event_line(row: dict[str, Any]) -> str:
-    """Return one row for who waits."""
+    """Return one row as a line, for the terminal."""
     counts = [f"{title} {cell}" for (_, title), cell in zip(EVENT_COLUMNS, _event_cells(row)) if cell not in ("", "0")]
     return f"{row['event']}, {row['server']}: {', '.join(counts)}"
 
@@ -350,15 +222,13 @@ PROBES = {
 
 def probes_tables(kept: dict[str, Any]) -> Iterable[str]:
     """Return what wrk cannot tell of servers, a table for each probe."""
-    if kept["targets"]:
-        yield targets_table(kept["targets"])
     for probe, (text, columns) in PROBES.items():
         rows = [row for row in kept["probes"] if row["probe"] == probe]
         if rows:
             cells = [
-                (row["server"], *(_cell(row.get(key), form) for key, _, form in columns), row["note"]) for row in rows
+                (row["server"], *(cell(row.get(key), form) for key, _, form in columns), row["note"]) for row in rows
             ]
-            yield f"### {probe}\n\n{text}\n\n" + _table(("server", *(title for _, title, _ in columns), ""), cells)
+            yield f"### {probe}\n\n{text}\n\n" + table(("server", *(title for _, title, _ in columns), ""), cells)
 
 
 PRELOAD_COLUMNS = (
@@ -368,12 +238,9 @@ PRELOAD_COLUMNS = (
 
 def preload_table(rows: list[dict[str, Any]]) -> str:
     """Return what workers take of memory, and how soon a new one answers, by how they are started."""
-    return _table(
+    return table(
         ("server", *(title for _, title, _ in PRELOAD_COLUMNS), ""),
-        [
-            (row["server"], *(_cell(row.get(key), form) for key, _, form in PRELOAD_COLUMNS), row["note"])
-            for row in rows
-        ],
+        [(row["server"], *(cell(row.get(key), form) for key, _, form in PRELOAD_COLUMNS), row["note"]) for row in rows],
     )
 
 
@@ -411,11 +278,11 @@ def cluster_tables(kept: dict[str, Any]) -> Iterable[str]:
     for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
         yield f"### {scenario}\n\n{SCENARIOS[scenario]}\n"
         rows = [row for row in kept["cluster"] if row["scenario"] == scenario]
-        yield _table(
+        yield table(
             ("server", "behind", *(title for _, title in CLUSTER_COLUMNS), "then, %", ""),
             [
                 (
-                    row["server"], row["balancer"], *(_cell(row[key], ",.0f") for key, _ in CLUSTER_COLUMNS),
+                    row["server"], row["balancer"], *(cell(row[key], ",.0f") for key, _ in CLUSTER_COLUMNS),
                     " ".join(map(str, row["shares"])), row["note"],
                 )
                 for row in rows
@@ -430,9 +297,9 @@ PARSERS = {"ours": "ours", "ours_named": "ours, with its names", "httptools": "h
 def parse_table(kept: dict[str, Any]) -> str:
     """Return how long each head takes each parser; what the interpreter has not is a dash."""
     python = kept["aserve_python"]
-    rows = [(row["head"], row["octets"], *(_cell(row.get(key), ",.0f") for key in PARSERS)) for row in kept["parse"]]
+    rows = [(row["head"], row["octets"], *(cell(row.get(key), ",.0f") for key in PARSERS)) for row in kept["parse"]]
     text = f"Nanoseconds a request head, the best of several runs; {python['implementation']} {python['version']}.\n\n"
-    return text + _table(("head", "octets", *PARSERS.values()), rows)
+    return text + table(("head", "octets", *PARSERS.values()), rows)
 
 
 def profile_table(kept: dict[str, Any]) -> str:
@@ -446,7 +313,7 @@ def profile_table(kept: dict[str, Any]) -> str:
         f"{kept['app']} under cProfile, with --threads 0, {python['implementation']} {python['version']}: {kept['requests']:,} requests, "
         f"{kept['us']:.1f} us each with what cProfile itself takes.\n\n"
     )
-    return text + _table(("function", "calls a request", "its own us a request", "share"), rows)
+    return text + table(("function", "calls a request", "its own us a request", "share"), rows)
 
 
 def shares_table(kept: dict[str, Any]) -> str:
@@ -463,22 +330,13 @@ def shares_table(kept: dict[str, Any]) -> str:
         f"Microseconds of CPU a request, by whose code runs (perf's samples); aserve on {python['implementation']} {python['version']}. "
         "`Python` has the C library, too; `own C` a server's extension or program, and uvloop. Last, the functions that are met most.\n\n"
     )
-    return text + _table(("set", "server", "connections", "in all", *PARTS, "most"), rows)
+    return text + table(("set", "server", "connections", "in all", *PARTS, "most"), rows)
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
 
 
-def _bound(each: dict[str, Any]) -> str:
-    most = each.get("at_most")
-    return f"at most {most:.2f}" if most is not None else _cell(each["at_least"], ".2f")
-
-
-def _cell(value: float | None, form: str) -> str:
+def cell(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-if __name__ == "__main__":
-    write()

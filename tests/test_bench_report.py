@@ -11,7 +11,7 @@ from harness.interpreter import ONCE
 
 pytestmark = [pytest.mark.checkout, ONCE]
 
-charts, make_report, tables = modules("charts", "make_report", "tables")
+charts, leads, make_report, pages, tables = modules("charts", "leads", "make_report", "pages", "tables")
 README = BENCHMARKS.parent / "README.md"
 MACHINE = {"cores": 2, "is_virtual": True, "cpu": "one", "kernel": "6", "system": "Debian"}
 FRAME = "<svg>drawn</svg>"
@@ -84,7 +84,7 @@ def test_the_first_paragraph_says_who_is_ahead():
 def test_a_peer_is_compared_with_ours_of_its_kind(peer, ours):
     """The same protocol, and as many threads or workers where we have that."""
     names = ["aserve", "aserve-t8", "aserve-w2", "scgi:aserve", "rpc:aserve-1", "rpc:aserve-8", "uwsgi:aserve", peer]
-    assert charts.ours_for(peer, names) == ours
+    assert leads.ours_for(peer, names) == ours
 
 
 def test_a_set_of_few_connections_is_bars_and_of_many_is_lines():
@@ -107,7 +107,7 @@ def test_what_was_not_measured_is_no_figure():
     each = one_set({"aserve": {"1": [10]}, "bjoern": {"1": [5], "100": [5]}})
     [chart] = charts.charts({"serve-pypy": one_file(sets={"x": each})})
     assert chart.series["100 connections"] == [None, 5]
-    assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
+    assert [lead.count for lead in leads.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
 
 
 def test_cherrypys_rows_are_in_the_form_of_their_source():
@@ -210,13 +210,13 @@ def test_an_interpreter_that_is_missing_is_told():
 
 
 def test_tables_become_html():
-    """Figures are set to the right; a target that is not met stands out."""
+    """Figures are set to the right; what is bold stays bold."""
     text = make_report.from_markdown(
-        "### A & B\n\n| a | b | c |\n| --- | --- | --- |\n| x | 1,234 | **no**; why |\n\nend\n"
+        "### A & B\n\n| a | b | c |\n| --- | --- | --- |\n| x | 1,234 | **y**; z |\n\nend\n"
     )
     assert "<h3>A &amp; B</h3>" in text
     assert "<td class=number>1,234</td>" in text
-    assert "<td class=no><strong>no</strong>; why</td>" in text
+    assert "<td><strong>y</strong>; z</td>" in text
     assert "<p>end</p>" in text
 
 
@@ -225,7 +225,7 @@ def test_tables_become_html():
 
 def test_the_report_is_that_of_the_files():
     """report/ is what `make bench-pictures` makes of results/, but for the drawing itself."""
-    files = make_report.read()
+    files = pages.read()
     wanted = make_report.page(files, lambda chart: FRAME)
     committed = (make_report.REPORT / "report.html").read_text()
     assert re.sub(r"<svg.*?</svg>", FRAME, committed, flags=re.DOTALL) == wanted
@@ -244,29 +244,71 @@ def test_every_chart_has_its_picture_on_the_page():
         assert "prefers-color-scheme:dark" in text
 
 
+def test_results_show_who_is_ahead_and_no_targets(tmp_path):
+    """Each of our rows has its best peer at each number of connections; where the peer is ahead, the ratio is bold. Targets have a page of their own."""
+    rates = {
+        "floor": {"1": [99, 99, 99], "10": [99, 99, 99]},
+        "aserve": {"1": [10, 20, 30], "10": [10, 10, 10]},
+        "bjoern": {"1": [5, 10, 15], "10": [20, 20, 20]},
+        "waitress": {"1": [6, 12, 18], "10": [1, 1, 1]},
+    }
+    row = {"target": 1, "set": "bare head", "connections": 1, "server": "aserve", "base": "bjoern", "at_least": 3, "figure": 2, "met": False, "notes": []}  # fmt: skip
+    files = {
+        "serve-cpython": one_file(sets={"bare head": one_set(rates)}, targets=[row]),
+        "suite-b-cpython": one_file("suite-b", sets={"B": one_set({"aserve": {"1": [1]}})}),
+    }
+    for stem, kept in files.items():
+        (tmp_path / f"{stem}.json").write_text(json.dumps(kept))
+    text = pages.results_page(tmp_path)
+    ahead = re.findall(r"^\| \[.*", text, re.M)
+    assert ahead == [
+        "| [bare head](#serve-cpython): hello, keep-alive | 2026-11-22 | 1 / 10 | aserve | waitress / bjoern | 1.67 / **0.50** |"
+    ]
+    assert "**no**" not in text and "at least" not in text
+    targets = pages.targets_page(tmp_path)
+    assert "0 of 1 were met" in targets and "## suite-b-cpython" not in targets
+    assert "| 1 | bare head | 1 | aserve | bjoern | 3.00 | 2.00 | **no** |" in targets
+
+
+def test_files_without_comparisons_have_no_first_section(tmp_path):
+    """A folder in which no peer was measured says nothing about who is ahead."""
+    (tmp_path / "serve-cpython.json").write_text(json.dumps(one_file(sets={"x": one_set({"aserve": {"1": [1]}})})))
+    assert "Who is ahead" not in pages.results_page(tmp_path) and "## serve-cpython" in pages.results_page(tmp_path)
+
+
 def test_the_summary_in_the_readme_is_that_of_the_files():
-    """No figure of the table, or of the sentence below it, differs from the results."""
+    """No figure of the table, or of the sentences below it, differs from the results; each server that people know has all figures."""
     text = README.read_text()
-    assert tables.with_summary(text) == text
-    rates = json.loads((tables.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]
-    for name, rows in rates.items():
-        if "aserve-" not in name and name != "floor":
-            assert f"{rows['100']['per_cpu_s']:,.0f}" in tables.summary()
+    assert pages.with_summary(text) == text
+    medians = json.loads((pages.RESULTS / f"{pages.STEM}.json").read_text())["sets"][pages.SET_NAME]["medians"]
+    assert {known.name for known in pages.KNOWN} == {*medians}
+    lines = pages.summary().splitlines()
+    for known in pages.KNOWN:
+        [line] = [line for line in lines if line.startswith(f"| {known.title} |")]
+        assert f"| {medians[known.name][pages.COUNT]['rps']:,.0f} |" in line and " - " not in line
+
+
+def test_the_summary_says_where_others_are_ahead():
+    """Only what is so: a set in which no peer is ahead any more is not named."""
+    [line] = [line for line in pages.summary().splitlines() if line.startswith("**Where others are ahead:**")]
+    kept = pages.read()["serve-cpython"]
+    [lead] = [lead for lead in leads.leads("serve-cpython", kept) if lead.set_name == "blob"]
+    assert (f"uWSGI {lead.ratio:.2f} times as many bodies of 5.2 MB" in line) == (lead.ratio > 1)
 
 
 def test_a_wrong_figure_in_the_readme_is_found():
     """A figure that was changed by hand, or has grown old, is not what the files make."""
     text = README.read_text()
-    figure = re.search(r"\| CPython [\d.]+ \| ([\d,]+)", text)[1]
-    assert tables.with_summary(text.replace(figure, "999,999")) == text
+    figure = re.search(r"\| \*\*aserve\*\* \| \d+ \| ([\d,]+)", text)[1]
+    assert pages.with_summary(text.replace(figure, "999,999")) == text
 
 
 def test_memory_in_the_readme_is_that_of_the_files():
     """The hello app's, and what a million requests added."""
-    hello = json.loads((tables.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
+    hello = json.loads((pages.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
         "100"
     ]
-    million = json.loads((tables.RESULTS / "million-cpython.json").read_text())["rss_mib"]
+    million = json.loads((pages.RESULTS / "million-cpython.json").read_text())["rss_mib"]
     text = README.read_text()
     assert f"it takes {hello['pss_mb']:.0f} MiB on CPython" in text
     assert f"{million['end'] - million['warm']:.2f} MiB" in text
@@ -289,5 +331,5 @@ def test_charts_are_drawn_alike_each_time():
 def test_a_server_that_does_not_serve_so_many_has_no_ratio():
     """What answered nothing at some number of connections is neither ahead nor behind there, and its errors are shown."""
     each = one_set({"aserve": {"1": [10], "1000": [0]}, "bjoern": {"1": [5], "1000": [5]}})
-    assert charts.ratio_of(each, "bjoern", "aserve", "1000") is None
-    assert charts.ratio_of(each, "bjoern", "aserve", "1") == 0.5
+    assert leads.ratio_of(each, "bjoern", "aserve", "1000") is None
+    assert leads.ratio_of(each, "bjoern", "aserve", "1") == 0.5

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.checkout, ONCE, pytest.mark.long_on_pypy]
 
 ROOT = BENCHMARKS.parent
 
-bench_mixed, bench_neighbours, clients, command, figures, mix, procs, record, reports, servers, tables, targets = modules(
-    "bench_mixed", "bench_neighbours", "clients", "command", "figures", "mix", "procs", "record", "reports", "servers", "tables",
+bench_mixed, bench_neighbours, clients, command, figures, mix, pages, procs, record, reports, servers, tables, targets = modules(
+    "bench_mixed", "bench_neighbours", "clients", "command", "figures", "mix", "pages", "procs", "record", "reports", "servers", "tables",
     "targets",
 )  # fmt: skip
 
@@ -200,7 +200,7 @@ def test_what_was_not_measured_says_why():
     lines = targets.format_judgement([verdict, targets.row(3, "close", "aserve", "uwsgi", 0.5, 1.0)]).splitlines()
     assert lines[1].endswith("not measured: bjoern: bjoern is not installed") and lines[2].endswith("NOT MET")
     assert lines[3] == "0 of 1 met, 1 not measured"
-    assert [tables.met(each) for each in (verdict, {"met": True}, {"met": False, "figure": 1.0})] == [
+    assert [pages.met(each) for each in (verdict, {"met": True}, {"met": False, "figure": 1.0})] == [
         "not measured",
         "yes",
         "**no**",
@@ -271,7 +271,7 @@ def test_a_shared_cpu_is_judged_by_the_best_threaded_peer():
     assert "uwsgi-t8: it burns" in verdicts[0]["notes"]
     lines = targets.format_judgement(verdicts).splitlines()
     assert "aserve / granian, requests a second" in lines[1] and "aserve / granian, p99 in ms" in lines[2]
-    assert "| granian, p99_ms | at most 1.00 | 1.50 |" in tables.targets_table(verdicts)
+    assert "| granian, p99_ms | at most 1.00 | 1.50 |" in pages.targets_table(verdicts)
     nobody = targets.judge({"neighbour hello": measured._replace(rounds=[{"aserve": {10: rows["aserve"]}}])}, {18})
     assert [(each["base"], each["figure"]) for each in nobody] == [(targets.BEST, None)] * 2
 
@@ -490,9 +490,10 @@ def test_each_row_of_figures_is_a_line():
 
 
 def test_the_tables_are_those_of_the_files():
-    """results/README.md is what `make bench-tables` makes of the files; those are as they are written now."""
-    assert tables.PAGE.read_text() == tables.page()
-    for path in tables.RESULTS.glob("*.json"):
+    """results/README.md and targets.md are what `make bench-tables` makes of the files; those are as they are written now."""
+    assert pages.PAGE.read_text() == pages.results_page()
+    assert pages.TARGETS.read_text() == pages.targets_page()
+    for path in pages.RESULTS.glob("*.json"):
         text = path.read_text()
         assert text == record.format_json(json.loads(text)) + "\n", path
 
@@ -505,7 +506,7 @@ def test_the_table_of_storms(tmp_path):
     ]
     run = record.describe_run("storm")
     record.write(tmp_path / "storm-cpython.json", {**run, "server": "CPython 3", "seconds": 60, "storms": storms})
-    page = tables.page(tmp_path)
+    page = pages.results_page(tmp_path)
     assert "CPython 3; `make storm SECONDS=60`." in page
     assert "| test_a | tcp | 60.2 | 3 | 12,000 |  |\n| test_b | unix | 61 | 1 | 9 | reset 2 |" in page
 
@@ -520,7 +521,7 @@ def test_the_table_of_preload(tmp_path):
     rounds = {"aserve-preload": [figures_of_one] * 5, "gunicorn": []}
     kept = {**record.describe_run("preload"), "workers": 4, "rounds": rounds, "rows": rows}
     record.write(tmp_path / "preload-cpython.json", kept)
-    page = tables.page(tmp_path)
+    page = pages.results_page(tmp_path)
     assert "## preload-cpython\n" in page and "4 workers of a Django project" in page and "medians of 5 rounds" in page
     assert "| aserve-preload | 70.2 | 61.0 | 0.08 |  |\n| gunicorn | - | - | - | not measured: gone |" in page
 
@@ -541,7 +542,7 @@ def test_the_table_of_a_cluster(tmp_path):
     record.write(
         tmp_path / "cluster-cpython.json", {**record.describe_run("cluster"), "server": "CPython 3", "cluster": rows}
     )
-    page = tables.page(tmp_path)
+    page = pages.results_page(tmp_path)
     assert "### killed\n\nThe processes of one of three hosts are killed" in page and "### vanished\n" in page
     assert "| aserve | HAProxy | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | 210 | 1,001 | 30 35 35 |  |\n" in page
     assert "| aserve | nginx | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | - | 1,001 | 30 35 35 |  |\n" in page

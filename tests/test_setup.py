@@ -72,6 +72,7 @@ def test_the_readme_on_the_index(setup):
     text = "[a](docs/a.md#b), [`--c`\nd](E.md), [f](https://f/), [g](#g)"
     assert absolute(text, None) == "a, `--c`\nd, [f](https://f/), [g](#g)"
     assert absolute("[a](docs/a.md#b)", "https://h/r") == "[a](https://h/r/blob/HEAD/docs/a.md#b)"
+    assert absolute("A\n\n![b: c](d/e.svg)\n\nF\n", None) == "A\n\nF\n"
     assert (
         asked["long_description"].startswith("# aserve\n") and asked["long_description_content_type"] == "text/markdown"
     )
