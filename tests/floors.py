@@ -34,6 +34,7 @@ FLOORS = {
     "aserve/command/finding.py": 100,
     "aserve/command/flags.py": 100,
     "aserve/command/handed_down.py": 100,
+    "aserve/command/host_and_port.py": 100,
     "aserve/command/jobs.py": 100,
     "aserve/command/plans.py": 100,
     "aserve/command/serving.py": 100,

@@ -66,7 +66,7 @@ def _run(argv: Sequence[str]) -> int:
     if is_subcommand(argv):
         return run_subcommand(argv, os.environ)
     folder, own = StartFolder.of_this_process(os.environ), frozenset(sys.modules)
-    args = parse_args(argv)
+    args = parse_args(argv, os.environ)
     spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
     if spooler_folder is not None:
         from .jobs import run_jobs
@@ -94,4 +94,4 @@ def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which runs the old code, whether this code can serve."""
     from .as_child import run_trial
 
-    return run_trial(channel_fd, lambda: read_plan(parse_args(argv)), load, enter)
+    return run_trial(channel_fd, lambda: read_plan(parse_args(argv, os.environ)), load, enter)

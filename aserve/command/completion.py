@@ -21,7 +21,7 @@ def completion_of(parser: argparse.ArgumentParser, shell: str) -> str:
     Return a script for a shell.
 
     Raises:
-        ConfigError: shtab is not installed.
+        ConfigError: shtab is not installed, or too old for this shell.
     """
     if not find_spec("shtab"):
         raise ConfigError(
@@ -29,6 +29,8 @@ def completion_of(parser: argparse.ArgumentParser, shell: str) -> str:
         )
     import shtab  # an optional dependency, needed once
 
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise ConfigError(f"--print-completion {shell} needs a newer shtab; pip install -U shtab")
     words = {setting.name: setting.kind.metavar.split("|") for setting in SETTINGS}
     for action in parser._actions:
         if action.metavar in PATHS or action.dest == "app":

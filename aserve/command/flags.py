@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..core.near_names import near_names
@@ -17,10 +17,11 @@ from ..features import SETTINGS
 from ..features.moving.lines import is_check, split_line
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
+from .host_and_port import take_host_and_port
 
 # gunicorn's, which many users know by heart.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
-SHELLS = ("bash", "zsh", "tcsh")  # that can complete flags; see completion.py
+SHELLS = ("bash", "zsh", "fish", "tcsh")  # that can complete flags; see completion.py
 TASKS = """\
 Serve a WSGI app over HTTP/1.1.
 
@@ -56,9 +57,9 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see aserve --help")
 
 
-def parse_args(argv: Sequence[str]) -> dict[str, object]:
+def parse_args(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> dict[str, object]:
     """
-    Return the given settings, by name, without defaults.
+    Return the given settings, by name, without defaults; `environ` may have the PORT of a --host.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -68,7 +69,9 @@ def parse_args(argv: Sequence[str]) -> dict[str, object]:
     args, unknown = parser.parse_known_args(_join_parts(ours))
     if unknown:
         raise ConfigError(_explain_unknown(unknown[0], parser))
-    return {**vars(args), **line, **({"check": True} if is_check(line) else {})}
+    given = vars(args)
+    take_host_and_port(given, environ or {})
+    return {**given, **line, **({"check": True} if is_check(line) else {})}
 
 
 def _join_parts(argv: Sequence[str]) -> list[str]:
@@ -98,6 +101,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
     parser.add_argument("-c", "--config", metavar="FILE", help=
         "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
+    parser.add_argument("--host", metavar="HOST", help=
+        "with --port, or alone: the same as --bind HOST:PORT (default: 127.0.0.1)")  # fmt: skip
+    parser.add_argument("--port", metavar="PORT", help=
+        "with --host, or alone; default: the variable PORT, or 8000")  # fmt: skip
     parser.add_argument("--uwsgi-ini", metavar="FILE", help=
         "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
     parser.add_argument("--gunicorn-conf", metavar="FILE", help=

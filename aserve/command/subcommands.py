@@ -39,6 +39,6 @@ def _explain(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     from .explain import explain, split_name
 
     name, rest = split_name(argv)
-    args = parse_args(rest)
+    args = parse_args(rest, environ)
     toml, toml_name = read_file(args.get("config", environ.get("ASERVE_CONFIG")))
     return explain(name, args, environ, toml, toml_name, sys.stdout.isatty())

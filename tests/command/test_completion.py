@@ -13,10 +13,11 @@ from aserve.command import completion as completion_module
 pytestmark = pytest.mark.long_on_pypy
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_scripts(shell, capsys):
     """A script has each flag, and the words that it takes."""
-    pytest.importorskip("shtab")
+    if shell not in pytest.importorskip("shtab").SUPPORTED_SHELLS:
+        pytest.skip("this shtab is too old")
     assert cli.main(["--print-completion", shell]) == 0
     text = capsys.readouterr().out
     for word in ("max-body", "reload", "uvloop"):
@@ -46,3 +47,10 @@ def test_without_shtab(monkeypatch, capsys):
     monkeypatch.setattr(completion_module, "find_spec", lambda name: None)
     assert cli.main(["--print-completion", "bash"]) == 2
     assert "pip install 'aserve-wsgi[completion]'" in capsys.readouterr().err
+
+
+def test_an_old_shtab(monkeypatch, capsys):
+    """One that does not know the shell is named, with what to do."""
+    monkeypatch.setattr(pytest.importorskip("shtab"), "SUPPORTED_SHELLS", ["bash"])
+    assert cli.main(["--print-completion", "fish"]) == 2
+    assert "fish needs a newer shtab; pip install -U shtab" in capsys.readouterr().err

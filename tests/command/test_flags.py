@@ -56,3 +56,9 @@ def test_what_is_near_to_nothing():
     for flag in ("--porto", "--xyzzy"):
         with pytest.raises(ConfigError, match=f"unknown flag {flag}; see aserve --help"):
             parse_args([flag])
+
+
+def test_host_and_port():
+    """They are a bind, with the PORT of the environment."""
+    assert parse_args(["a:b", "--host", "0.0.0.0"], {"PORT": "9"}) == {"app": "a:b", "bind": ["0.0.0.0:9"]}
+    assert parse_args(["--port=5000"]) == {"bind": ["127.0.0.1:5000"]}

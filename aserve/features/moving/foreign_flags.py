@@ -18,8 +18,6 @@ from .uwsgi_table import TABLE as UWSGI
 
 # Flags of uvicorn, granian, hypercorn, waitress and Flask, with aserve's equivalent.
 OTHERS = {
-    "host": "give --bind HOST:PORT, as in --bind 0.0.0.0:8000",
-    "port": "give --bind HOST:PORT, as in --bind 127.0.0.1:8000; the variable PORT counts, too",
     "listen": "give --bind HOST:PORT",
     "uds": "give --bind unix:PATH",
     "unix-socket": "give --bind unix:PATH",

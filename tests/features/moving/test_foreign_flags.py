@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long_on_pypy
         ("--http-socket", "uWSGI has it, and here it is --bind"),
         ("--wsgi-file", "uWSGI has it, and here it is the first argument: a relative path"),
         ("--vacuum", "uWSGI has it; leave it out: it is always so"),
-        ("--port", "give --bind HOST:PORT"),
+        ("--listen", "give --bind HOST:PORT"),
         ("--http2", "leave it out"),
         ("--ini", "uWSGI's file is here --uwsgi-ini FILE"),
     ],

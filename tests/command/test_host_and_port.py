@@ -1,0 +1,54 @@
+"""`--host` and `--port`: which bind they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.command.host_and_port import take_host_and_port
+from aserve.features import Config
+from aserve.settings import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "bind"),
+    [
+        ({"host": "0.0.0.0", "port": "9000"}, {}, "0.0.0.0:9000"),
+        ({"host": "0.0.0.0"}, {}, "0.0.0.0:8000"),
+        ({"host": "0.0.0.0"}, {"PORT": "8080"}, "0.0.0.0:8080"),
+        ({"host": "0.0.0.0"}, {"PORT": ""}, "0.0.0.0:8000"),
+        ({"port": "9000"}, {"PORT": "8080"}, "127.0.0.1:9000"),
+        ({"host": "::1", "port": "9000"}, {}, "[::1]:9000"),
+        ({"host": "[::]"}, {}, "[::]:8000"),
+        ({"host": ""}, {}, ":8000"),
+    ],
+)
+def test_the_bind(given, environ, bind):
+    """A missing host is loopback, a missing port that of the platform; an address of IPv6 gets its brackets. A bind of this form is accepted."""
+    take_host_and_port(given, environ)
+    assert given == {"bind": [bind]}
+    assert Config.from_sources(given, {}, {}).bind == (bind,)
+
+
+def test_without_them():
+    """Nothing changes."""
+    given = {"bind": [":1"], "threads": "2"}
+    take_host_and_port(given, {"PORT": "8080"})
+    assert given == {"bind": [":1"], "threads": "2"}
+
+
+@pytest.mark.parametrize("flag", ["host", "port"])
+def test_beside_a_bind(flag):
+    """Which of the two would count is not guessed."""
+    with pytest.raises(ConfigError, match="give either these or --bind HOST:PORT"):
+        take_host_and_port({"bind": [":1"], flag: "2"}, {})
+
+
+def test_what_is_wrong_is_said_of_the_bind():
+    """A port that is none, and a host that has one already."""
+    for given, said in (
+        ({"port": "x"}, "port 'x' is not a number"),
+        ({"host": "a:80", "port": "1"}, "'a:80' is not an IPv6 address"),
+    ):
+        take_host_and_port(given, {})
+        with pytest.raises(ConfigError, match=said):
+            Config.from_sources(given, {}, {})
