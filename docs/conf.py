@@ -1,6 +1,6 @@
 """How Sphinx makes a site of the pages: `make site`, into build/site.
 
-Owns:     which pages are on the site, and the menu, which is made of the lists in docs/index.md.
+Owns:     which pages are on the site; the menu, which is made of the lists in docs/index.md; which page a search for a word begins with.
 Layout:   the source folder is the repository, so that a link means the same on the site and on GitHub. What a page
           links to, and is no page (a unit of systemd, the licence), is a download.
 Not here: pages that are made from code (make_settings.py, make_conformance.py, make_moving.py); the pages' own tests
@@ -10,6 +10,7 @@ Not here: pages that are made from code (make_settings.py, make_conformance.py, 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 project = "aserve"
@@ -32,10 +33,47 @@ exclude_patterns = [".*", "build", "dist", "*.egg-info", "aserve", "**/__pycache
 html_theme = "furo"
 html_static_path = ["site_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+smartquotes = False  # a flag has two hyphens, in a title as well
 highlight_language = "text"  # what names no language is output, or a picture
 html_extra_path = ["site_root"]  # the site's first address leads to the index
 html_show_sphinx = False
 html_copy_source = False
+
+# What people type, which is often no word of the page's title. Of a page named here the search shows the first line first.
+SEARCHED = {
+    "docs/apache": ("apache", "httpd"),
+    "docs/balancers": ("load balancer", "haproxy"),
+    "docs/command": ("port", "host", "bind", "listen", "sigterm", "exit status"),
+    "docs/containers": ("docker", "podman", "dockerfile", "kubernetes", "heroku"),
+    "docs/databases": ("database", "connection pool"),
+    "docs/deploy": ("deploy", "production", "root"),
+    "docs/development": ("reload on save", "debugger"),
+    "docs/embedding": ("asyncio", "fastapi"),
+    "docs/files": ("static files", "gzip", "compression"),
+    "docs/frameworks": ("django", "flask", "pyramid"),
+    "docs/health": ("health check", "healthcheck", "liveness", "readiness"),
+    "docs/http": ("http2", "http/2", "http3"),
+    "docs/letsencrypt": ("letsencrypt", "let's encrypt", "certbot", "acme"),
+    "docs/limits": ("limit", "413", "431"),
+    "docs/logging": ("json log", "access log", "logrotate", "log"),
+    "docs/metrics": ("prometheus", "grafana", "statsd"),
+    "docs/moving-from-gunicorn": ("gunicorn",),
+    "docs/moving-from-uwsgi": ("uwsgi.ini",),
+    "docs/nginx": ("nginx",),
+    "docs/proxies": ("x-forwarded-for", "trusted proxies", "caddy", "traefik"),
+    "docs/several-sites": ("several sites", "virtual host"),
+    "docs/sizing": ("how many workers", "threads"),
+    "docs/slow-clients": ("upload", "large body"),
+    "docs/start": ("tutorial", "install"),
+    "docs/systemd": ("systemd", "systemctl"),
+    "docs/timeouts": ("timeout", "timeouts"),
+    "docs/tls": ("https", "certificate", "ssl"),
+    "docs/trouble": ("502", "503", "slow", "hangs"),
+    "docs/upgrades": ("zero downtime", "reload", "symlink", "graceful restart"),
+    "docs/websockets": ("websocket", "socket.io"),
+    "docs/workers": ("workers", "worker", "processes", "sighup", "max-requests"),
+}
 
 LINK = re.compile(r"^- \[([^]]+)\]\(([\w./-]+)\.md\)", re.M)
 FILE_NAME = re.compile(r"\[[\w-]+\.md\](?=\([\w./-]+\.md(?:#[\w-]+)?\))")
@@ -58,8 +96,16 @@ def show_titles(text: str) -> str:
     return FILE_NAME.sub("[]", text)
 
 
+def add_words(text: str, words: Sequence[str]) -> str:
+    """Return a page with entries of the index below its title: the search shows it first for these words."""
+    title, newline, rest = text.partition("\n")
+    entries = "".join(f"```{{index}} ! {word}\n```\n\n" for word in words)
+    return f"{title}{newline}\n{entries}{rest}"
+
+
 def _on_source_read(app: Any, docname: str, source: list[str]) -> None:
-    source[0] = add_menu(source[0]) if docname == root_doc else show_titles(source[0])
+    text = add_menu(source[0]) if docname == root_doc else show_titles(source[0])
+    source[0] = add_words(text, SEARCHED.get(docname, ()))
 
 
 def setup(app: Any) -> None:

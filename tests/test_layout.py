@@ -182,6 +182,7 @@ TESTS_OF_NO_ONE_FILE = {
     "measures",
     "setup",
     "simulate_scale",
+    "site",
     "whole",
 }
 

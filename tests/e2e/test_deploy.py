@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import pathlib
@@ -14,22 +15,26 @@ import subprocess
 import sys
 
 import pytest
+from harness.front import Page, fronts
 from harness.interpreter import ONCE
 from harness.manager import Manager
 
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
+__all__ = ["fronts"]  # a fixture
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 PAGES = ("deploy", "systemd", "containers", "workers", "upgrades", "preload", "health")
+SITES = (ROOT / "docs/several-sites.md").read_text()
 TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 ANALYZE = shutil.which("systemd-analyze")
 RELOAD_VERSION = 253  # of systemd, the first with Type=notify-reload
 
 
-def blocks(language):
+def blocks(language, text=TEXT):
     """Return the blocks of the pages in this language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 def unit(kind):
@@ -47,7 +52,8 @@ def test_the_pages_show_the_examples():
     """Each line of a block is one of the file that it is from."""
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
     shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
-    assert len(shown) == 3
+    shown += [(block, (EXAMPLES / "systemd/site@.service").read_text()) for block in blocks("ini", SITES)]
+    assert len(shown) == 4
     for block, text in shown:
         assert {*block.splitlines()} <= {*text.splitlines()}
 
@@ -73,14 +79,16 @@ def test_commands(command, tmp_path):
 @ONCE
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 def test_systemd_reads_the_units(tmp_path):
-    """systemd finds nothing to say about them, once their paths exist."""
+    """systemd finds nothing to say about them, once their paths exist; of site@.service there is an instance."""
     version = int(subprocess.run([ANALYZE, "--version"], capture_output=True, text=True, check=True).stdout.split()[1])
-    text = unit("service").replace("/srv/shop/venv/bin/aserve", shutil.which("true") or "")
-    if version < RELOAD_VERSION:
-        text = text.replace("Type=notify-reload", "Type=notify")
-    (tmp_path / "shop.service").write_text(text)
+    for source, name in (("shop.service", "shop.service"), ("site@.service", "site@shop.service")):
+        text = (EXAMPLES / "systemd" / source).read_text()
+        text = re.sub(r"/srv/(shop|%i)/venv/bin/aserve", shutil.which("true") or "", text)
+        if version < RELOAD_VERSION:
+            text = text.replace("Type=notify-reload", "Type=notify")
+        (tmp_path / name).write_text(text)
     shutil.copy(EXAMPLES / "systemd/shop.socket", tmp_path)
-    command = [ANALYZE, "verify", "--man=no", str(tmp_path / "shop.service"), str(tmp_path / "shop.socket")]
+    command = [ANALYZE, "verify", "--man=no", *map(str, tmp_path.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if "shop." in line]
     assert said == [] and done.returncode == 0, done.stderr
@@ -136,3 +144,69 @@ def test_what_the_container_takes_is_there():
     text = (EXAMPLES / "container/Containerfile").read_text()
     for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
         assert os.path.exists(ROOT / source)
+
+
+# What the context of an image is without.
+
+
+def is_ignored(path, patterns):
+    """Whether .dockerignore leaves a path at the top out: the last pattern that matches decides."""
+    ignored = False
+    for pattern in patterns:
+        name = pattern.lstrip("!").strip("/")
+        if fnmatch.fnmatchcase(path, name.replace("**/", "")):
+            ignored = not pattern.startswith("!")
+    return ignored
+
+
+@ONCE
+def test_the_context_of_an_image():
+    """No virtual environment, build or history goes to the builder; all that a wheel is built of does."""
+    patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    for name in (".venv", ".venv-pypy", "venv", "build", "dist", ".git", "__pycache__", "x.so", ".mypy_cache"):
+        assert is_ignored(name, patterns), name
+    for name in (
+        "aserve",
+        "cparsers",
+        "native",
+        "examples",
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE",
+        "MANIFEST.in",
+    ):
+        assert (ROOT / name).exists() and not is_ignored(name, patterns), name
+
+
+BUILDER = next(filter(None, map(shutil.which, ("podman", "buildah", "docker"))), None)
+
+
+@ONCE
+@pytest.mark.long  # it fetches Python's image, and compiles
+@pytest.mark.timeout(900)
+def test_the_image():
+    """A builder makes the image of the Containerfile."""
+    if BUILDER is None or subprocess.run([BUILDER, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("no builder of images that works is installed")
+    command = [BUILDER, "build", "-f", "examples/container/Containerfile", "-t", "aserve-hello", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_several_sites(start_server, fronts):
+    """docs/several-sites.md: nginx passes each name to its own site, and an unknown one to none."""
+    page, changes = Page("several-sites"), {}
+    for name in ("shop", "blog"):
+        socket_path = f"{fronts.socket}.{name}"
+        changes[f"unix:/run/site-{name}/app.sock"] = f"unix:{socket_path}"
+
+        def app(environ, start_response, name=name):
+            start_response("200 OK", [("Content-Length", "4")])
+            return [name.encode()]
+
+        start_server(app, bind=f"uwsgi://unix:{socket_path}")
+    nginx = fronts.nginx(page.block("3. nginx passes each name on", "nginx"), changes)
+    for host, answer in (("www.shop.example", b"shop"), ("blog.example", b"blog")):
+        assert nginx.fetch("/", Host=host)[::2] == (200, answer)
+    assert nginx.fetch("/", Host="other.example")[0] == 404

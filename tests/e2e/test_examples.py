@@ -83,22 +83,39 @@ def fetch(port, target, method="GET"):
         connection.close()
 
 
-# A first site
+# The tutorial
 
 
-def test_a_first_site(start_process, tmp_path):
-    """The page's app answers what the page says; its file of settings is understood, and serves it."""
+def test_the_tutorial(start_process, tmp_path):
+    """The page's app answers what the page says; its file of settings is understood, also with workers, and serves it with a line for each request."""
     (tmp_path / "hello.py").write_text(START.block("An app", "python"))
-    (tmp_path / "site.toml").write_text(START.block("Settings in a file", "toml"))
+    settings = START.block("Settings in a file", "toml")
+    (tmp_path / "site.toml").write_text(settings)
+    (tmp_path / "workers.toml").write_text(settings + START.block("Use all CPUs", "toml"))
     said = re.search(r"^curl .*: (.*)$", START.block("An app", "sh"), re.M)[1]
     assert said == "Hello!"
     process = start_process("hello:app")
     assert fetch(process.address[1], "/") == (200, f"{said}\n".encode())
-    run(tmp_path, *ServerProcess.command, "--config", "site.toml", "--check")
+    for name in ("site.toml", "workers.toml"):
+        run(tmp_path, *ServerProcess.command, "--config", name, "--check")
     by_file = start_process("hello:app", "--config", "site.toml")
     assert fetch(by_file.address[1], "/") == (200, b"Hello!\n")
     by_file.signal(signal.SIGTERM)
-    assert by_file.wait() == 0 and "GET / " in (tmp_path / "access.log").read_text()
+    assert by_file.wait() == 0 and b"GET / " in by_file.process.stdout.read()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_units_of_the_tutorial(tmp_path):
+    """systemd has nothing to say about them; the service takes the socket by its name."""
+    section = START.text.partition("## Keep it running\n")[2]
+    units = re.findall(r"^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```", section, re.M | re.S)
+    assert [name for name, _ in units] == ["hello.socket", "hello.service"]
+    for name, text in units:
+        (tmp_path / name).write_text(text.replace("/srv/hello/venv/bin/aserve", shutil.which("true") or ""))
+    assert "FileDescriptorName=web" in units[0][1] and "--bind systemd:web" in units[1][1]
+    command = ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "hello." in line] == [] and done.returncode == 0, done.stderr
 
 
 # Frameworks

@@ -1,0 +1,113 @@
+"""The documentation as a site: it is built without a warning, its menu folds, and its search finds what people type."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from harness.browser import browsing, needs_chromium
+from harness.interpreter import ONCE
+
+ROOT = pathlib.Path(__file__).parent.parent
+HAS_SPHINX = all(map(importlib.util.find_spec, ("sphinx", "myst_parser", "furo")))
+pytestmark = [
+    pytest.mark.checkout,
+    ONCE,
+    pytest.mark.long,
+    pytest.mark.skipif(not HAS_SPHINX, reason="the extra docs is not installed"),
+]
+
+# What is typed, and the page that comes first.
+WORDS = {
+    "nginx": "nginx", "timeout": "timeouts", "workers": "workers", "port": "command", "json log": "logging", "http2": "http",
+    "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble",
+    "django": "frameworks", "https": "tls", "prometheus": "metrics", "websocket": "websockets",
+}  # fmt: skip
+FIRST = "(document.querySelector('#search-results li a') || {}).href || ''"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Build the site, as `make site` does."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-I",
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+        "-c",
+        "docs",
+        ".",
+        str(folder),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@contextlib.contextmanager
+def served(folder: pathlib.Path) -> Iterator[str]:
+    """Serve a folder; yield its address."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@needs_chromium
+def test_the_search_finds_what_people_type(site, tmp_path):
+    """The right page comes first."""
+    with served(site) as address, browsing(tmp_path / "profile") as page:
+        for words, name in WORDS.items():
+            page.show(f"{address}/search.html?q={words.replace(' ', '+')}")
+            page.wait_for(f"location.search.includes({words.split()[0]!r}) && {FIRST}")
+            first = page.evaluate(FIRST).partition("?")[0].partition("#")[0]
+            assert first == f"{address}/docs/{name}.html", words
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page(site, tmp_path, width):
+    """The menu shows the section of the page and folds the others; no page is wider than the window; a flag keeps its hyphens."""
+    with served(site) as address, browsing(tmp_path / "profile") as page:
+        for name in ("docs/index", "docs/nginx", "docs/settings", "README"):
+            page.show(f"{address}/{name}.html", width=width)
+            page.wait_for("document.readyState === 'complete' && document.querySelector('.sidebar-tree details')")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            sections = page.evaluate("document.querySelectorAll('.sidebar-tree details').length")
+            opened = page.evaluate("document.querySelectorAll('.sidebar-tree details[open]').length")
+            assert sections > 6 and opened == (name != "docs/index"), name
+        assert page.errors == []
+        page.show(f"{address}/docs/preload.html", width=width)
+        page.wait_for("(document.querySelector('h1') || {}).innerText?.includes('--preload')")
+
+
+def test_words_of_the_search_are_of_pages(site):
+    """Each page that docs/conf.py has words for is there."""
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    assert {name for name in conf.SEARCHED if not (site / f"{name}.html").exists()} == set()
+    words = [word for words in conf.SEARCHED.values() for word in words]
+    assert len(words) == len({*words})
