@@ -125,7 +125,7 @@ def test_menu():
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # What aserve does besides serving and asking a server; and configurations of others, which its own pages have as they are.
-COMMANDS = ("config", *commands())
+COMMANDS = ("config", "init", *commands())
 OTHERS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
 

@@ -26,6 +26,7 @@ TASKS = """\
 Serve a WSGI app over HTTP/1.1.
 
 look around      aserve                            a demo page
+begin            aserve init                       settings, a unit, nginx
 develop          aserve shop:app --reload          saved code is served
 check            aserve shop:app --check           what would be served
 serve            aserve shop:app -b :8080          one process, threads
@@ -90,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]\n       aserve translate FILE\n"
+        "       aserve config [--explain NAME] [flags]\n       aserve init [APP]\n       aserve translate FILE\n"
         "       aserve [flags] uwsgi|gunicorn THEIR COMMAND LINE",
         description=TASKS,
         epilog=EPILOG,

@@ -2,7 +2,7 @@
 
 Owns:     is_subcommand, run_subcommand; `aserve config`.
 Thread:   the main thread.
-Not here: the subcommands of features (Extension.commands), what `aserve config` prints (explain.py).
+Not here: the subcommands of features (Extension.commands), what `aserve config` prints (explain.py), what `aserve init` writes (init.py).
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from ..core.start_folder import StartFolder
 from ..features import commands
 from .flags import parse_args
 from .plans import read_file
 
-CONFIG = "config"
+CONFIG, INIT = "config", "init"
+OWN = (CONFIG, INIT)
 
 
 def is_subcommand(argv: Sequence[str]) -> bool:
     """Whether the first argument is a subcommand. (An app in a module of that name is `status:app`.)"""
-    return bool(argv) and (argv[0] == CONFIG or argv[0] in commands())
+    return bool(argv) and (argv[0] in OWN or argv[0] in commands())
 
 
 def run_subcommand(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -29,10 +31,16 @@ def run_subcommand(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     Raises:
         ConfigError: other arguments are wrong, or no server answers.
     """
-    if argv[0] != CONFIG:
+    if argv[0] not in OWN:
         return commands()[argv[0]](argv, environ)
-    sys.stdout.write(_explain(argv[1:], environ))
+    sys.stdout.write(_explain(argv[1:], environ) if argv[0] == CONFIG else _init(argv[1:], environ))
     return 0
+
+
+def _init(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    from .init import init
+
+    return init(argv, StartFolder.of_this_process(environ).name)
 
 
 def _explain(argv: Sequence[str], environ: Mapping[str, str]) -> str:

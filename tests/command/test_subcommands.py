@@ -19,9 +19,20 @@ def test_translating(served, capsys, tmp_path):
     assert served == []
 
 
+def test_beginning(served, capsys, tmp_path):
+    """`aserve init` writes files for the app in this folder, and serves nothing."""
+    (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
+    assert cli.main(["init"]) == 0
+    assert "aserve.toml: written\n" in capsys.readouterr().out
+    assert 'app = "app:app"' in (tmp_path / "aserve.toml").read_text()
+    assert served == []
+
+
 def test_which_words_are_subcommands():
-    """Those of features, and one of the command's own; an app in a module of such a name is named with its app."""
-    assert all(map(is_subcommand, (["config"], ["status"], ["top"], ["reload", "--control", "x"], ["translate"])))
+    """Those of features, and two of the command's own; an app in a module of such a name is named with its app."""
+    assert all(
+        map(is_subcommand, (["config"], ["init"], ["status"], ["top"], ["reload", "--control", "x"], ["translate"]))
+    )
     assert (
         not is_subcommand([]) and not is_subcommand(["status:app"]) and not is_subcommand(["--threads", "2", "status"])
     )

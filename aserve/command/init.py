@@ -1,0 +1,85 @@
+"""The command `aserve init`: writes the files with which a site begins, for the app that is in this folder.
+
+Owns:     init: which app, which names, and that no file is overwritten.
+Thread:   the main thread.
+Not here: the texts (site_files.py), finding apps (finding.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+
+from ..settings import ConfigError
+from .finding import find_apps
+from .site_files import SiteFiles
+
+ABOUT = """\
+Write aserve.toml, a unit of systemd and a server block of nginx into this
+folder, for the app that is found here or named.  A file that is there already
+is left as it is.  Nothing is imported, started or installed."""
+USER = "www-data"  # of a unit, for a folder that belongs to root
+
+
+def init(argv: Sequence[str], folder: str) -> str:
+    """
+    Write the files into a folder, and return what was done; `argv`: what follows the word init.
+
+    Raises:
+        ConfigError: no app was named, and none, or several, were found; or the folder cannot be written to.
+    """
+    parser = argparse.ArgumentParser(
+        prog="aserve init", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("app", metavar="APP", nargs="?", help="as for aserve: module:name")
+    spec = parser.parse_args(argv).app or _only_app(folder)
+    files = SiteFiles(_name_of(folder), spec, folder, _command(), _user_of(folder))
+    return "".join(f"{name}: {_write(os.path.join(folder, name), text)}\n" for name, text in files.texts().items()) + (
+        "Next: aserve --config aserve.toml --check, then without --check. The first lines of the others say where they go.\n"
+    )
+
+
+def _only_app(folder: str) -> str:
+    specs = list(dict.fromkeys(one.spec for one in find_apps(folder) if one.spec and "..." not in one.spec))
+    if not specs:
+        raise ConfigError(f"no app was found in {folder}; name it: aserve init module:app")
+    if len(specs) > 1:
+        commands = " or ".join(f"aserve init {shlex.quote(spec)}" for spec in specs)
+        raise ConfigError(f"{len(specs)} apps were found in {folder}; choose one: {commands}")
+    return specs[0]
+
+
+def _write(path: str, text: str) -> str:
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return "is there already, and stays as it is"
+    except OSError as fault:
+        raise ConfigError(f"cannot write {path}: {fault.strerror}") from None
+    return "written"
+
+
+def _name_of(folder: str) -> str:
+    """Return the folder's name, of characters that units, paths and host names all may have."""
+    return re.sub(r"[^a-z0-9]+", "-", os.path.basename(folder).lower()).strip("-") or "site"
+
+
+def _command() -> str:
+    beside = os.path.join(os.path.dirname(sys.executable), "aserve")
+    return beside if os.path.exists(beside) else os.path.abspath(sys.argv[0])
+
+
+def _user_of(folder: str) -> str:
+    owner = os.stat(folder).st_uid
+    if owner == 0:
+        return USER
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)

@@ -1,0 +1,94 @@
+"""`aserve init`: for which app it writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+
+import pytest
+
+from aserve.command.init import init
+from aserve.settings import ConfigError
+
+APP = "def app(environ, start_response): pass\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a name that neither a unit nor a host may have."""
+    place = tmp_path / "My Shop_2"
+    place.mkdir()
+    return place
+
+
+def test_what_is_written(folder):
+    """Three files, by the folder's name; the text says what comes next."""
+    (folder / "hello.py").write_text(APP)
+    said = init([], str(folder))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "aserve.toml", "hello.py", "my-shop-2.nginx.conf", "my-shop-2.service",
+    ]  # fmt: skip
+    assert said.count(": written\n") == 3 and "aserve --config aserve.toml --check" in said
+    assert 'app = "hello:app"' in (folder / "aserve.toml").read_text()
+
+
+def test_nothing_is_overwritten(folder):
+    """A file that is there stays, and the others are written."""
+    (folder / "aserve.toml").write_text("mine")
+    said = init(["shop:create_app('x')"], str(folder))
+    assert "aserve.toml: is there already, and stays as it is\n" in said and said.count(": written\n") == 2
+    assert (folder / "aserve.toml").read_text() == "mine"
+
+
+def test_the_app_that_is_named(folder):
+    """It need not be there yet; quotes are the file's."""
+    init(['shop:create_app("x")'], str(folder))
+    assert r'app = "shop:create_app(\"x\")"' in (folder / "aserve.toml").read_text()
+
+
+def test_no_app_or_several(folder):
+    """Nothing is guessed, and nothing written."""
+    with pytest.raises(ConfigError, match=r"no app was found in .*; name it: aserve init module:app"):
+        init([], str(folder))
+    (folder / "app.py").write_text(APP)
+    (folder / "main.py").write_text("def create_app(): pass\n")
+    with pytest.raises(
+        ConfigError,
+        match=r"2 apps were found in .*; choose one: aserve init app:app or aserve init 'main:create_app\(\)'",
+    ):
+        init([], str(folder))
+    assert {path.name for path in folder.iterdir()} == {"app.py", "main.py"}
+
+
+def test_a_folder_that_cannot_be_written_to(folder):
+    """It is named."""
+    (folder / "aserve.toml").symlink_to(folder / "gone" / "x")
+    (folder / "gone").write_text("")
+    said = init(["a:b"], str(folder))
+    assert "aserve.toml: is there already" in said  # a link that leads nowhere counts, too
+    with pytest.raises(ConfigError, match=r"cannot write .*: Not a directory"):
+        init(["a:b"], str(folder / "gone" / "below"))
+
+
+def test_whose_unit_it_is(folder, monkeypatch):
+    """Its user is the folder's owner; root's folder is served by www-data, an owner without a name by number."""
+    unit = folder / "my-shop-2.service"
+    for owner, user in ((0, "www-data"), (4_000_000, "4000000"), (1, pwd.getpwuid(1).pw_name)):
+        monkeypatch.setattr(os, "stat", lambda path, owner=owner: os.stat_result([0] * 4 + [owner] + [0] * 5))
+        init(["a:b"], str(folder))
+        assert f"\nUser={user}\n" in unit.read_text()
+        unit.unlink()
+
+
+def test_which_aserve_it_starts(folder, tmp_path, monkeypatch):
+    """That of this environment; without one beside the interpreter, the command that was typed."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "typed")])
+    init(["a:b"], str(folder))
+    assert f"ExecStart={tmp_path}/typed " in (folder / "my-shop-2.service").read_text()
+    (folder / "my-shop-2.service").unlink()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "aserve").touch()
+    init(["a:b"], str(folder))
+    assert f"ExecStart={tmp_path}/bin/aserve " in (folder / "my-shop-2.service").read_text()

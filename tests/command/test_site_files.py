@@ -1,0 +1,63 @@
+"""The files of a site: settings that are accepted, a unit that systemd reads."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from aserve.command.site_files import PROPOSALS, SiteFiles
+from aserve.features import Config
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILES = SiteFiles("shop", "shop.wsgi:application", "/srv/shop", "/srv/shop/venv/bin/aserve", "www-data")
+
+
+def settings_of(text):
+    """Return the settings of a file, which are accepted."""
+    table = tomllib.loads(text)
+    assert table.pop("app") == "shop.wsgi:application"
+    Config.from_sources({}, {}, table)
+    return table
+
+
+def test_the_settings():
+    """As they are written, and with every proposal, they are accepted."""
+    text = FILES.texts()["aserve.toml"]
+    assert settings_of(text) == {"bind": ["127.0.0.1:8000"]}
+    proposals = re.sub(r"^# ([a-z-]+ = )", r"\1", text, flags=re.M)
+    assert settings_of(proposals).keys() == PROPOSALS.keys()
+    assert max(map(len, text.splitlines())) < 130
+
+
+def test_paths_in_the_unit():
+    """A space, a percent sign and a dollar stay what they are, by systemd's own rules."""
+    files = FILES._replace(folder="/srv/my $hop 5%", command='/opt/a"b/aserve')
+    unit = files.texts()["shop.service"]
+    assert r'ExecStart="/opt/a\"b/aserve" --config "/srv/my $$hop 5%%/aserve.toml" --bind' in unit
+    assert "WorkingDirectory=/srv/my $hop 5%%\n" in unit
+
+
+def test_the_server_of_nginx():
+    """It passes requests to the socket that the unit binds."""
+    texts = FILES.texts()
+    [path] = re.findall(r"uwsgi_pass unix:(\S+);", texts["shop.nginx.conf"])
+    assert f"--bind uwsgi://unix:{path} " in texts["shop.service"] and path.startswith("/run/shop/")
+    assert texts["shop.nginx.conf"].count("{") == texts["shop.nginx.conf"].count("}") == 2
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_reads_the_unit(tmp_path):
+    """It has nothing to say about it."""
+    unit = FILES._replace(command=shutil.which("true"), folder=str(tmp_path)).texts()["shop.service"]
+    (tmp_path / "shop.service").write_text(unit)
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "shop.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "shop." in line] == [] and done.returncode == 0, done.stderr
