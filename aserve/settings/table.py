@@ -397,7 +397,7 @@ class EngineSettings(Settings):
     write_buffer_bytes: int = row(
         256 * KIB, "Limits", "--write-buffer", size(KIB, GIB),
         "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
-        "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
+        "Guess: most pages fit whole, so that their thread is free at once; 1,000 slow clients "
         "use 256 MiB at most.",
     )
     response_spool_bytes: int = row(
@@ -408,9 +408,9 @@ class EngineSettings(Settings):
     )
     response_memory_bytes: int = row(
         64 * MIB, "Limits", "--response-memory", size(0, TIB),
-        "octets of large bodies that wait in memory, for all clients together, a body that the app returns again counted once; beyond it a worker waits up to 0.25 s while clients read, "
+        "octets of large bodies that wait in memory, for all clients together, a body that the app returns again counted once; beyond it a thread waits up to 0.25 s while clients read, "
         "then all but the first 512 KiB goes to --response-spool, if it may",
-        "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
+        "Guess: a dozen downloads of 5 MB. From memory a body is sent without a thread; with --threads 0 there is no other way.",
     )
     body_spool_total_bytes: int = row(
         0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
@@ -495,7 +495,7 @@ class EngineSettings(Settings):
     )
     healthcheck_max_wait_seconds: float = row(
         10.0, "Health checks", "--healthcheck-max-wait", duration(0.0),
-        "how long a request may wait for a worker before the server is not ready, also for pings over uwsgi; 0: any time",
+        "how long a request may wait for a thread before the server is not ready, also for pings over uwsgi; 0: any time",
         "Guess: a server whose requests wait this long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each one taken out leaves its share to the others.",
         needs=Needs(("healthcheck_path", "agent_check", "metrics", "uwsgi://")),
