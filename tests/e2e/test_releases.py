@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
 from harness.client import RawClient
+from harness.front import Page
 from harness.waiting import wait_until
 from harness.workers import Workers
 
@@ -16,6 +18,8 @@ pytestmark = [
     pytest.mark.any_parser,
     pytest.mark.long_on_pypy,
 ]
+
+IS_PYPY = sys.implementation.name == "pypy"
 
 # What each file of a release says is the name of the release; `kept` is imported by the configuration, too.
 APP = """\
@@ -132,3 +136,16 @@ def test_a_name_that_is_not_known(released, tmp_path, becomes):
     wait_until(lambda: process.count("worker 1 .* is ready") == 2)
     assert versions(process) == ({"one"}, "one")
     assert process.stop() == 0
+
+
+@pytest.mark.skipif(IS_PYPY, reason="a shell's commands are the same")
+def test_the_commands_of_the_page(tmp_path):
+    """docs/upgrades.md: the link leads to the new release, and at no moment to none."""
+    block = Page("upgrades").block("A release behind a link", "sh")
+    *commands, last = block.replace("/srv/mysite", str(tmp_path)).splitlines()
+    assert last == "systemctl reload mysite" and len(commands) == 3
+    for name in ("2026-11-20", "2026-11-27"):
+        (tmp_path / "releases" / name).mkdir(parents=True)
+    (tmp_path / "current").symlink_to("releases/2026-11-20")
+    subprocess.run(["sh", "-ec", "\n".join(commands)], check=True)
+    assert os.readlink(tmp_path / "current") == "releases/2026-11-27" and not (tmp_path / "next").is_symlink()
