@@ -308,10 +308,11 @@ def test_memory_in_the_readme_is_that_of_the_files():
     hello = json.loads((pages.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
         "100"
     ]
-    million = json.loads((pages.RESULTS / "million-cpython.json").read_text())["rss_mib"]
+    run = json.loads((pages.RESULTS / "million-cpython.json").read_text())
+    million = run["rss_mib"]
     text = README.read_text()
     assert f"it takes {hello['pss_mb']:.0f} MiB on CPython" in text
-    assert f"{million['end'] - million['warm']:.2f} MiB" in text
+    assert f"{million['end'] - million['warm']:.2f} MiB" in text and f"#million-cpython) ({run['date']})" in text
 
 
 def test_charts_are_drawn_alike_each_time():
