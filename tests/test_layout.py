@@ -120,6 +120,7 @@ DOORS = {
     # These: a millisecond each of a start, for what serves nothing, or not an app.
     ("command.cli", "command.jobs"),
     ("command.subcommands", "command.explain"),
+    ("command.subcommands", "command.init"),
     ("command.showing", "command.completion"),
     ("command.showing", "command.finding"),
     ("command.apps", "demo"),

@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -72,7 +73,7 @@ def _name_of(folder: str) -> str:
 
 def _command() -> str:
     beside = os.path.join(os.path.dirname(sys.executable), "aserve")
-    return beside if os.path.exists(beside) else os.path.abspath(sys.argv[0])
+    return beside if os.path.exists(beside) else shutil.which("aserve") or beside
 
 
 def _user_of(folder: str) -> str:

@@ -53,7 +53,7 @@ def test_a_letter_too_many(flag):
 
 def test_what_is_near_to_nothing():
     """No flag is suggested that means another thing."""
-    for flag in ("--porto", "--xyzzy"):
+    for flag in ("--pretty", "--xyzzy"):
         with pytest.raises(ConfigError, match=f"unknown flag {flag}; see aserve --help"):
             parse_args([flag])
 

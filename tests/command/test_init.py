@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
+import shutil
 import sys
 
 import pytest
 
+from aserve.command import init as init_module
 from aserve.command.init import init
 from aserve.settings import ConfigError
 
@@ -61,14 +64,22 @@ def test_no_app_or_several(folder):
     assert {path.name for path in folder.iterdir()} == {"app.py", "main.py"}
 
 
-def test_a_folder_that_cannot_be_written_to(folder):
-    """It is named."""
-    (folder / "aserve.toml").symlink_to(folder / "gone" / "x")
-    (folder / "gone").write_text("")
-    said = init(["a:b"], str(folder))
-    assert "aserve.toml: is there already" in said  # a link that leads nowhere counts, too
-    with pytest.raises(ConfigError, match=r"cannot write .*: Not a directory"):
-        init(["a:b"], str(folder / "gone" / "below"))
+def test_a_link_that_leads_nowhere(folder):
+    """It counts as a file that is there."""
+    (folder / "aserve.toml").symlink_to(folder / "gone")
+    assert "aserve.toml: is there already" in init(["a:b"], str(folder))
+    assert not (folder / "gone").exists()
+
+
+def test_a_folder_that_cannot_be_written_to(folder, monkeypatch):
+    """The file is named, with the system's reason."""
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(init_module, "open", refuse, raising=False)
+    with pytest.raises(ConfigError, match=r"cannot write .*aserve\.toml: Permission denied"):
+        init(["a:b"], str(folder))
 
 
 def test_whose_unit_it_is(folder, monkeypatch):
@@ -82,13 +93,15 @@ def test_whose_unit_it_is(folder, monkeypatch):
 
 
 def test_which_aserve_it_starts(folder, tmp_path, monkeypatch):
-    """That of this environment; without one beside the interpreter, the command that was typed."""
+    """That of this environment; without one beside the interpreter, that on PATH."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "typed")])
-    init(["a:b"], str(folder))
-    assert f"ExecStart={tmp_path}/typed " in (folder / "my-shop-2.service").read_text()
-    (folder / "my-shop-2.service").unlink()
+    for path in ("/usr/bin/aserve", None):
+        monkeypatch.setattr(shutil, "which", lambda name, path=path: path)
+        init(["a:b"], str(folder))
+        assert f"ExecStart={path or tmp_path / 'bin/aserve'} " in (folder / "my-shop-2.service").read_text()
+        (folder / "my-shop-2.service").unlink()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "aserve").touch()
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/aserve")
     init(["a:b"], str(folder))
     assert f"ExecStart={tmp_path}/bin/aserve " in (folder / "my-shop-2.service").read_text()
