@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import shutil
 import signal
 import socket
 import subprocess
 
 import pytest
+from harness.halting import halt
 from harness.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -42,15 +42,14 @@ def app(environ, start_response):
 
 @pytest.mark.provokes("which the app forked, ends")
 @pytest.mark.parametrize("path", ["context", "environ"])
-def test_a_child_of_a_finalizer(start_process, wait_until, tmp_path, path):
+def test_a_child_of_a_finalizer(start_process, tmp_path, path):
     """It is born behind a response, in the middle of a batch: the next request of that is its parent's."""
     (tmp_path / "forking_app.py").write_text(FORKING_APP)
     server = start_process(f"{tmp_path}/forking_app.py:app", "--threads", "1", "--native", "auto")
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(3)]
     for client in clients:
         exchange(client, "/first")
-    server.process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: is_stopped(server.pid))
+    halt(server.pid)
     for client, target in zip(clients, (f"/{path}", "/second", "/third")):
         send(client, target)
     server.process.send_signal(signal.SIGCONT)
@@ -122,12 +121,6 @@ def test_a_child_born_while_a_piece_is_sent(start_process, tmp_path):
         send(client, "/")
         receive(client, b"6\r\nserved\r\n0\r\n\r\n")
     assert os.waitstatus_to_exitcode(int((tmp_path / "status").read_text())) == 1
-
-
-def is_stopped(pid):
-    """Whether each thread of a process is stopped."""
-    threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return all((thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
 def send(client, target):

@@ -21,6 +21,7 @@ import pytest
 from harness import apps
 from harness.client import RawClient
 from harness.front import DOCS, Page, fronts
+from harness.halting import halt
 from harness.interpreter import ONCE
 from harness.waiting import wait_until
 
@@ -136,7 +137,7 @@ def test_while_every_worker_hangs(pair):
     """The supervisor answers, and says so; HAProxy takes the host out, and back when it goes on."""
     one, _, haproxy = pair
     (pid,) = one.process.wait_for_workers(1)
-    os.kill(pid, signal.SIGSTOP)
+    halt(pid)
     why = "no event loop of a worker turns"
     wait_until(lambda: one.probe("/live") == one.probe("/ready") == (503, f"{why}\n"))
     assert one.line == f"stopped #{why}\n"

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.halting import halt
 from harness.load import Load, load
 
 pytestmark = [
@@ -30,8 +31,7 @@ def test_kept_connections_come_to_a_new_worker(start_workers, wait_until, how):
     """It gets its part of the requests of clients that never connect anew, and none of them fails."""
     process = start_workers("--workers", "1" if how == "one more" else "2")
     first, *others = process.wait_for_workers(1 if how == "one more" else 2)
-    for pid in others:
-        os.kill(pid, signal.SIGSTOP)  # it accepts nobody
+    halt(*others)  # they accept no client
     with load(functools.partial(RawClient, process.address), kinds=("kept",) * CLIENTS) as clients:
         wait_until(lambda: clients.connection_count == CLIENTS and clients.count > CLIENTS)
         count = clients.count  # first: the clients go on

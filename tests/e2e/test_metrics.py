@@ -9,6 +9,7 @@ import sys
 import pytest
 from harness import apps
 from harness.client import RawClient
+from harness.halting import halt
 from harness.load import KINDS, Load, load
 from harness.metrics import requests, scrape, scraping
 from harness.waiting import wait_until
@@ -168,8 +169,7 @@ def test_while_no_worker_can(start_workers, raw_client, tmp_path):
     client = raw_client(process)
     client.send(b"GET /wait%b HTTP/1.1\r\nHost: a\r\n\r\n" % bytes(tmp_path / "one"))
     wait_until(lambda: (tmp_path / "one.in").exists())
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    halt(*pids)
     numbers, _ = scrape(path)
     assert numbers["aserve_workers", "ready"] == 2
     assert max(numbers["aserve_oldest_request_seconds", slot] for slot in "12") > 0

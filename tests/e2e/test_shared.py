@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from harness.halting import halt
 from harness.stores import SERVERS
 from harness.uwsgi_apps import APP, ask, notes, who
 
@@ -54,8 +55,7 @@ def turn_of(server):
 def kill_host(process):
     """Kill all of it at once."""
     pids = process.workers
-    for pid in [process.pid, *pids]:
-        os.kill(pid, signal.SIGSTOP)  # nobody sees another's end
+    halt(process.pid, *pids)  # none sees another's end
     for pid in [process.pid, *pids]:
         os.kill(pid, signal.SIGKILL)
     process.wait()

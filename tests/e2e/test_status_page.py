@@ -14,6 +14,7 @@ import tempfile
 
 import pytest
 from harness.browser import browsing, needs_chromium
+from harness.halting import halt
 from harness.waiting import wait_until
 
 from aserve.features.metrics.scrapes import MAX_READERS
@@ -125,8 +126,7 @@ def test_while_no_worker_can(served):
     """The supervisor tells of workers that hang."""
     process, address = served("--workers", "2", "--hang-warning", "0")
     pids = process.wait_for_workers(2)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    halt(*pids)
     with asking(address, "/events") as response:
         wait_until(
             lambda: sum("has not turned for" in each["text"] for each in next_event(response)["warnings"]) == 2, 30

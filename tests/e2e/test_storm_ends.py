@@ -19,6 +19,7 @@ import time
 import pytest
 from harness.client import RawClient
 from harness.front import fronts
+from harness.halting import halt
 from harness.storm import CLIENTS, IS_LONG, TEST_SECONDS, kept_results, start_storm
 from harness.waiting import wait_until
 from harness.workers import Workers, children_of, is_alive
@@ -114,8 +115,7 @@ def test_nobody_is_killed_for_having_been_stopped(start_storm):
 
 
 def stop_for(pids, seconds):
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    halt(*pids)
     time.sleep(seconds)  # this is the test
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
