@@ -136,6 +136,7 @@ def test_reload(start, flags):
         process.signal(signal.SIGHUP)
         process.wait_for_log(r"SIGHUP: done in [\d.]+ s: code and settings of 2 workers are new")
         after, second = wait_for(process)
+        running.wait_for(b"two")
     assert first != second and not {*before, first} & {*after, second}
     assert running.first_words == {b"one", b"two"}
     assert notes(process, "import") == [first, second] and not is_alive(first)
@@ -301,6 +302,7 @@ def test_upgrade(start, wait_until):
         process.wait_for_log(r"SIGUSR2: done in [\d.]+ s: code and settings of 2 workers are new", 40)
         wait_until(lambda: len(process.workers) == 3)
         after, second = wait_for(process)
+        running.wait_for(b"two")
     assert not {*before, first} & {*after, second}
     assert running.first_words == {b"one", b"two"}
     os.kill(after[0], signal.SIGKILL)

@@ -103,6 +103,7 @@ def test_under_load(start, tmp_path, bind):
         process.write_app("two")
         upgrade(process)
         after = process.wait_for_workers(2)
+        running.wait_for(b"two")
     assert not set(before) & set(after)
     assert running.first_words == {b"one", b"two"}
     assert listeners & sockets_of(process)
@@ -298,6 +299,7 @@ def test_an_app_that_is_broken(start):
             refused(process, why)
         process.write_app("two")
         upgrade(process)
+        running.wait_for(b"two")
     assert running.first_words == {b"one", b"two"}
 
 
@@ -488,6 +490,7 @@ def test_another_form(start):
         process.write_app("two")
         upgrade(process)
         wait_until(lambda: not any(map(is_alive, before)), 20, lambda: process.log)
+        running.wait_for(b"two")
     assert running.first_words == {b"one", b"two"}
     process.wait_for_workers(2)
     assert process.stop() == 0

@@ -357,7 +357,7 @@ def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
         process.wait_for_log(r"SIGHUP: done in [\d.]+ s: code and settings of 2 workers are new")
         after = process.wait_for_workers(2)
         assert ask_at(address)[0] == "two"  # whoever connects from now on
-        wait_until(lambda: b"two" in running.first_words)
+        running.wait_for(b"two")
     assert not set(before) & set(after)
     assert running.first_words == {b"one", b"two"}
     assert process.stop() == 0
@@ -416,7 +416,7 @@ def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
         process.write_app("three")
         process.signal(signal.SIGHUP)
         process.wait_for_log("SIGHUP: done")
-        wait_until(lambda: b"three" in running.first_words)
+        running.wait_for(b"three")
     assert running.first_words == {b"one", b"three"}
     assert process.count("Traceback") == tracebacks
 

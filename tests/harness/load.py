@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .client import RawClient, Reply
+from .waiting import wait_until
 
 KINDS = ("kept", "fresh")
 REFUSED_SECONDS = 0.01  # until the next try, after a refusal
@@ -61,6 +62,10 @@ class Load:
         """With what the bodies of responses began."""
         with self._lock:
             return {body.split()[0] for body in self.bodies}
+
+    def wait_for(self, word: bytes) -> None:
+        """Return once the body of a response has begun with this word: a client may rest while the server is changed."""
+        wait_until(lambda: word in self.first_words)
 
     def stop(self) -> None:
         """Send no more; every request that was sent has its answer, or is a failure."""
