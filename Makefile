@@ -145,10 +145,10 @@ drill: $(VENV)/.ready-test  ## ten faults in a Django server of two workers: wha
 moving: $(VENV)/.ready .venv-moving/.ready-moving  ## cases of uWSGI and gunicorn on these and on aserve, into docs/moving-table.md; goes on where it stopped (ARGS=--again)
 	$(VENV)/bin/python tests/moving/compare.py .venv-moving/bin/ $(VENV)/bin/aserve $(ARGS)
 
-# Of a Python that other users can read, as some cases become www-data.
+# Of a Python that other users can read, as some cases become www-data; without pip's cache, whose uWSGI may be built for another.
 .venv-moving/.ready-moving:
 	@$(BENCH_PYTHON) -m venv .venv-moving
-	@.venv-moving/bin/pip install --quiet uwsgi==2.0.31 gunicorn==23.0.0
+	@.venv-moving/bin/pip install --quiet --no-cache-dir uwsgi==2.0.31 gunicorn==23.0.0 gevent==25.9.1 PasteDeploy==3.1.0
 	@touch $@
 
 cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)

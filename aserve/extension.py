@@ -136,7 +136,8 @@ class LifeContext(NamedTuple):
     # Memory files of the previous supervisor, after an upgrade in place, by name.
     kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED and REAPED
-    environ: MutableMapping[str, str] | None = None  # of this process, with READ, IMPORTS and FORKED
+    # Of this process, up to FORKED and with EXITS, but for RELOADS.
+    environ: MutableMapping[str, str] | None = None
 
 
 class Extension(Generic[S]):

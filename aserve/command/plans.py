@@ -46,7 +46,7 @@ def read_settings(args: Mapping[str, object]) -> Plan:
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
         spec = spec or origin.draft.app
-        toml = {**origin.settings, **toml}  # the origin's were checked already, with their line in errors
+        toml = {**origin.settings_beside(given), **toml}  # the origin's were checked already, with their line in errors
     is_at_terminal = sys.stdout.isatty()
     values = Config.merged(given, os.environ, toml, toml_name)
     config = Config.of_given(values, is_at_terminal)

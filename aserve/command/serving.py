@@ -49,7 +49,7 @@ def serve(
     share_one_arena(environ)
     shorten_switch_interval()
     tell_start(plan, environ, is_upgrade=inherited is not None)
-    on_life(Life.STARTS, LifeContext(plan))
+    on_life(Life.STARTS, LifeContext(plan, environ=environ))
     if config.workers is not None:
         # 1 MB, which a process without a supervisor saves. Now: --user may not be able to read it later.
         from .with_workers import run_workers

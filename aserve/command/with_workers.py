@@ -51,7 +51,7 @@ def run_workers(
     kept: Mapping[str, int] = inherited.kept if inherited else {}
     try:
         bound = bound or extensions.bind()
-        on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=kept))
+        on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept=kept, environ=environ))
     except (BindError, ConfigError, LoadError):
         for listener in (*listeners, *bound):
             listener.close()
@@ -71,7 +71,7 @@ def run_workers(
         return work_to_the_end(role, load, enter)
     begin_ending(plan.config.drain_seconds)
     hold_signals()
-    on_life(Life.EXITS, LifeContext(plan))
+    on_life(Life.EXITS, LifeContext(plan, environ=environ))
     return role
 
 

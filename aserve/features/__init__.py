@@ -24,6 +24,7 @@ from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
 from .moving import Translating
+from .moving.master_fifo import MasterFifo
 from .moving.settings import MovingSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
@@ -66,6 +67,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Spooling,
     Programs,
     Controlling,
+    MasterFifo,
     Translating,
 )
 

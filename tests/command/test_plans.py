@@ -14,14 +14,14 @@ from aserve.features import Config
 def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
     """Its settings and its app are served, what has no effect is told; flags and a TOML file win over it."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\ncheaper = 1\n")
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\nidle = 1\n")
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nbacklog = 9\n")
     assert cli.main(["a.ini"]) == cli.main(["--uwsgi-ini", "a.ini", "--threads", "5"]) == 0
     assert [(app.__module__, config.threads, config.backlog) for app, config in served] == [
         ("hello", 3, 9),
         ("hello", 5, 9),
     ]
-    assert "a.ini:5: cheaper = 1: it has no effect here" in capsys.readouterr().err
+    assert "a.ini:5: idle = 1: it has no effect here" in capsys.readouterr().err
     uwsgi = importlib.import_module("uwsgi")
     assert uwsgi.opt["listen"] == b"7" and uwsgi.opt["enable-threads"] is True
     del sys.modules["uwsgi"]

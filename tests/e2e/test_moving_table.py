@@ -38,4 +38,4 @@ def test_the_table_is_of_the_records():
     """Each case has a row; `make moving` writes it."""
     assert compare.table_of(RECORDED) == compare.TABLE.read_text()
     assert {path.name for path in compare.CASES.iterdir()} == set(RECORDED)
-    assert all(pathlib.Path(name).suffix in (".ini", ".py", ".cmd") for name in RECORDED)
+    assert all(pathlib.Path(name).suffix in (*compare.UWSGI_FILES, ".py", ".cmd") for name in RECORDED)

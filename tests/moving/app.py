@@ -47,4 +47,9 @@ def slow(start_response):
     return [b"slow"]
 
 
+def make(global_conf, **settings):
+    """Return the app, for PasteDeploy."""
+    return application
+
+
 app = application

@@ -1,6 +1,7 @@
 """Compare uWSGI and gunicorn with aserve, case by case: `make moving`.
 
-Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini) or gunicorn (.py), or a command line (.cmd).
+Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini, .yaml, .xml) or gunicorn (.py), or a command line
+(.cmd); files/ has what they name.
 It runs in a folder of its own, on a free port of loopback, once on the server for which it was written and once on aserve. What each does is
 recorded in recorded.json as soon as it is known, and docs/moving-table.md is written from that. A case that is recorded is not run again, but
 with --again; with --ours only aserve runs it again.
@@ -15,10 +16,12 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
 import socket
+import ssl
 import stat
 import struct
 import subprocess
@@ -29,7 +32,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 HERE = pathlib.Path(__file__).parent
-CASES, RECORDED = HERE / "cases", HERE / "recorded.json"
+CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
+UWSGI_FILES = (".ini", ".yaml", ".xml")
 TABLE = HERE.parents[1] / "docs" / "moving-table.md"
 START_SECONDS, END_SECONDS, AT_ONCE = 20.0, 20.0, 8
 FORWARDED = {"X-Forwarded-For": "198.51.100.7, 10.0.0.9", "X-Forwarded-Proto": "https"}
@@ -50,7 +54,7 @@ class Case:
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name, self.text = path, path.name, path.read_text()
         first = self.text.partition("\n")[0]
-        self.about, _, self.ask = first.lstrip("#; ").partition(" | ")  # "what it is | uwsgi:app.sock"
+        self.about, _, self.ask = first.strip("#;<!-> ").partition(" | ")  # "what it is | uwsgi:app.sock"
         self.ask = self.ask.strip() or "http"
 
     @property
@@ -58,12 +62,12 @@ class Case:
         """Return the word of the server for which it was written."""
         if self.path.suffix == ".cmd":
             return self.words("0")[0]
-        return "uwsgi" if self.path.suffix == ".ini" else "gunicorn"
+        return "uwsgi" if self.path.suffix in UWSGI_FILES else "gunicorn"
 
     def words(self, port: str) -> list[str]:
         """Return its command line, with the server's word."""
-        if self.path.suffix == ".ini":
-            return ["uwsgi", "case.ini"]
+        if self.path.suffix in UWSGI_FILES:
+            return ["uwsgi", f"case{self.path.suffix}"]
         if self.path.suffix == ".py":
             return ["gunicorn", "-c", "case.py", "app"]
         return shlex.split(self.text.partition("\n")[2].replace("@PORT@", port))
@@ -104,11 +108,27 @@ def lay_out(case: Case, folder: pathlib.Path, port: str) -> None:
     shutil.copy(HERE / "app.py", folder)
     (folder / "static").mkdir()
     (folder / "static" / "a.txt").write_text("static\n")
+    (folder / "run").mkdir()
+    for path in FILES.iterdir():
+        (folder / path.name).write_text(path.read_text().replace("@PORT@", port))
+    if "cert.pem" in case.text:
+        make_certificate(folder)
     (folder / "times").write_text("")
     (folder / "times").chmod(0o666)
     if case.path.suffix != ".cmd":
         (folder / f"case{case.path.suffix}").write_text(case.text.replace("@PORT@", port))
     (folder / "extra.ini").write_text("[uwsgi]\nthreads = 2\nmaster = true\n[two]\nthreads = 3\n")
+
+
+def make_certificate(folder: pathlib.Path) -> None:
+    """Make a certificate for this run, and its key."""
+    names = ("-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=shop.example")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
 
 
 def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, port: str) -> Facts:
@@ -122,21 +142,28 @@ def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, 
     facts: Facts = {"starts": True, "ports": ports(port)}
     facts.update({name: ask(case, place, *request) for name, request in REQUESTS.items()})
     facts["sockets"] = {
-        str(path.relative_to(folder)): rights(path) for path in files(folder) if stat.S_ISSOCK(path.stat().st_mode)
+        str(path.relative_to(folder)): rights(path) for path in files(folder) if is_socket_or_fifo(path)
     }
     facts["at once"] = at_once(case, place, folder)
+    wait_until(lambda: line_of(folder) or not any(path.suffix == ".log" for path in files(folder)), 2.0)
     facts["logs"] = sorted(path.name for path in files(folder) if path.suffix in LOGS and path.stat().st_size)
+    facts["line"] = line_of(folder)
     is_real = "aserve" not in str(process.args)
     process.send_signal(
         signal.SIGQUIT if case.server == "uwsgi" and is_real and "die-on-term" not in case.text else signal.SIGTERM
     )
     ended = wait_until(lambda: process.poll() is not None, END_SECONDS)
     facts["exit"] = process.returncode if ended else "not ended"
-    facts["left"] = sorted(
-        path.name for path in files(folder) if stat.S_ISSOCK(path.stat().st_mode) or path.suffix == ".pid"
-    )
+    facts["left"] = sorted(path.name for path in files(folder) if is_socket_or_fifo(path) or path.suffix == ".pid")
     facts["said"] = said(folder)
     return facts
+
+
+def line_of(folder: pathlib.Path) -> str | None:
+    """Return the form of the line of a request in a log file: its numbers, days and months are N."""
+    lines = [line for path in files(folder) if path.suffix == ".log" for line in path.read_text().splitlines()]
+    found = [line for line in lines if "POST" in line and "/form" in line]
+    return re.sub(r"[0-9]+(\.[0-9]+)*|\b[A-Z][a-z]{2}\b", "N", found[0]) if found else None
 
 
 def said(folder: pathlib.Path) -> list[str]:
@@ -153,6 +180,12 @@ def said(folder: pathlib.Path) -> list[str]:
 def files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yield the files that a server may have made."""
     return (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
+def is_socket_or_fifo(path: pathlib.Path) -> bool:
+    """Whether a file is a place where a server takes something."""
+    mode = path.stat().st_mode
+    return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
 def rights(path: pathlib.Path) -> str:
@@ -212,8 +245,9 @@ def wait_until(holds: Any, seconds: float) -> bool:
 
 def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, str], body: bytes) -> Any:
     """Return the answer to a request, without what differs each time."""
-    with connect(place) as one:
-        one.settimeout(15)
+    with connect(place) as plain:
+        plain.settimeout(15)
+        one = secured(plain) if case.ask.startswith("https") else plain
         one.sendall(
             packet(method, target, fields, body)
             if case.ask.startswith("uwsgi")
@@ -233,6 +267,13 @@ def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, s
     with contextlib.suppress(ValueError):
         return {"status": response.status, "fields": names, **json.loads(text)}
     return {"status": response.status, "fields": names}
+
+
+def secured(plain: socket.socket) -> socket.socket:
+    """Return TLS on a connection; the certificate is not verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(plain, server_hostname="shop.example")
 
 
 def message(method: str, target: str, fields: Mapping[str, str], body: bytes) -> bytes:

@@ -22,6 +22,7 @@ from ...core.exchange import escape
 from ...core.named_tuple import NamedTuple
 from .log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import (
+    HEADED,
     JSON_END,
     JSON_FIELDS,
     JSON_REQUEST,
@@ -81,7 +82,7 @@ class LineFormat:
         atoms = [] if text == JSON else parse_line_format(NAMED.get(text, text))
         names = {atom.name for atom in atoms if isinstance(atom, Atom)}
         self.wants_times = text == JSON or not names.isdisjoint(TIMED)  # see Service.times_requests
-        self.wants_head = "response_field" in names
+        self.wants_head = not names.isdisjoint(HEADED)
         self.wants_id = "request_id" in names
         show = functools.partial(show_text, escape_of(text))
         self._show: Show = show

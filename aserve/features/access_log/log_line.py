@@ -16,7 +16,12 @@ from ...core.patterns import lazy_pattern
 
 # The named formats. log_format.py has the one of JSON, which is no text with placeholders.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
-NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"'}
+# uWSGI's own lines, without its log-format.
+UWSGI_LINES = (
+    "[pid: %(pid)|app: 0|req: %(counts)] %(addr) (%(remote_user)) {%(vars) vars in %(pktsize) bytes} [%(ctime)] %(method) %(uri) => "
+    "generated %(rsize) bytes in %(msecs) msecs (%(proto) %(status)) %(headers) headers in %(hsize) bytes (%(switches) switches on core %(core))"
+)
+NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"', "uwsgi": UWSGI_LINES}
 JSON = "json"
 
 # gunicorn's names, of one letter each, and their meaning; then uWSGI's; then our own.
@@ -27,9 +32,22 @@ GUNICORN = {
 }  # fmt: skip
 UWSGI = {
     "addr", "method", "uri", "user", "host", "proto", "uagent", "referer", "status", "size", "rsize", "msecs", "micros",
-    "secs", "time", "epoch", "ctime", "ltime", "pid", "wid",
+    "secs", "time", "epoch", "ctime", "ltime", "pid", "wid", "cl", "vars", "pktsize", "headers", "hsize", "switches", "core",
 }  # fmt: skip
-OWN = {"request", "path", "query", "duration", "queue_wait", "hostname", "worker", "thread", "request_id", "end"}
+OWN = {
+    "request",
+    "counts",
+    "remote_user",
+    "path",
+    "query",
+    "duration",
+    "queue_wait",
+    "hostname",
+    "worker",
+    "thread",
+    "request_id",
+    "end",
+}
 ATOMS = frozenset(GUNICORN) | UWSGI | OWN
 # Values with a name of the user's: a request field, a response field, a variable (gunicorn: {X}i, {X}o, {X}e).
 NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}

@@ -88,6 +88,12 @@ class Process:
         self._second, self._stamp = -1, ""
         self._iso_second, self._iso_stamp = -1, ""
         self._threads: dict[int, str] = {}
+        self._count = 0
+
+    def next_count(self) -> int:
+        """Return the number of a line that shows it."""
+        self._count += 1
+        return self._count
 
     def stamp(self, at: float) -> str:
         """Return the time in Apache's form."""
@@ -137,6 +143,33 @@ def _thread(process: Process, record: Record) -> Value:
     return process.thread_name(record.times.thread_id) if record.times.thread_id else None
 
 
+def _core(process: Process, record: Record) -> Value:
+    """Return the number of the thread, from 0, as uWSGI's core."""
+    match = re.search(r"([0-9]+)\Z", process.thread_name(record.times.thread_id))
+    return (
+        max(0, int(match[1]) - 1) if match and len(match[1]) < 5 else 0
+    )  # a longer number is that of a thread which has ended
+
+
+def _counts(process: Process, record: Record) -> Value:
+    """Return how many lines this process has shown, twice: uWSGI has the number of all workers there."""
+    count = process.next_count()
+    return f"{count}/{count}"
+
+
+def _vars_count(process: Process, record: Record) -> int:
+    return (record.vars.count("\0") + 1) // 2 if record.vars else 0
+
+
+def _packet_bytes(process: Process, record: Record) -> Value:
+    """Return the octets that the variables take in a packet of uwsgi: two before each name, and each value."""
+    return len(record.vars) - record.vars.count("\0") + 4 * _vars_count(process, record)
+
+
+def _header_count(process: Process, record: Record) -> Value:
+    return sum(1 for line in record.head.split(b"\r\n")[1:] if line)
+
+
 def _response_field(name: str) -> EndGetter:
     """Return a getter of a response field."""
     pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
@@ -170,8 +203,18 @@ END_GETTERS: dict[str, EndGetter] = {
     "pid": lambda process, record: process.pid,
     "<pid>": lambda process, record: f"<{process.pid}>",
     "end": lambda process, record: record.end,
+    "counts": _counts,
+    "vars": _vars_count,
+    "pktsize": _packet_bytes,
+    "headers": _header_count,
+    "hsize": lambda process, record: len(record.head),
+    "switches": lambda process, record: (
+        1
+    ),  # between greenlets, of which there are none: uWSGI has 1 for an app of one part
+    "core": _core,
 }
-TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
+TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread", "core"}
+HEADED = {"response_field", "headers", "hsize"}
 
 # Values of the request line
 
@@ -221,7 +264,12 @@ def _field(name: str) -> FieldGetter:
     return lambda fields: fields.get(name)
 
 
-_FIELD_GETTERS: dict[str, FieldGetter] = {"user": _user, "request_id": _request_id}
+_FIELD_GETTERS: dict[str, FieldGetter] = {
+    "user": _user,
+    "request_id": _request_id,
+    "remote_user": lambda fields: _user(fields) or "",  # without a hyphen
+    "cl": lambda fields: fields.get("CONTENT_LENGTH") or "0",
+}
 _NAMES = {"referer": "HTTP_REFERER", "uagent": "HTTP_USER_AGENT", "host": "HTTP_HOST"}
 _PLACES = {"REQUEST_METHOD": 1, "REQUEST_URI": 3, "PATH_INFO": 5, "QUERY_STRING": 7, "SERVER_PROTOCOL": 9}
 # RFC 3875 4.1: without HTTP_ before their names.

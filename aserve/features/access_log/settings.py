@@ -45,7 +45,7 @@ LOG_PATH = Kind(
 )
 LOG_FORMAT = Kind(
     "FORMAT",
-    "combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+    "combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
     _parse_log_format,
 )
 SKIPS = Kind(
@@ -68,7 +68,7 @@ class AccessLogSettings(EngineSettings):
     )
     access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
-        "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+        "what a line shows: combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
         "Apache and nginx write it by default, and most tools read it.",
         needs=_LOG,
     )

@@ -278,9 +278,22 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
         draft.put("access-log", target, facts["syslog"])
     if "errorlog" in facts and facts["errorlog"].value not in ("-", None, ""):
         draft.note(facts["errorlog"], "messages go to standard error; redirect it where you start aserve: 2>> FILE")
+    _set_statsd(draft)
     headers = facts.get("secure_scheme_headers")
     if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
         draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")
+
+
+def _set_statsd(draft: Draft) -> None:
+    """Send gunicorn's names, which begin with gunicorn, behind the prefix."""
+    given, prefix = draft.facts.get("statsd_host"), draft.facts.get("statsd_prefix")
+    if given is None or is_unset(given.value):
+        return
+    draft.put("statsd", str(given.value).replace("unix://", "unix:"), given)
+    if prefix is None or is_unset(prefix.value):
+        draft.put("statsd-prefix", "gunicorn", given)
+    else:
+        draft.put("statsd-prefix", f"{str(prefix.value).strip('.')}.gunicorn", prefix)
 
 
 def _set_rights(draft: Draft, given: Given) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
+from ...core.named_tuple import NamedTuple
 from ...extension import Extension, Life, LifeContext
 from ...lifecycle.loading import LoadError
 from ...lifecycle.signals import kept_handlers
@@ -99,7 +100,7 @@ class Hooks:
     def _server(self, pid: int = 0) -> SimpleNamespace:
         return _Server(
             pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=_addresses(self._cfg.bind),
-            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={},
+            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={}, LISTENERS=_listeners(self._cfg.bind),
         )  # fmt: skip
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
@@ -122,6 +123,25 @@ class _Worker(SimpleNamespace):
         if name == "wsgi":  # what would wrap the app may guard it: the worker must not start without
             raise AttributeError("aserve has no worker.wsgi: wrap the app where it is made")
         raise _AbsentError(f"aserve has no worker.{name}")
+
+
+class _Listener(NamedTuple):
+    """A socket that the supervisor has bound: its address, for hooks that log it."""
+
+    cfg_addr: Any
+
+    def __str__(self) -> str:
+        """Return gunicorn's form."""
+        where = self.cfg_addr
+        return f"http://{where[0]}:{where[1]}" if isinstance(where, tuple) else f"unix:{where}"
+
+    def getsockname(self) -> Any:
+        """Return the address that the configuration names."""
+        return self.cfg_addr
+
+
+def _listeners(bind: Any) -> list[_Listener]:
+    return [_Listener(address) for address in _addresses(bind)]
 
 
 def _addresses(bind: Any) -> list[Any]:

@@ -81,7 +81,9 @@ ROWS: tuple[Row, ...] = (
     maps("syslog_addr", "access-log", fact("syslog_addr"), "beside `syslog`"),
     unlike("syslog_prefix syslog_facility", "lines go to the facility that `--access-log syslog:` has; see logging.md"),
     always("disable_redirect_access_to_syslog capture_output", "standard output and error are inherited, as from systemd or a container; both go to its log"),
-    unlike("statsd_host statsd_prefix dogstatsd_tags statsd_*", "`--statsd`, with gunicorn's names by `--statsd-prefix`; `--metrics` tells Prometheus; see metrics.md"),
+    maps("statsd_host", "statsd", fact("statsd_host"), "with gunicorn's names, and more; see metrics.md"),
+    maps("statsd_prefix", "statsd-prefix", fact("statsd_prefix"), "what stands before `gunicorn` in each name"),
+    unlike("dogstatsd_tags statsd_*", "the names have no tags; `--metrics` tells Prometheus; see metrics.md"),
     # Requests
     maps("limit_request_line", "max-request-line", take_request_line),
     maps("limit_request_fields", "max-fields", number("max-fields", 1, 10_000)),

@@ -12,6 +12,7 @@ from typing import Any
 
 from .draft import Draft, Given, check
 
+UWSGI_LINES = "uwsgi"  # the name of uWSGI's own format
 _NAMES = re.compile(r"%\(([^()]*)\)")
 
 
@@ -21,7 +22,7 @@ def take_log_format(draft: Draft, given: Given) -> None:
     try:
         check("access-log-format", form)
     except ValueError as fault:
-        draft.note(given, f"{str(fault).partition(';')[0]}; lines are in the format 'combined'")
+        draft.note(given, f"{str(fault).partition(';')[0]}; lines are in the default format")
     else:
         if unknown:
             draft.note(given, f"lines have a hyphen for what is not known: {', '.join(unknown)}")
@@ -30,6 +31,8 @@ def take_log_format(draft: Draft, given: Given) -> None:
 
 def _without_unknown(form: Any) -> tuple[Any, list[str]]:
     """Return a format with a hyphen for each unknown name, and these names."""
+    if isinstance(form, str):
+        form = form.replace("%(ftime)", "%(ltime)")  # which it is there, too, without log-format-strftime
     unknown = []
     for name in _NAMES.findall(form) if isinstance(form, str) else ():
         try:

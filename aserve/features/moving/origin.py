@@ -46,7 +46,15 @@ class Origin(NamedTuple):
     @property
     def extensions(self) -> tuple[Extension[Any], ...]:
         """Return the extensions that these settings need."""
-        return (GunicornHooks(self.hooks),) if self.hooks is not NO_HOOKS else ()
+        if self.hooks is not NO_HOOKS:
+            return (GunicornHooks(self.hooks),)
+        return tuple(self.draft.facts.get("extensions", ()))
+
+    def settings_beside(self, flags: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings that go with these flags of aserve: --reload, for development, imports the app in each worker."""
+        is_default = any(not given.where for given in self.draft.whence.get("preload", ()))
+        left_out = ("preload",) if is_default and flags.get("reload") else ()
+        return {key: value for key, value in self.settings.items() if key not in left_out}
 
     def check_guards(self, dropped_guards: str) -> None:
         """

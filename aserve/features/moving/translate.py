@@ -83,6 +83,11 @@ def as_toml(draft: Draft) -> str:
     hooks = draft.facts.get("hooks", ())
     if hooks:
         lines += ["", f"# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: {', '.join(hooks)}"]
+    done = [step.given.key for step in draft.facts.get("steps", ())] + [
+        given.key for given in draft.facts.get("imports", ())
+    ]
+    if done:
+        lines += ["", f"# Done with --uwsgi-ini, or `aserve uwsgi`, only: {', '.join(dict.fromkeys(done))}"]
     return "\n".join(lines) + "\n"
 
 

@@ -13,20 +13,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...lifecycle.loading import PASTE
-from ...settings.kinds import YEAR_SECONDS
-from .draft import Draft, Given, check, refusing
+from .draft import Draft, Given, refusing
+from .log_formats import UWSGI_LINES
 from .naming import split_section
 from .unix_rights import OWNERS, present_umask, put_rights
 from .uwsgi_arguments import WHERE, read_arguments
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
+from .uwsgi_hooks import AT_END, UwsgiHooks
+from .uwsgi_imports import UwsgiImports
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_routes import add_routes
+from .uwsgi_static import place_files
 from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
+EMPEROR = (
+    "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd"
+)
+SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload", "master-fifo")
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str], words: Sequence[str] | None = None) -> Draft:
@@ -50,8 +56,10 @@ def load_uwsgi(text: str, environ: Mapping[str, str], words: Sequence[str] | Non
     for option in resolved:
         with draft.gathering():
             _take(draft, option, options)
+    _tell_families(draft)
     with draft.gathering():
         _finish(draft)
+    _refuse_emperors(draft)
     draft.raise_mistakes()
     draft.facts["options"] = _told_to_apps(resolved)
     return draft
@@ -66,13 +74,37 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
     row = TABLE.find(key) or TABLE.find(key.replace("_", "-"))
     if row is not None:
         is_off = option.value.strip().lower() in OFF or (row.is_told and option.value.strip() == "0")
-        if not is_off or row.names[0] in ("master", "disable-logging"):
+        if is_off and row.names[0] not in ("master", "disable-logging"):
+            return
+        if row.is_told:
+            draft.facts.setdefault("told", {}).setdefault(row.names[0], (row, []))[1].append(
+                option._replace(is_secret=True)
+            )
+        else:
             draft.take(row, option)
     elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
         # A name that a placeholder refers to is the file's own variable.
         near = TABLE.nearest(key)
         meant = f"; is {near} meant?" if near else ""
         draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
+
+
+def _tell_families(draft: Draft) -> None:
+    """Note what has no effect, in one line for options that have the same thing instead."""
+    for row, options in draft.facts.get("told", {}).values():
+        first, keys = options[0], [*dict.fromkeys(option.key for option in options)]
+        if len(options) == 1:
+            draft.note(first, f"it has no effect here: {row.text}")
+        else:
+            draft.note(first._replace(key=", ".join(keys), value=""), f"these have no effect here: {row.text}")
+
+
+def _refuse_emperors(draft: Draft) -> None:
+    """Say what to do about a file that only names others, each with an app."""
+    _, options = draft.facts.get("told", {}).get("emperor*", (None, ()))
+    if draft.app is None and options:
+        given = next((option for option in options if option.key == "emperor"), options[0])
+        draft.mistakes.append(f"{given.where}: {given}: {EMPEROR}")
 
 
 def _finish(draft: Draft) -> None:
@@ -87,8 +119,13 @@ def _finish(draft: Draft) -> None:
         put_virtualenv(draft, facts["virtualenv"], folder)
     if "touch-reload" in draft.settings:
         draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
+    for key, name in (("stats", "stats"), ("master-fifo", "fifo")):
+        if name in facts and text_of(facts[name]):
+            place = text_of(facts[name])
+            value = place_of(place, folder) if key == "stats" else os.path.join(folder, place)
+            draft.put(key, value, facts[name])
     _find_app(draft, folder)
-    _place_files(draft, folder)
+    place_files(draft, folder)
     for given in facts.get("cron", ()):
         with refusing(given):
             add_cron(draft, given, facts.get("cron-harakiri", 0))
@@ -97,6 +134,7 @@ def _finish(draft: Draft) -> None:
     add_routes(draft, facts.get("routes", []))
     _set_logs(draft)
     _add_cache(draft)
+    _extend(draft)
     draft.default("uwsgi-module", "on", "the app may import uwsgi")
 
 
@@ -166,29 +204,9 @@ def _find_app(draft: Draft, folder: str) -> None:
             draft.app, draft.app_whence = spec, each
         else:
             draft.note(each, f"the app for all other paths is {draft.app} already")
-
-
-def _place_files(draft: Draft, folder: str) -> None:
-    """Add the folders of static files; a wrong one is a note, and no error: the app can be served without it."""
-    for given in draft.facts.get("static", ()):
-        prefix, _, path = text_of(given).partition("=")
-        _add_or_note(draft, "static", f"/{prefix.strip().strip('/')}={os.path.join(folder, path.strip())}", given)
-    for given in draft.facts.get("static-index", ()):
-        _add_or_note(draft, "static-index", text_of(given), given)
-    for given in draft.facts.get("static-expires", ()):
-        *pattern, seconds = text_of(given).split() or [""]
-        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, as many files have it
-            seconds = f"{YEAR_SECONDS:.0f}"
-        _add_or_note(draft, "static-expires", " ".join([*pattern, seconds]), given)
-
-
-def _add_or_note(draft: Draft, key: str, value: str, given: Given) -> None:
-    try:
-        check(key, [value])
-    except ValueError as fault:
-        draft.note(given, f"it has no effect here: {fault}")
-    else:
-        draft.add(key, value, given)
+    if draft.app is None and mounts and not facts.get("no default app"):
+        # uWSGI's first app is that of all paths that no other has.
+        draft.app, draft.app_whence = draft.settings["mount"][0].partition("=")[2], mounts[0]
 
 
 def _spec_of(value: str, callable_name: str, is_file: bool) -> str:
@@ -207,7 +225,14 @@ def _count_workers(draft: Draft) -> None:
     for key in SUPERVISED:
         if draft.settings.get(key) and "workers" not in draft.settings:
             draft.default("workers", 1, f"{key} needs a supervisor")
+    if any(step.moment == AT_END for step in facts.get("steps", ())):
+        draft.default("workers", 1, f"hook-{AT_END} needs a supervisor")
     workers = int(draft.settings.get("workers", 1))
+    if workers > 1 and not facts.get("lazy") and sys.platform == "linux":
+        draft.default(
+            "preload", True, "uWSGI imports the app once, before it forks workers, unless lazy-apps says otherwise"
+        )
+    _tell_cheaper(draft, workers)
     for name, key, base in (
         ("max-requests-delta", "max-requests-jitter", "max-requests"),
         ("max-worker-lifetime-delta", "max-lifetime-jitter", "max-lifetime"),
@@ -220,6 +245,18 @@ def _count_workers(draft: Draft) -> None:
     if "greenlets" in facts and facts["greenlets"] > draft.settings.get("threads", 0):
         draft.put("threads", facts["greenlets"], facts["greenlets given"])
     draft.default("threads", 1, "uWSGI's default; raise it where the app bears that")
+
+
+def _tell_cheaper(draft: Draft, workers: int) -> None:
+    """Note that all workers start at once, where uWSGI begins with fewer."""
+    given = {each.key: each for each in draft.facts.get("cheaper", ()) if text_of(each).isdigit()}
+    first = given.get("cheaper-initial", given.get("cheaper"))
+    if first is not None and 0 < whole(first) < workers:
+        draft.note(
+            first,
+            f"{workers} workers start, where uWSGI began with {whole(first)}: --workers {whole(first)} starts as many; SIGTTIN and SIGTTOU change their "
+            "number",
+        )
 
 
 def _set_limits(draft: Draft) -> None:
@@ -252,10 +289,22 @@ def _set_logs(draft: Draft) -> None:
         draft.put("access-log", target, given)
     else:
         draft.default("access-log", "-", "uWSGI writes a line for each request, unless disable-logging says otherwise")
+    draft.default("access-log-format", UWSGI_LINES, "uWSGI's own form of a line, without log-format")
     if facts.get("disable-logging"):
         for digit in "12345":
             if digit not in kinds:
                 draft.add("access-log-skip", f"* {digit}xx", facts["disable-logging given"])
+
+
+def _extend(draft: Draft) -> None:
+    """Name the extensions that this file needs."""
+    facts = draft.facts
+    found: list[Any] = []
+    if "steps" in facts:
+        found.append(UwsgiHooks(facts["steps"], bool(facts.get("lazy"))))
+    if "imports" in facts:
+        found.append(UwsgiImports([given._replace(value=text_of(given)) for given in facts["imports"]]))
+    facts["extensions"] = found
 
 
 def _add_cache(draft: Draft) -> None:

@@ -65,7 +65,7 @@ OTHERS = frozenset(
     python-raw python-worker-override raw-modifier1 raw-modifier2 reload reload-on-exception-repr reload-on-exception-type reload-on-exception-value
     reload-on-fd remap-modifier resolve response-header-collect resume rpc-max rrdtool rrdtool-freq rrdtool-lib rsyslog-packet-size segfault-alarm
     setns setns-skip setns-socket setns-socket-skip signal signal-bufsize signals-bufsize sni sni-dir sni-dir-ciphers sni-regexp ssl-session-timeout
-    ssl-sessions-timeout ssl-tmp-dir st static-check stop suspend symcall symcall-post-fork symcall-register-rpc tcp-fastopen test udp
+    ssl-sessions-timeout ssl-tmp-dir st stop suspend symcall symcall-post-fork symcall-register-rpc tcp-fastopen test udp
     ugreen-stacksize unique-cron-legion unique-legion-cron unprivileged-binary-patch unprivileged-binary-patch-arg unshare2 upload-progress wait-iface
     wait-iface-timeout wait-interface wait-interface-timeout weight whitelist worker-mount zergpool
     """.split()  # noqa: SIM905  # a list of literals is three times as long

@@ -22,6 +22,9 @@ OFF = ("false", "off", "no")  # in any case of letters; for a switch, 0 too
 MAX_THREADS = 256  # Guess: in place of greenlets; a thread is started only when the others are busy
 MAX_BACKLOG = 65535
 MIN_HEAD_BYTES = 256
+FOREGROUND = (
+    "aserve stays in the foreground: systemd, a container or a supervisor starts it, or a script with & behind it"
+)
 MESSAGES = "messages go to standard error: redirect it where you start aserve; only lines of requests go elsewhere"
 Take = Callable[[Draft, Given], None]
 
@@ -198,6 +201,13 @@ def take_umask(draft: Draft, given: Given) -> None:
     draft.put("umask", f"{mask & 0o777:03o}", given)
 
 
+def take_pid_file(draft: Draft, given: Given) -> None:
+    """Take pidfile, pidfile2: there is one pid file."""
+    if draft.settings.get("pid-file", text_of(given)) != text_of(given):
+        draft.note(draft.whence["pid-file"][0], "it is not written: aserve has one pid file, the last that is named")
+    draft.put("pid-file", text_of(given), given)
+
+
 def take_chown(draft: Draft, given: Given) -> None:
     """Take chown-socket: user[:group]."""
     draft.facts["chown-socket"] = given
@@ -356,11 +366,13 @@ def take_log_file(draft: Draft, given: Given) -> None:
     """Take logto, daemonize: a file for requests and messages."""
     target = text_of(given)
     if not is_on(given) or not target or "://" in target or target in ("true", "1"):
+        if given.key.startswith("daemonize") and is_on(given):
+            draft.note(given, FOREGROUND)
         return
     if re.match(r"[^/]*:[0-9]+\Z", target):
         target = f"syslog:udp://{target}"
     draft.facts["log"] = (target, given)
-    draft.note(given, MESSAGES)
+    draft.note(given, f"{FOREGROUND}; {MESSAGES}" if given.key.startswith("daemonize") else MESSAGES)
 
 
 def take_header(draft: Draft, given: Given) -> None:

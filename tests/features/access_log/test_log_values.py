@@ -49,7 +49,7 @@ def test_values(name, text):
 @pytest.mark.parametrize("name", sorted(ATOMS))
 def test_every_name_has_a_value(name):
     """Whatever is known of a request: all, or nothing."""
-    assert shown(f"%({name})s")
+    assert shown(f"%({name})s") or name == "remote_user"
     shown(f"%({name})s", {}, client="-", times=NEVER, status=0, size=0)
 
 
@@ -91,6 +91,41 @@ def test_fields_of_the_response():
     """As the app has given them, by any case of the letters."""
     head = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nX-Big:  a b\r\n'
     assert shown("%({etag}o)s|%({x-big}o)s|%({x}o)s", head=head) == r"\x221\x22|a b|-"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nETag: 1\r\nX-Big: a b\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("cl", "0"), ("vars", "10"), ("headers", "2"), ("hsize", str(len(HEAD))), ("switches", "1"), ("core", "0"), ("remote_user", "")],
+)  # fmt: skip
+def test_names_of_uwsgi(name, text):
+    """Numbers of a request and of its response, as uWSGI has them."""
+    assert shown(f"%({name})", head=HEAD) == text
+
+
+def test_numbers_of_a_packet():
+    """Its variables, each with two lengths; and the body's length, if there is one."""
+    assert shown("%(pktsize)", {"A": "b"}) == "6" and shown("%(pktsize) %(vars)", {}) == "0 0"
+    assert shown("%(cl)", {**PAIRS, "CONTENT_LENGTH": "5"}) == "5"
+
+
+def test_cores(monkeypatch):
+    """The number of a worker thread, from 0; of one that has ended it is not known."""
+    thread = threading.current_thread()
+    monkeypatch.setattr(thread, "name", "aserve-worker-3")
+    assert shown("%(core)") == "2"
+    assert shown("%(core)", times=Times(100.0, 100.25, 101.5, 1 << 40)) == "0"
+
+
+def test_lines_of_uwsgi():
+    """As its own, without log-format."""
+    line = lines(LineFormat("uwsgi"), record(head=HEAD), record(head=HEAD))[1]
+    assert line == (
+        f"[pid: {os.getpid()}|app: 0|req: 2/2] 192.0.2.1 () {{10 vars in 234 bytes}} [{time.ctime(AT)}] POST /a%20b?q=1 => "
+        "generated 7 bytes in 1500 msecs (HTTP/1.1 201) 2 headers in 40 bytes (1 switches on core 0)\n"
+    )
 
 
 def test_threads_are_looked_up_once():

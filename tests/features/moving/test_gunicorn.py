@@ -145,6 +145,20 @@ def test_the_name_of_the_server(load, monkeypatch, name):
 
 
 @pytest.mark.parametrize(
+    ("source", "statsd", "prefix"),
+    [
+        ("statsd_host = 'localhost:8125'; statsd_prefix = 'shop.'", "localhost:8125", "shop.gunicorn"),
+        ("statsd_host = 'unix:///run/statsd'", "unix:/run/statsd", "gunicorn"),
+        ("statsd_prefix = 'shop'; statsd_host = ''", None, None),
+    ],
+)
+def test_statsd(load, source, statsd, prefix):
+    """Names are gunicorn's, behind its prefix."""
+    settings = load(source).settings
+    assert (settings.get("statsd"), settings.get("statsd-prefix")) == (statsd, prefix)
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "import multiprocessing; cores = multiprocessing.cpu_count(); name = 'shop'; TIME_OUT = 3",

@@ -55,6 +55,8 @@ def test_addresses_of_the_server(calls):
     ((_, (server,)),) = calls
     assert server.address == [("127.0.0.1", 8000), "/run/a", 3, ("::1", 80)]
     assert "%s:%s" % server.address[0] == "127.0.0.1:8000"
+    assert [str(one) for one in server.LISTENERS[:2]] == ["http://127.0.0.1:8000", "unix:/run/a"]
+    assert server.LISTENERS[0].getsockname() == ("127.0.0.1", 8000)
 
 
 def test_pre_fork():
@@ -74,11 +76,11 @@ def test_pre_fork():
 def test_what_the_objects_lack(caplog):
     """A hook that asks for it ends there, with a line; one that would wrap the app ends the start, as the wrapper may guard it."""
     hooks = Hooks(
-        {"when_ready": lambda server: server.LISTENERS, "on_exit": lambda server: getattr(server, "app", None)}, {}
+        {"when_ready": lambda server: server.systemd, "on_exit": lambda server: getattr(server, "app", None)}, {}
     )
     hooks.in_supervisor("when_ready")
     hooks.in_supervisor("on_exit")
-    assert caplog.messages == ["gunicorn's hook when_ready has ended early: aserve has no server.LISTENERS"]
+    assert caplog.messages == ["gunicorn's hook when_ready has ended early: aserve has no server.systemd"]
     hooks = Hooks(
         {"post_worker_init": lambda worker: worker.wsgi, "post_fork": lambda server, worker: worker.sockets}, {}
     )

@@ -16,9 +16,10 @@ def taken(take, value, key="key"):
 def test_log_formats():
     """uWSGI's names; what is not known is no error."""
     assert taken(take_log_format, "%(addr) %(uri)").settings == {"access-log-format": "%(addr) %(uri)"}
-    draft = taken(take_log_format, "%(addr) %(cpu) %(vars)secs %(cpu)")
+    draft = taken(take_log_format, "%(addr) %(cpu) %(vszM)secs %(cpu)")
     assert draft.settings == {"access-log-format": "%(addr) - -secs -"}
-    assert draft.notes[0].text == "lines have a hyphen for what is not known: cpu, vars"
+    assert draft.notes[0].text == "lines have a hyphen for what is not known: cpu, vszM"
     assert taken(take_log_format, "%(h)s %(nope)s").settings == {"access-log-format": "%(h)s -"}  # gunicorn's
     draft = taken(take_log_format, "%(cpu)")
-    assert not draft.settings and draft.notes[0].text.endswith("lines are in the format 'combined'")
+    assert not draft.settings and draft.notes[0].text.endswith("lines are in the default format")
+    assert taken(take_log_format, "%(ftime) %(vars)").settings == {"access-log-format": "%(ltime) %(vars)"}

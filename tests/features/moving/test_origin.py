@@ -49,6 +49,15 @@ def test_reading(folder, monkeypatch, caplog):
     assert [type(one) for one in origin.extensions] == [GunicornHooks]
 
 
+def test_development(folder):
+    """--reload imports the app in each worker; a file that does not say lazy-apps would import it once for all."""
+    (folder / "two.ini").write_text("[uwsgi]\nmodule = a:b\nprocesses = 2\n")
+    origin = read_origin({"uwsgi_ini": "two.ini"}, {})
+    assert origin.settings_beside({})["preload"] is True and "preload" not in origin.settings_beside({"reload": True})
+    (folder / "said.py").write_text("preload_app = True\n")
+    assert read_origin({"gunicorn_conf": "said.py"}, {}).settings_beside({"reload": True})["preload"] is True
+
+
 def test_command_lines(folder):
     """In place of files."""
     assert read_origin({"uwsgi_line": ["-w", "c:d", "app.ini:x"]}, {}).settings["threads"] == 3

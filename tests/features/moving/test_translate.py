@@ -41,9 +41,7 @@ def test_round_trip(path, tmp_path, monkeypatch, capsys):
 def test_what_is_printed(tmp_path, monkeypatch, capsys):
     """Each line says where it is from; what has no effect is below, with what to do."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.ini").write_text(
-        "[uwsgi]\nmodule = a:b\nenv = A=1\nenv = B=2\nmaster\ndisable-logging\ncheaper = 1\n"
-    )
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = a:b\nenv = A=1\nenv = B=2\nmaster\ndisable-logging\nidle = 1\n")
     run_translate(["translate", "a.ini"], {})
     assert (
         capsys.readouterr().out
@@ -63,7 +61,7 @@ threads = 1
 uwsgi-module = "on"
 
 # What differs, or has no effect:
-#   a.ini:7: cheaper = 1: it has no effect here: there are as many workers as `--workers` says; SIGTTIN and SIGTTOU change that
+#   a.ini:7: idle = 1: it has no effect here: workers start at once, and stay
 """
     )
 
@@ -76,6 +74,14 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "preload = true\n" in out or sys.platform != "linux"
     assert out.endswith("\n# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: post_fork\n")
+
+
+def test_what_only_a_file_of_uwsgi_does(tmp_path, monkeypatch, capsys):
+    """Hooks and imports are named."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = a:b\nhook-asap = print:a\nimport = c\nhook-asap = print:b\n")
+    run_translate(["translate", "a.ini"], {})
+    assert capsys.readouterr().out.endswith("\n# Done with --uwsgi-ini, or `aserve uwsgi`, only: hook-asap, import\n")
 
 
 def test_odd_texts(tmp_path):

@@ -29,7 +29,7 @@ def load(tmp_path, monkeypatch):
     return load
 
 
-DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's own
+DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsgi-module": "on"}  # of uWSGI's own
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,16 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
     [
         ("master = 1", {"workers": 1}),
         ("master = false", {}),
-        ("processes = 3", {"workers": 3}),
-        ("workers = 3; master", {"workers": 3}),
+        ("processes = 3", {"workers": 3, "preload": True}),
+        ("processes = 3; lazy-apps", {"workers": 3}),
+        ("processes = 3; lazy = 1", {"workers": 3}),
+        ("processes = 3; lazy-apps = 0", {"workers": 3, "preload": True}),
+        ("processes = 1", {"workers": 1}),
+        ("workers = 3; master", {"workers": 3, "preload": True}),
+        ("stats = 127.0.0.1:1717", {"stats": "127.0.0.1:1717"}),
+        ("stats = a.sock; chdir = /srv; stats-minified", {"stats": "unix:/srv/a.sock", "chdir": "/srv"}),
+        ("master-fifo = a.fifo; chdir = /srv", {"master-fifo": "/srv/a.fifo", "chdir": "/srv", "workers": 1}),
+        ("hook-as-user-atexit = unlink:a", {"workers": 1}),
         ("threads = 4", {"threads": 4}),
         ("thread_s = 4", {}),
         ("enable_threads = 1; max_requests = 9", {"max-requests": 9, "workers": 1}),
@@ -55,7 +63,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("chdir = /srv; socket = a.sock; touch-reload = b", {
             "chdir": "/srv", "bind": ["uwsgi://unix:/srv/a.sock"], "touch-reload": ["/srv/b"], "workers": 1}),
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
-        ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3}),
+        ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3, "preload": True}),
         ("max-requests-delta = 7", {}),
         ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
         ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
@@ -79,7 +87,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("http-keepalive = true", {}),
         ("harakiri = 9; listen = 9; umask = 022", {"request-timeout": 9, "backlog": 9, "umask": "022"}),
         ("uid = www-data; gid = 33", {"user": "www-data", "group": "33"}),
-        ("disable-logging; log-format = %(addr)", {"access-log": None}),
+        ("disable-logging; log-format = %(addr)", {"access-log": None, "access-log-format": None}),
         ("disable-logging = 0", {}),
         ("disable-logging; log-5xx", {"access-log-skip": ["* 1xx", "* 2xx", "* 3xx", "* 4xx"]}),
         ("logto = a.log", {"access-log": "a.log"}),
@@ -110,7 +118,8 @@ def test_settings(load, lines, settings):
         ("file = a.wsgi; callable = app", "./a.wsgi:app"),
         ("wsgi-file = b/a.py", "b/a.py:application"),
         ("mount = /=a:app", "a:app"),
-        ("mount = /x=a.py", None),
+        ("mount = /x=a.py", "a.py:application"),
+        ("mount = /x=a.py; no-default-app", None),
         ("paste = config:/srv/a.ini", "config:/srv/a.ini"),
         ("chdir = /srv; ini-paste = a.ini", "config:/srv/a.ini"),
         ("mount = /=a:app; mount = /b=b:app", "a:app"),
@@ -144,28 +153,28 @@ def test_mounts(load):
     )
 
 
-def test_files(load):
-    """Folders, index files and expiry; what is odd is told, and the app is served."""
-    draft = load(
-        "chdir = /srv; static-map = /s=/var/s; static-map = /m/=media; static-index = a.html; static-expires = /s/.* 60"
-    )
-    assert draft.settings["static"] == ["/s=/var/s", "/m=/srv/media"] and draft.settings["static-index"] == ["a.html"]
-    assert draft.settings["static-expires"] == ["/s/.* 60"] and not draft.notes
-    Config.from_sources({}, {}, draft.settings)
-    draft = load("static-expires = /* 31557600; static-expires = 3")
-    assert draft.settings["static-expires"] == ["/* 31536000", "3"] and not draft.notes
-    draft = load("static-expires = *.css 60; static-map = /../x=/y")
-    assert "static" not in draft.settings and "static-expires" not in draft.settings
-    assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2
-
-
 @pytest.mark.parametrize(
     ("lines", "note"),
     [
         ("vaccum = true", "a.ini:2: vaccum = true: aserve does not know it, and it has no effect; is vacuum meant?"),
         ("my-own = 1", "a.ini:2: my-own = 1: aserve does not know it, and it has no effect"),
-        ("cheaper = 2", "a.ini:2: cheaper = 2: it has no effect here: there are as many workers as `--workers` says"),
-        ("static-map2 = /s=/x", "a.ini:2: static-map2 = /s=/x: it has no effect here: `--static /PREFIX=FOLDER` has"),
+        (
+            "processes = 8; cheaper = 2",
+            "a.ini:3: cheaper = 2: 8 workers start, where uWSGI began with 2: --workers 2 starts as many; SIGTTIN",
+        ),
+        (
+            "processes = 8; cheaper = 2; cheaper-initial = 4; cheaper-step = 1; cheaper-algo = busyness",
+            "a.ini:4: cheaper-initial = 4: 8 workers start, where uWSGI began with 4",
+        ),
+        ("daemonize = 1", "a.ini:2: daemonize = 1: aserve stays in the foreground: systemd, a container"),
+        ("daemonize = a.log", "a.ini:2: daemonize = a.log: aserve stays in the foreground: systemd, a container"),
+        (
+            "log-route = a b; log-drain = x; log-route = c d",
+            "a.ini:2: log-route, log-drain: these have no effect here: messages, and",
+        ),
+        ("alarm = a b; log-alarm = x", "a.ini:2: alarm, log-alarm: these have no effect here: what watches"),
+        ("static-safe = /x", "a.ini:2: static-safe = /x: it has no effect here: `--static /PREFIX=FOLDER` has"),
+        ("pidfile = a.pid; pidfile2 = b.pid", "a.ini:2: pidfile = a.pid: it is not written: aserve has one pid file"),
         (
             "fastcgi-socket = :1",
             "a.ini:2: fastcgi-socket = :1: it has no effect here: aserve speaks HTTP, uwsgi and SCGI",
@@ -173,8 +182,8 @@ def test_files(load):
         ("socket = :1; protocol = raw", "a.ini:2: socket = :1: aserve does not speak raw"),
         ("log-x-forwarded-for = 1", "a.ini:2: log-x-forwarded-for = 1: name your proxies"),
         (
-            "log-format = %(addr) %(vars)",
-            "a.ini:2: log-format = %(addr) %(vars): lines have a hyphen for what is not known: vars",
+            "log-format = %(addr) %(vszM)",
+            "a.ini:2: log-format = %(addr) %(vszM): lines have a hyphen for what is not known: vszM",
         ),
         (
             "req-logger = file:/r1.log; req-logger = file:/r2.log",
@@ -193,7 +202,7 @@ def test_notes(load, lines, note):
     "lines",
     [
         "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; memory-report; auto-procname; strict = true",
-        "cheaper = 0; gevent-monkey-patch = false; spooler = off",
+        "cheaper = 0; processes = 2; cheaper-algo = backlog; gevent-monkey-patch = false; spooler = off",
         "base = /srv; x = %(base)/a; env = A=%(x ++ base)",
     ],
 )
@@ -211,6 +220,10 @@ def test_silence(load, lines):
         ("socket = 1.2.3.4:http", "a.ini:2: socket = 1.2.3.4:http: '1.2.3.4:http': port 'http' is not a number"),
         ("https = :1", "a.ini:2: https = :1: ':1' is not of the form ADDRESS,CERTIFICATE,KEY"),
         ("chmod-socket = rw", "a.ini:2: chmod-socket = rw: 'rw' is not the mode of a file"),
+        (
+            "emperor-stats = :1; emperor = /etc/vassals",
+            "a.ini:3: emperor = /etc/vassals: aserve starts no servers: start one",
+        ),
         ("harakiri = $(NOPE)", "a.ini:2: harakiri = $(NOPE): '$(NOPE)' is not a whole number"),
     ],
 )
@@ -264,6 +277,13 @@ def test_what_apps_are_told(load):
     assert opt == {
         "threads": b"2", "vacuum": True, "env": [b"A=1", b"B=2", b"C=3"], "master": b"0", "lazy-apps": b"0",
     }  # fmt: skip
+
+
+def test_what_else_a_process_does(load):
+    """Hooks and imports become extensions."""
+    assert load("threads = 2").facts["extensions"] == []
+    found = load("hook-asap = print:a; exec-pre-app = true; import = a.b; lazy-apps").facts["extensions"]
+    assert [type(one).__name__ for one in found] == ["UwsgiHooks", "UwsgiImports"]
 
 
 def test_elsewhere(load, monkeypatch, tmp_path):

@@ -1,0 +1,76 @@
+"""uWSGI's hooks, imports and FIFO, in processes: what is done before the app, when workers begin, by commands, and at the end."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from harness.process import ServerProcess
+from harness.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.long_on_pypy,
+]
+APP = """
+import json, os
+
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [json.dumps([open("order").read().split(), os.environ["SITE"]]).encode()]
+
+with open("order", "a") as file:
+    file.write("app\\n")
+"""
+INI = """
+[uwsgi]
+module = app
+master = true
+processes = 2
+env = SITE=shop
+import = tasks
+hook-asap = writen:order asap
+hook-as-user = appendn:order user
+exec-pre-app = echo pre >> order
+hook-accepting1 = touch:ready
+hook-as-user-atexit = exec:mv ready $SITE
+master-fifo = commands
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A site."""
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "tasks.py").write_text("with open('order', 'a') as file: file.write('tasks\\n')\n")
+    (tmp_path / "app.ini").write_text(INI)
+    return tmp_path
+
+
+def test_hooks(folder, raw_client):
+    """In uWSGI's order, and once for both workers; a reload by the FIFO does them anew, and its `q` ends the server."""
+    process = ServerProcess(["--uwsgi-ini", "app.ini"], folder, {})
+    try:
+        order, site = raw_client(process.address).fetch().json()
+        assert order == ["asap", "user", "pre", "tasks", "app"] and site == "shop"
+        wait_until((folder / "ready").exists, 30, lambda: process.log)
+        (folder / "commands").write_text("r\n")
+        process.wait_for_log("command r of .*commands")
+        process.wait_for_log("SIGHUP: done in")
+        order, _ = raw_client(process.address).fetch().json()
+        assert order == ["asap", "user", "pre", "tasks", "app"] + ["pre", "tasks", "app"]
+        (folder / "commands").write_text("q")
+        assert process.wait() == 0 and process.faults() == ""
+        assert (folder / "shop").exists() and not (folder / "ready").exists() and not (folder / "commands").exists()
+    finally:
+        process.end()
+
+
+def test_a_hook_that_fails(folder):
+    """Before the app, it ends the start; the message has the line, and not the command."""
+    (folder / "app.ini").write_text("[uwsgi]\nmodule = app\nhook-pre-app = exec:false secret\n")
+    with pytest.raises(
+        AssertionError, match=r"app.ini:3: hook-pre-app: exec: the command has ended with status 1"
+    ) as caught:
+        ServerProcess(["--uwsgi-ini", "app.ini"], folder, {}).end()
+    assert "secret" not in str(caught.value)
