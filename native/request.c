@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 
 static PyObject *s_exchange;
 
@@ -488,6 +489,12 @@ static PyMethodDef request_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef request_members[] = {
+    {"modifier1", T_UINT, offsetof(plain_request, arrival.modifier1), READONLY,
+     NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyTypeObject request_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "aserve._native.Request",
     .tp_basicsize = sizeof(plain_request),
@@ -495,6 +502,7 @@ PyTypeObject request_type = {
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(plain_request, call),
     .tp_methods = request_methods,
+    .tp_members = request_members,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
 };
 

@@ -15,10 +15,9 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..core.errors import RequestRefused
 from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple
 from ..workers.executor import Executor, Job
@@ -31,6 +30,7 @@ from .listeners import Listener
 from .moved_request import may_move, read_request, write_request
 from .service import Service
 from .states import State
+from .unbegun import refusal
 from .wire_fast import FastWire
 from .wire_log import tell
 from .wire_loop import LoopWire
@@ -80,23 +80,39 @@ def detach_idle(
     return found
 
 
-def detach_waiting(executor: Executor, services: Sequence[Service], count: int | None) -> list[Detached]:
+def detach_waiting(
+    executor: Executor, services: Sequence[Service], count: int | None, before: Callable[[bytes], None]
+) -> list[Detached]:
     """Give away connections whose requests wait for a thread, at most `count`, the oldest first; see Server.detach_waiting."""
     found: list[Detached] = []
     for job in executor.jobs.copy():
         if count is not None and len(found) >= count:
             break
-        exchange = exchange_of(job)
-        if exchange is None or not may_move(exchange):
+        exchange = _movable(job)
+        if exchange is None:
             continue
+        try:
+            octets = write_request(exchange)
+            before(octets)
+        except ValueError:
+            continue  # a worker has just begun it, and the app has closed its input
+        except OSError:
+            break  # no descriptor or memory is left: it waits on, in its place
         connection = exchange.connection
         fd = _take(executor, job, exchange)
         if fd is not None:
-            index = services.index(connection.service)
-            found.append(Detached(fd, index, _describe(connection), write_request(exchange)))
+            found.append(Detached(fd, services.index(connection.service), _describe(connection), octets))
             _tell(connection, GIVEN)
             connection.wire = LOST  # it is not closed
     return found
+
+
+def _movable(job: Job) -> Exchange | None:
+    """Return the exchange of a request that may move, None: it is another job, or stays; a plain one that stays is not promoted."""
+    if getattr(job[1], "modifier1", 0):  # a call in native/
+        return None
+    exchange = exchange_of(job)
+    return exchange if exchange is not None and may_move(exchange) else None
 
 
 def _take(executor: Executor, job: Job, exchange: Exchange) -> int | None:
@@ -152,9 +168,9 @@ async def adopt(
     detached: Detached,
     pairs: Sequence[tuple[Listener, Service]],
     limit: ConnectionLimit,
-    why: RequestRefused | None = None,
+    begin: Callable[[Exchange], None],
 ) -> bool:
-    """Take over a connection, see Server.adopt, whatever the limit of connections; `why`: to refuse its request."""
+    """Take over a connection, see Server.adopt, whatever the limit of connections; `begin` is called with its request, if there is one."""
     fd, index, peer, request = detached
     if not 0 <= index < len(pairs):
         return False
@@ -189,17 +205,20 @@ async def adopt(
         return False
     os.close(fd)
     if exchange is not None:
-        _begin(exchange, why)
+        begin(exchange)
     return True
 
 
-def _begin(exchange: Exchange, why: RequestRefused | None) -> None:
-    """Let a thread answer a request that has come with its connection, or answer `why`."""
+def submit(exchange: Exchange, is_own: bool) -> None:
+    """Let a thread answer a request that has come with its connection; one of this server's own has waited longest."""
     connection = exchange.connection
-    if why is not None:
-        connection.wire.refuse(exchange, why)
-    else:
-        connection.service.executor.submit(connection.run, exchange)
+    executor = connection.service.executor
+    (executor.put_back if is_own else executor.submit)(connection.run, exchange)
+
+
+def refuse(exchange: Exchange) -> None:
+    """Answer 503 to a request that has come with its connection."""
+    exchange.connection.wire.refuse(exchange, refusal())
 
 
 def _recall(service: Service, peer: dict[str, Any]) -> Connection:

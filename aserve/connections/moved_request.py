@@ -11,6 +11,7 @@ the body follows.
 from __future__ import annotations
 
 import json
+from typing import Optional, cast
 
 from ..core.body import BufferedBody
 from ..core.exchange import Exchange, ResponseForm
@@ -34,9 +35,9 @@ def write_request(exchange: Exchange) -> bytes:
     prefix, may_chunk, keep_alive_line, close_line, may_inform = exchange.form
     facts = {name: getattr(exchange, name) for name in _KEPT}
     facts["form"] = [prefix, may_chunk, keep_alive_line.decode("latin-1"), close_line.decode("latin-1"), may_inform]
-    body = exchange.body
+    body = cast(Optional[BufferedBody], exchange.body)
     facts["body"] = None if body is None else {"is_chunked": body.is_chunked}
-    return json.dumps(facts).encode("ascii") + b"\n" + (b"" if body is None else body.open().read())
+    return json.dumps(facts).encode("ascii") + b"\n" + (b"" if body is None else body.octets)
 
 
 def read_request(octets: bytes) -> Exchange:

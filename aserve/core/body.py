@@ -88,6 +88,11 @@ class BufferedBody:
         """Octets of the body in memory."""
         return 0 if self.is_spooled else self.length
 
+    @property
+    def octets(self) -> bytes:
+        """All of a body in memory; the file object behind wsgi.input, which a worker may be reading, stays at its position."""
+        return cast(bytes, self._file.getvalue())
+
     def open(self) -> BinaryIO:
         """Return the file object behind wsgi.input, at its start; it ends where the body ends."""
         self._file.seek(0)

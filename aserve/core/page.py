@@ -59,7 +59,6 @@ class Field(enum.IntEnum):
     THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
     CONNECTIONS_LIMIT = 17
     SHORT_OF_DESCRIPTORS = 18  # 1: it has few left, and is to get no connections of other processes
-    TAKES_REQUESTS = 19  # 1: it takes connections of other processes together with their requests; 0: its code is older
     # Written by the process at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or does not exist
 

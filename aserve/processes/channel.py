@@ -23,9 +23,10 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ..core.exchange import shortened
+from ..core.named_tuple import NamedTuple
 
 logger = logging.getLogger("aserve")
 
@@ -46,16 +47,31 @@ _CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 FDS_LOST = "no file descriptor is free: a message between processes (%s) is lost%s; raise `ulimit -n`, or find what the app keeps open"
 
 
+class Unsent(NamedTuple):
+    """A message that waits for room."""
+
+    octets: bytes
+    fds: Sequence[int]
+    is_kept: bool  # the descriptors are the caller's
+
+    def close(self) -> None:
+        """Close the descriptors, unless the caller keeps them."""
+        for fd in () if self.is_kept else self.fds:
+            os.close(fd)
+
+
 class Channel:
     """One end."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
-        self._unsent: collections.deque[tuple[bytes, Sequence[int]]] = collections.deque()
+        self._unsent: collections.deque[Unsent] = collections.deque()
         self.is_heard = True  # until a message could not be sent, as the other end is closed
         self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: it does not
         self._has_lost_fds = False  # the last descriptors that came found no room in this process
+        # Called with a message that was not received here, as its descriptors found no room, or that was given up.
+        self.on_dropped: Callable[[Message], None] = lambda message: None
         self.sender_pid = 0  # of the last message, from the kernel; 0: not known, see `know_senders`
 
     @classmethod
@@ -97,30 +113,34 @@ class Channel:
         """Whether no message waits, for whatever reason."""
         return not self._unsent
 
-    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent."""
-        self._unsent.append((_fitting(message), fds))
+    def send(self, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
+        """
+        Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent.
+
+        `is_kept`: the caller keeps them, and leaves them open until it is sent, or dropped, or this end is closed.
+        """
+        self._unsent.append(Unsent(_fitting(message), fds, is_kept))
         self.flush()
 
     def flush(self) -> None:
         """Send waiting messages, as far as there is room. If the other end is closed, or the kernel goes on refusing them, drop them."""
         while self._unsent:
-            octets, fds = self._unsent[0]
+            unsent, is_given_up = self._unsent[0], False
             try:
-                socket.send_fds(self._socket, [octets], fds)
+                socket.send_fds(self._socket, [unsent.octets], unsent.fds)
             except BlockingIOError:
                 self._failing_since = 0.0
                 return
             except OSError as exc:
                 if exc.errno in _CLOSED:
                     self.is_heard = False
-                elif not self._give_up(octets, exc):
+                elif not (is_given_up := self._give_up(unsent.octets, exc)):
                     return
             else:
                 self._failing_since = 0.0
-            self._unsent.popleft()
-            for fd in fds:
-                os.close(fd)
+            self._unsent.popleft().close()
+            if is_given_up:
+                self.on_dropped(_decode(unsent.octets))
 
     def _give_up(self, octets: bytes, why: OSError) -> bool:
         """Return whether a message that the kernel refuses, as for lack of memory, is to be dropped; log the first one."""
@@ -148,7 +168,7 @@ class Channel:
                 octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
             if not octets:
                 return None
-            message = json.loads(octets.decode("utf-8", "surrogatepass"))
+            message = _decode(octets)
             fds = self._read_ancillary(ancillary)
             if not flags & socket.MSG_CTRUNC:
                 self._has_lost_fds = self._has_lost_fds and not fds
@@ -172,13 +192,14 @@ class Channel:
         if not self._has_lost_fds:
             self._has_lost_fds = True
             what = message.get("do", message.get("say"))
-            logger.warning(FDS_LOST, what, "; its connection is closed" if what in ("adopt", "idle") else "")
+            is_last = what in ("adopt", "idle", "request") and "number" not in message
+            logger.warning(FDS_LOST, what, "; its connection is closed" if is_last else "")
+        self.on_dropped(message)
 
     def close(self) -> None:
         """Close this end, and the descriptors of unsent messages."""
         while self._unsent:
-            for fd in self._unsent.popleft()[1]:
-                os.close(fd)
+            self._unsent.popleft().close()
         self._socket.close()
 
 
@@ -194,6 +215,11 @@ def _fitting(message: Message) -> bytes:
 def _encode(message: Message) -> bytes:
     text = json.dumps(message, ensure_ascii=False)  # six octets for a character at most
     return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(octets: bytes) -> Message:
+    message: Message = json.loads(octets.decode("utf-8", "surrogatepass"))
+    return message
 
 
 def _cut(value: Any, most: int) -> Any:

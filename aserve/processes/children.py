@@ -199,9 +199,9 @@ class Children:
 
     # Messages
 
-    def tell(self, child: Child, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send a message to a worker; the descriptors are closed here once they are sent."""
-        child.channel.send(message, fds)
+    def tell(self, child: Child, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
+        """Send a message to a worker; the descriptors are closed here once they are sent, unless the caller keeps them."""
+        child.channel.send(message, fds, is_kept)
         self._watch(child)
 
     def on_second(self) -> None:

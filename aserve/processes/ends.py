@@ -2,7 +2,7 @@
 
 Owns:     Ends: reaping, and why a child has ended.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), lost requests (losses.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
+Not here: waitpid (children.py), lost requests (losses.py), those on their way to a worker that ends (moves.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
 from .fleet import End, Fleet
 from .losses import Losses
+from .moves import Moves
 from .overview import Overview
 from .plan import Plan
 from .upgrade import Upgrade
@@ -34,6 +35,7 @@ class Ends:
         upgrade: Upgrade,
         overview: Overview,
         watch: Watch,
+        moves: Moves,
     ) -> None:
         self._fleet = fleet
         self._children = children
@@ -42,6 +44,7 @@ class Ends:
         self._upgrade = upgrade
         self._overview = overview
         self._watch = watch
+        self._moves = moves
         self.by_signal = {signal.SIGCHLD: lambda number: self.reap()}
 
     def reap(self) -> None:
@@ -55,6 +58,7 @@ class Ends:
                 self._upgrade.on_end(child, how)
                 continue
             if child.slot != MOLD:
+                self._moves.on_end(child)
                 self._losses.on_end(child, before, is_oom=explained != how)
             self._fleet.ends.append(self._describe(child, before, explained))
 

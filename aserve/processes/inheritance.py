@@ -31,7 +31,7 @@ from .children import Children, drain_order
 from .overview import Overview
 from .plan import Plan
 
-FORM = 8
+FORM = 9
 
 State = dict[str, Any]
 

@@ -11,7 +11,8 @@ Not here: what is due (fleet.py), waiting for events (events.py), the nouns that
 | `Starts`, `Molds`    | forking: the child's role (starts.py), by what workers are forked (molds.py)                        |
 | `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
 | `Losses`             | the requests of a worker that dies                                                                  |
-| `Takers`             | which worker gets a connection that another gives away                                              |
+| `Takers`             | which worker gets a connection at rest that another gives away                                      |
+| `Moves`              | requests that wait for a thread, on their way to another worker                                     |
 | `Notices`            | orders for all workers alike                                                                        |
 | `Shutdown`, `Upgrade`| the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                          |
 | `Answers`            | what people ask on the control socket                                                               |
@@ -26,6 +27,8 @@ What happens, by event:
 | HUP: all are replaced                 | failing: it asks for a successor      |                                              |
 | TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  |                                              |
 | USR1: logs are reopened               | idle: a connection for another        |                                              |
+|                                       | request: one for another; taken,      |                                              |
+|                                       | missed: one that has come, or has not |                                              |
 |                                       | changed: a reload, with --reload      |                                              |
 | USR2: new code of aserve's own        | the trial's: upgrade.py               | the trial's: upgrade.py                      |
 |                                       | a mold's: molds.py                    |                                              |
@@ -47,6 +50,7 @@ from .inheritance import Inheritance
 from .levelling import level_out
 from .losses import Losses
 from .molds import Molds
+from .moves import Moves
 from .notices import Notices
 from .outcomes import Outcomes
 from .present import Present
@@ -78,16 +82,24 @@ class Reactions:
         shutdown = self.shutdown = Shutdown(fleet, children, timers, listeners, manager, attached, upgrade)
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
         answers = Answers(fleet, crew, reloads, notices, children, timers, status)
-        self._takers = Takers(children, fleet)
+        takers = self._takers = Takers(children, fleet)
+        moves = self._moves = Moves(children, takers)
         losses = Losses(overview.on_lost, tally, site.on_life)
-        ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch)
+        ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch, moves)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
         molds = Molds(fleet, children)
         self.starts = Starts(fleet, children, molds, overview, ends, shutdown, listeners, self.let_go)
         for noun in (shutdown, reloads, crew, notices, upgrade, ends):
             events.by_signal.update(noun.by_signal)
         words = present.words
-        for by_word in (overview.by_word, crew.by_word, reloads.by_word, answers.by_word, self._takers.by_word):
+        for by_word in (
+            overview.by_word,
+            crew.by_word,
+            reloads.by_word,
+            answers.by_word,
+            takers.by_word,
+            moves.by_word,
+        ):
             words.of_workers.update(by_word)
         words.of_trials.update(upgrade.by_word)
         words.of_molds.update(molds.by_word)
@@ -118,6 +130,7 @@ class Reactions:
         self.reloads.look_at_touched()
         present.children.on_second()
         self._takers.on_second()
+        self._moves.on_second()
         level_out(present.children, self._fleet.asked)
         present.status.on_second()
         present.overview.on_second()
@@ -141,10 +154,13 @@ class Reactions:
         for listener in self._site.listeners:
             listener.close()
         self._present.overview.close(is_end=True)
+        if self._moves.end():
+            self.shutdown.note_unfinished()
         self.let_go()
         return self.shutdown.end()
 
     def let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a forked child, too."""
         self._events.close()
+        self._moves.let_go()
         self._present.overview.close(is_end=False)

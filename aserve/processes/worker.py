@@ -102,7 +102,10 @@ class Worker:
         if role.fault is not None:
             self._server.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
-        self._passing = Passing(loop, self._server, role.load_board, role.page_number, self._say)
+        self._passing = Passing(
+            loop, self._server, role.load_board, role.page_number, self._say, role.plan.config.drain_seconds
+        )
+        self._channel.on_dropped = self._passing.on_dropped
         # By the `do` of the supervisor's message.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
             "drain": lambda message, _: self._end(is_replaced=not message["stopping"]),
@@ -242,7 +245,6 @@ class Worker:
         self._loop.call_later(TICK_SECONDS, self._tick)
         self._channel.flush()
         self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
-        self._page[Field.TAKES_REQUESTS] = 1
         self._server.statistics().write_to(self._page)
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ..connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
-from ..connections.detaching import Detached, adopt, detach_idle, detach_waiting
+from ..connections.detaching import Detached, adopt, detach_idle, detach_waiting, refuse, submit
 from ..connections.in_flight import InFlight
 from ..connections.lane import Lane, is_available
 from ..connections.limit import ConnectionLimit
@@ -21,7 +21,7 @@ from ..connections.listeners import Listener, bind_listeners
 from ..connections.load_board import LoadBoard
 from ..connections.service import Service
 from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
-from ..connections.unbegun import refusal
+from ..core.exchange import Exchange
 from ..core.forks import local_address
 from ..settings import EngineSettings
 from ..workers.inline import InlineExecutor
@@ -104,19 +104,33 @@ class Listening:
         """See Server.detach_idle."""
         return detach_idle(self.lane, list(self.connections), self.services, count)
 
-    def detach_waiting(self, threads: AppThreads, count: int | None) -> list[Detached]:
+    def detach_waiting(self, threads: AppThreads, count: int | None, before: Callable[[bytes], None]) -> list[Detached]:
         """See Server.detach_waiting."""
         executor = threads.executor
-        return [] if isinstance(executor, InlineExecutor) else detach_waiting(executor, self.services, count)
+        return [] if isinstance(executor, InlineExecutor) else detach_waiting(executor, self.services, count, before)
 
-    async def adopt(self, detached: Detached, is_own: bool = False) -> bool:
+    async def adopt(self, detached: Detached, is_own: bool, when_taken: Callable[[], None]) -> bool:
         """See Server.adopt."""
-        has_room = is_own or not (self.is_draining or self.connections.is_full())
-        return has_room and await adopt(detached, self._pairs, self.connections)
 
-    async def refuse(self, detached: Detached) -> bool:
+        def begin(exchange: Exchange) -> None:
+            when_taken()
+            submit(exchange, is_own)
+
+        has_room = is_own or not (self.is_draining or self.connections.is_full())
+        return has_room and await adopt(detached, self._pairs, self.connections, begin)
+
+    async def refuse(self, detached: Detached, when_taken: Callable[[], None]) -> bool:
         """See Server.refuse."""
-        return detached.request is not None and await adopt(detached, self._pairs, self.connections, refusal())
+
+        def begin(exchange: Exchange) -> None:
+            when_taken()
+            refuse(exchange)
+
+        return detached.request is not None and await adopt(detached, self._pairs, self.connections, begin)
+
+    def end_adopting(self) -> None:
+        """Adopt no connection any more, with or without a request: the drain is over."""
+        self._pairs = []
 
     def statistics(self, threads: AppThreads, response_memory_bytes: int) -> Statistics:
         """See Server.statistics."""
@@ -180,10 +194,10 @@ class Listening:
         self._drain_lane()
 
     def is_drained(self) -> bool:
-        """Whether no connection is left; call it until it returns True."""
+        """Whether no connection is left, nor one that is being adopted; call it until it returns True."""
         self.connections.leave_board()
         self._drain_lane()
-        return self.count == 0
+        return self.count == 0 and not self.connections.pending
 
     def _drain_lane(self) -> None:
         if self.lane is not None:

@@ -179,6 +179,7 @@ class Server:
         # Polled: an event would add work to the close of every connection.
         while not (listening.is_drained() and self._threads.executor.is_idle) and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
+        listening.end_adopting()
         if refused := await refuse_unbegun(self._threads.executor):
             logger.warning("%d requests for which no thread was free until --drain-timeout; answered 503", refused)
         if unfinished := self.connection_count:
@@ -207,13 +208,16 @@ class Server:
         """
         return self._listening.detach_idle(count)
 
-    def detach_waiting(self, count: int | None = None) -> list[Detached]:
+    def detach_waiting(
+        self, count: int | None = None, before: Callable[[bytes], None] = lambda octets: None
+    ) -> list[Detached]:
         """
         Detach connections whose requests wait for a thread, `count` at most, the oldest first; another server may adopt them, and answers.
 
-        As for `detach_idle`. Requests that are not whole in memory stay, and so do those with others behind them.
+        As for `detach_idle`. Requests that are not whole in memory stay, and so do those with others behind them. `before` is called with
+        the octets of each request while it still waits here; if it raises OSError, the request stays, and so do later ones.
         """
-        return self._listening.detach_waiting(self._threads, count)
+        return self._listening.detach_waiting(self._threads, count, before)
 
     def call_when_crowded(self, callback: Callable[[], bool]) -> None:
         """
@@ -223,23 +227,25 @@ class Server:
         """
         self._threads.executor.on_crowded = callback
 
-    async def adopt(self, detached: Detached, is_own: bool = False) -> bool:
+    async def adopt(
+        self, detached: Detached, is_own: bool = False, when_taken: Callable[[], None] = lambda: None
+    ) -> bool:
         """
         Adopt a connection that another server with the same listeners has detached; its client notices nothing.
 
-        `is_own`: this server has detached it, and takes it back with its request, even if it drains or is full.
-        Returns whether this server owns the connection and its descriptor now. Otherwise the caller still does: this server
-        does not serve, or has no room, or has another listener at this index.
+        `is_own`: this server has detached it, and takes it back with its request, even if it drains or is full. `when_taken` is called
+        before a thread can begin the request. Returns whether this server owns the connection and its descriptor now. Otherwise the
+        caller still does: this server does not serve, or has no room, or has another listener at this index.
         """
-        return await self._listening.adopt(detached, is_own)
+        return await self._listening.adopt(detached, is_own, when_taken)
 
-    async def refuse(self, detached: Detached) -> bool:
+    async def refuse(self, detached: Detached, when_taken: Callable[[], None] = lambda: None) -> bool:
         """
-        Answer the request of a connection that no server adopts with 503, and close it.
+        Answer the request of a connection that no server adopts with 503, and close it; `when_taken` is called before that.
 
         Returns whether this server owns the connection and its descriptor now: it does not if there is no request, or the client has left.
         """
-        return await self._listening.refuse(detached)
+        return await self._listening.refuse(detached, when_taken)
 
     def reload_certificates(self) -> bool:
         """Load the certificates of https binds anew, for new connections; on a failure log it, keep the old ones, and return False."""

@@ -157,6 +157,13 @@ class Executor:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
 
+    def put_back(self, function: Callable[[Any], None], argument: Any) -> None:
+        """Submit a job that was withdrawn: it has waited longest, and comes before all others."""
+        self.jobs.appendleft((function, argument))
+        if not self._is_wake_due:
+            self._is_wake_due = True
+            self._loop.call_soon(self._wake_at_end_of_iteration)
+
     @property
     def parts(self) -> dict[str, Any]:
         """The state that the native leader shares with this (connections/native.py)."""

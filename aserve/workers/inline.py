@@ -76,6 +76,8 @@ class InlineExecutor:
         self.jobs.append((function, argument))
         self.run()
 
+    put_back = submit
+
     def run(self) -> None:
         """Run the queued jobs, each from the app's call to its close(); return at once if a job calls this."""
         if self._is_running:

@@ -12,7 +12,7 @@ from harness import apps, lanes
 from harness.waiting import wait_until
 
 from aserve import Detached
-from aserve.connections import detaching, wire_loop
+from aserve.connections import departed, detaching, wire_loop
 from aserve.workers.executor import Executor
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.plain]
@@ -130,6 +130,71 @@ def test_the_oldest_first(stuck, start_server, raw_client):
     assert [client.recv_response().status for client in clients[:2]] == [200, 200]
     stuck.gate.open(2)
     assert first.recv_response().status == 200 and clients[2].recv_response().status == 200
+
+
+@pytest.mark.one_way
+def test_before_one_goes(stuck, raw_client):
+    """The caller gets its octets while it still waits here; if there is no room for them, it stays, and later ones, too, in their order."""
+    old, first = stuck()
+    clients = []
+    for number in range(3):
+        clients.append(raw_client(old.address))
+        clients[-1].send(GET)
+        wait_until(lambda number=number: old.statistics().requests_waiting == number + 1)
+    seen = []
+
+    def before(octets):
+        seen.append((octets, old.server._threads.executor.waiting_count))
+        if len(seen) == 2:
+            raise OSError(errno.ENOMEM, "no memory")
+
+    found = old.call(lambda: old.server.detach_waiting(before=before))
+    assert [count for _, count in seen] == [3, 2] and [each.request for each in found] == [seen[0][0]]
+    assert old.call(lambda: old.server.adopt(found[0], is_own=True))
+    wait_until(lambda: old.statistics().requests_waiting == 3)
+    exchanges = [departed.exchange_of(job) for job in old.server._threads.executor.jobs.copy()]
+    ports = [each.connection.remote_port for each in exchanges]
+    assert ports == [str(client.sock.getsockname()[1]) for client in clients]
+    stuck.gate.open(4)
+    assert [client.recv_response().status for client in (first, *clients)] == [200] * 4
+
+
+@pytest.mark.one_way
+def test_an_app_that_has_just_begun_it(stuck, raw_client, monkeypatch):
+    """And has closed its input already: it is left to that."""
+    old, _ = stuck()
+    client = raw_client(old.address)
+    client.send(POST)
+    wait_until(lambda: old.statistics().requests_waiting == 1)
+    monkeypatch.setattr(detaching, "write_request", lambda exchange: int("closed"))
+    assert old.call(lambda: old.server.detach_waiting()) == []
+    stuck.gate.open(2)
+    assert client.recv_response().status == 200
+
+
+def test_a_call_stays_plain():
+    """A request for a function stays, and is not promoted for that; another is, to see whether it can go."""
+    promoted = []
+    for modifier1 in (173, 0):
+        job = types.SimpleNamespace(modifier1=modifier1, promote=lambda name=modifier1: promoted.append(name))
+        assert detaching._movable((None, job)) is None
+    assert promoted == [0]
+
+
+@pytest.mark.one_way
+def test_no_room_after_the_end(stuck, start_server, raw_client):
+    """A server whose drain is over takes no request, be it its own: it would not be answered."""
+    old, _ = stuck()
+    client = raw_client(old.address)
+    client.send(GET)
+    wait_until(lambda: old.statistics().requests_waiting == 1)
+    (found,) = old.call(lambda: old.server.detach_waiting())
+    old.server._listening.end_adopting()
+    assert not old.call(lambda: old.server.adopt(found, is_own=True)) and not old.call(lambda: old.server.refuse(found))
+    new, taken = start_server(echo, is_checked=False), []
+    executor = new.server._threads.executor
+    assert new.call(lambda: new.server.adopt(found, when_taken=lambda: taken.append(executor.waiting_count)))
+    assert taken == [0] and client.recv_response().status == 200
 
 
 @pytest.mark.one_way

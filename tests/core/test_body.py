@@ -98,6 +98,14 @@ def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
         os.fstat(fd)
 
 
+def test_all_of_it_beside_a_reader():
+    """The octets of a body in memory are there while a worker reads, which notices nothing."""
+    body = BufferedBody(100, False)
+    body.feed(TEXT)
+    file = body.open()
+    assert file.read(3) == b"one" and body.octets == TEXT and file.read() == TEXT[3:]
+
+
 def test_an_app_may_close_its_input():
     """A framework that closes wsgi.input does not disturb us."""
     for memory_bytes in (1, 100):

@@ -121,3 +121,67 @@ def test_workers_that_are_all_busy(held):
         waiting.request(target="/quick")
         free(name)
         assert waiting.recv_response().status == 200 and b.recv_response().status == 200
+
+
+def moved_requests(process) -> int:
+    """Return how many requests the supervisor keeps, as they are on their way."""
+    return sum("aserve-request" in name for name in process.open_files())
+
+
+@pytest.fixture
+def sent(held, wait_until):
+    """One of two workers is busy, the other is stopped and looks free, and a request has been sent there: process, free, and others."""
+    process, hold, free = held("--workers", "2")
+    process.wait_for_workers(2)
+    with clients_of(process.address, 8) as clients:
+        pids = [pid_of(client.fetch()) for client in clients]
+        busy = max(pids, key=pids.count)
+        stopped = next(pid for pid in process.workers if pid != busy)
+        first, waiting, *_ = [client for client, pid in zip(clients, pids) if pid == busy]
+        name = hold(first)
+        os.kill(stopped, signal.SIGSTOP)
+        waiting.request(target="/quick")
+        wait_until(lambda: moved_requests(process) == 1)
+        yield process, lambda: free(name), busy, stopped, first, waiting
+        wait_until(lambda: moved_requests(process) == 0)
+
+
+def test_a_worker_that_is_killed_before_it_has_a_request(sent):
+    """Another worker answers, the client notices nothing, and the log says that there was one."""
+    process, free, busy, stopped, first, waiting = sent
+    os.kill(stopped, signal.SIGKILL)
+    process.wait_for_log(
+        r"\(pid %d\) has ended; requests that were on their way to it are kept for another worker: 1\n" % stopped
+    )
+    assert pid_of(waiting.recv_response()) not in (busy, stopped)
+    free()
+    assert pid_of(first.recv_response()) == busy
+
+
+def test_a_worker_that_does_not_answer(sent):
+    """The request is taken back from it, and answered once, also when the worker goes on."""
+    process, free, busy, stopped, first, waiting = sent
+    process.wait_for_log(r"\(pid %d\) does not answer: a request that was on its way" % stopped)
+    free()
+    assert [pid_of(client.recv_response()) for client in (first, waiting)] == [busy, busy]
+    os.kill(stopped, signal.SIGCONT)
+    with clients_of(process.address, 8) as clients:
+        assert {pid_of(client.fetch()) for client in clients} == {busy, stopped}
+    assert waiting.is_quiet() and pid_of(waiting.fetch())
+
+
+def test_a_worker_that_is_killed_with_a_request(held, wait_until):
+    """One that has moved there is among those that the log names; it is not begun again."""
+    process, hold, free = held("--workers", "2")
+    process.wait_for_workers(2)
+    with clients_of(process.address, 8) as clients:
+        pids = [pid_of(client.fetch()) for client in clients]
+        busy = max(pids, key=pids.count)
+        other = next(pid for pid in process.workers if pid != busy)
+        first, moved, *_ = [client for client, pid in zip(clients, pids) if pid == busy]
+        hold(first)
+        name = hold(moved)
+        os.kill(other, signal.SIGKILL)
+        process.wait_for_log(r"\(pid %d\) has crashed .*; it was at: GET /hold/%s \(" % (other, name))
+        assert moved.is_closed()
+        assert moved_requests(process) == 0

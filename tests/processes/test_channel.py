@@ -116,6 +116,32 @@ def test_descriptors_without_room(pair, caplog, free_count):
         os.close(reading)
 
 
+def test_what_was_not_received(pair):
+    """It is told of here, each time, by the message without its descriptors."""
+    one, other = pair
+    dropped = []
+    other.on_dropped = dropped.append
+    for number in (1, 2):
+        one.send({"do": "adopt", "number": number}, [os.dup(0)])
+    with descriptors(0), pytest.raises(BlockingIOError):
+        other.receive()
+    assert dropped == [{"do": "adopt", "number": 1}, {"do": "adopt", "number": 2}]
+
+
+def test_descriptors_that_the_caller_keeps(pair):
+    """They stay open here when they are sent, and when this end is closed before."""
+    one, other = pair
+    reading, writing = os.pipe()
+    one.send({"do": "adopt"}, [writing], is_kept=True)
+    os.close(other.receive()[1][0])
+    while not one.has_unsent:
+        one.send({"text": "x" * 10_000})
+    one.send({"do": "adopt"}, [writing], is_kept=True)
+    one.close()
+    for fd in (reading, writing):
+        os.close(fd)
+
+
 def test_no_room(pair):
     """What finds no room waits, and goes out in order once there is some."""
     one, other = pair
@@ -190,10 +216,11 @@ def test_the_kernel_goes_on_refusing(pair, refusing, monkeypatch):
     reading, writing = os.pipe()
     refusing(errno.ENOBUFS)
     one.send({"do": "adopt"}, [writing])
-    now = time.monotonic()
+    now, dropped = time.monotonic(), []
     monkeypatch.setattr(time, "monotonic", lambda: now + 11)
+    one.on_dropped = dropped.append
     one.flush()
-    assert os.read(reading, 9) == b"" and one.is_heard
+    assert os.read(reading, 9) == b"" and one.is_heard and dropped == [{"do": "adopt"}]
     refusing(0)
     one.send({"do": "drain"})
     assert other.receive() == ({"do": "drain"}, []) and one._failing_since == 0

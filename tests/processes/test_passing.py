@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 
 import pytest
 
 from aserve.connections.detaching import Detached
 from aserve.processes import passing as passing_module
+from aserve.processes import request_file as request_file_module
 from aserve.processes.passing import MAX_RETURNS, Passing
+from aserve.processes.request_file import RequestFile, look_at_request, take_request
 
 
 class Server:
@@ -23,19 +26,28 @@ class Server:
     def detach_idle(self, count):
         return [self.idle.pop(0) for _ in range(len(self.idle) if count is None else min(count, len(self.idle)))]
 
-    def detach_waiting(self, count):
+    def detach_waiting(self, count, before):
         self.asked.append(count)
-        return [
-            self.waiting.pop(0) for _ in range(len(self.waiting) if count is None else min(count, len(self.waiting)))
-        ]
+        found = []
+        try:
+            while self.waiting and len(found) < count:
+                before(self.waiting[0].request)
+                found.append(self.waiting.pop(0))
+        except OSError:
+            pass
+        return found
 
-    async def adopt(self, detached, is_own=False):
+    async def adopt(self, detached, is_own=False, when_taken=None):
         takes = self.takes or (is_own and self.takes_its_own)
+        if takes and when_taken is not None:
+            when_taken()
         self.taken += [detached] if takes else []
         return takes
 
-    async def refuse(self, detached):
+    async def refuse(self, detached, when_taken):
         self.refused.append(detached)
+        if self.refuses:
+            when_taken()
         return self.refuses
 
 
@@ -59,7 +71,8 @@ class Led:
             self.server,
             Board(*free) if board else None,
             1,
-            lambda *said: self.said.append(said),
+            lambda message, fds=(): self.said.append((message, fds)),
+            10.0,
         )
 
     async def get(self, message, fds):
@@ -67,6 +80,11 @@ class Led:
         self.passing.on_adopt({"listener": 0, "peer": {}, **message}, fds)
         while self.passing._adopting:
             await asyncio.sleep(0)
+
+    async def get_request(self, fd, octets=b"octets", giver=2, seconds=10.0):
+        """Let it get a request, which may take so long yet."""
+        until = time.monotonic() + seconds
+        await self.get({"giver": giver, "number": 7, "until": until, "to": 1}, [fd, file_of(octets)])
 
 
 @pytest.fixture
@@ -86,6 +104,16 @@ def files():
             pass
 
 
+def file_of(octets):
+    """Return the descriptor of a file with a request."""
+    file = RequestFile()
+    file.write(octets)
+    return file.detach()
+
+
+TAKEN = ({"say": "taken", "number": 7}, ())
+
+
 def waiting(fd=100, request=b"the request"):
     return Detached(fd, 2, {"address": "a"}, request)
 
@@ -96,9 +124,9 @@ def idle(fd=100):
 
 def read(fd):
     """Return what a descriptor that was sent has, and close it."""
-    with open(fd, "rb") as file:
-        file.seek(0)
-        return file.read()
+    octets = look_at_request(fd)
+    os.close(fd)
+    return octets
 
 
 # Giving
@@ -110,7 +138,7 @@ async def test_idle_ones_by_order():
     led.server.idle = [idle(100), idle(101), idle(102)]
     led.passing.begin({"count": 2}, [])
     led.passing.stop()
-    way = {"to": 0, "giver": 1, "returns": 0}
+    way = {"to": 0, "returns": 0}
     assert led.said == [({"say": "idle", "listener": 2, "peer": {"address": "a"}, **way}, [fd]) for fd in (100, 101)]
 
 
@@ -190,69 +218,100 @@ async def test_one_that_drains_gives_all(monkeypatch):
         await asyncio.sleep(0)
 
 
-async def test_no_descriptor_for_a_request(monkeypatch, files):
-    """It stays, and waits on."""
+async def test_no_descriptor_for_a_request(monkeypatch):
+    """It stays where it waits: it is taken from there only when all is ready."""
 
     def open_none(name):
         raise OSError(errno.EMFILE, "too many")
 
-    monkeypatch.setattr(passing_module, "open_memory_file", open_none)
-    led, one = Led((1, 1)), waiting(files())
+    monkeypatch.setattr(request_file_module, "open_memory_file", open_none)
+    led, one = Led((1, 1)), waiting()
     led.server.waiting = [one]
-    led.passing.relieve()
-    while not led.server.taken:
-        await asyncio.sleep(0)
-    assert led.server.taken == [one] and led.said == []
+    assert not led.passing.relieve()
+    assert led.server.waiting == [one] and led.said == []
 
 
 # Getting
 
 
 async def test_taking_over(files):
-    """With the request, or without; a worker of an older version does not say who it is."""
+    """A request, which the supervisor then hears of, and a connection at rest."""
     led, (one, other) = Led(), (files(), files())
-    await led.get({"giver": 2, "returns": 0}, [one, passing_module._put_down(b"octets")])
+    await led.get_request(one)
     await led.get({}, [other])
-    assert led.server.taken == [Detached(one, 0, {}, b"octets"), Detached(other, 0, {}, None)]
+    assert led.server.taken == [Detached(one, 0, {}, b"octets"), Detached(other, 0, {}, None)] and led.said == [TAKEN]
 
 
 async def test_a_worker_that_cannot(files):
-    """It returns the connection, which another may take."""
+    """It returns a request, which another may take, with all that it came with."""
     led, fd = Led(), files()
     led.server.takes = False
-    await led.get({"to": 1, "giver": 2, "returns": 1}, [fd, passing_module._put_down(b"octets")])
+    await led.get_request(fd)
     [(message, fds)] = led.said
-    assert message == {"say": "idle", "listener": 0, "peer": {}, "to": 0, "giver": 2, "returns": 2}
-    assert fds[0] == fd and read(fds[1]) == b"octets" and led.server.refused == []
+    until = message.pop("until")
+    assert message == {"say": "request", "listener": 0, "peer": {}, "to": 0, "giver": 2, "number": 7}
+    assert fds[0] == fd and read(fds[1]) == b"octets" and led.server.refused == [] and until > time.monotonic()
+
+
+async def test_one_that_was_taken_back(files):
+    """This worker did not answer for a while: the request is another's by now, and nothing is said of it."""
+    led, fd, file = Led(), files(), file_of(b"octets")
+    assert take_request(file)
+    await led.get({"giver": 2, "number": 7, "until": 0.0}, [fd, file])
+    assert led.server.taken == led.said == []
+    for each in (fd, file):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(each)
 
 
 async def test_its_own(files):
     """A request that comes back waits here again, though this worker takes no others as it drains."""
     led, fd = Led(), files()
     led.server.takes, led.server.takes_its_own = False, True
-    await led.get({"giver": 1, "returns": 1}, [fd, passing_module._put_down(b"octets")])
-    assert [each.fd for each in led.server.taken] == [fd] and led.said == []
+    await led.get_request(fd, giver=1)
+    assert [each.fd for each in led.server.taken] == [fd] and led.said == [TAKEN]
 
 
-async def test_none_that_can(files):
-    """In the end the request is refused; a connection without one is closed."""
-    led, fds = Led(), (files(), files())
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_none_that_can(files, is_gone):
+    """After its time the request is refused; if its client has left, the connection is closed. It goes round no more."""
+    led, fd = Led(), files()
+    led.server.takes, led.server.refuses = False, not is_gone
+    await led.get_request(fd, seconds=0.0)
+    assert [each.fd for each in led.server.refused] == [fd] and led.said == [TAKEN]
+    if is_gone:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    else:
+        os.fstat(fd)  # now the server's
+
+
+async def test_a_connection_at_rest_that_no_worker_can_have(files):
+    """It is returned, a few times, and then closed."""
+    led, fd = Led(), files()
     led.server.takes = False
-    for fd in fds:
-        await led.get({"giver": 2, "returns": MAX_RETURNS}, [fd])
-        led.server.refuses = False
-    assert [each.fd for each in led.server.refused] == list(fds) and led.said == []
-    os.fstat(fds[0])  # now the server's
+    await led.get({"returns": MAX_RETURNS - 1}, [fd])
+    assert led.said == [({"say": "idle", "listener": 0, "peer": {}, "to": 0, "returns": MAX_RETURNS}, [fd])]
+    await led.get({"returns": MAX_RETURNS}, [fd])
+    assert len(led.said) == 1
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(fds[1])
+        os.fstat(fd)
+
+
+async def test_one_that_could_not_be_received():
+    """The supervisor hears of a request without room, as it still has it; of other messages it need not."""
+    led = Led()
+    led.passing.on_dropped({"do": "adopt", "number": 7})
+    led.passing.on_dropped({"do": "adopt"})
+    assert led.said == [({"say": "missed", "number": 7}, ())]
 
 
 async def test_what_comes_back(files):
     """The workers that seemed to be free are not: for a second none is given."""
     led = Led((1, 1))
     led.server.waiting = [waiting()]
-    await led.get({"giver": 1, "returns": 0}, [files()])
-    assert not led.passing.relieve() and led.said == []
+    await led.get_request(files(), giver=1)
+    assert not led.passing.relieve() and led.said == [TAKEN]
     led.passing._rests_until = 0.0
     assert led.passing.relieve()
-    read(led.said[0][1][1])
+    read(led.said[1][1][1])

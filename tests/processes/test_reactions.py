@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
+from aserve.connections.moved_request import write_request
+from aserve.core.exchange import Exchange
 from aserve.core.page import Field
 from aserve.processes.events import HANDLED
 from aserve.processes.fleet import Do
+from aserve.processes.request_file import RequestFile
 
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
 
@@ -74,4 +77,23 @@ def test_an_idle_connection_that_nobody_takes(supervised):
     reading, writing = os.pipe()
     one.say(child, fd=writing, say="idle", listener=0, peer=None)
     assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_a_request_that_no_worker_is_left_for(supervised, monkeypatch, caplog):
+    """All drain, and its worker has ended before it came back: the log names it, and the exit status says that not all was finished."""
+    one = supervised(1)
+    (child,) = one.start()
+    reading, writing = os.pipe()
+    file = RequestFile()
+    file.write(write_request(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/cart\0", 2)))
+    request = {"say": "request", "listener": 0, "peer": {}, "to": 0, "giver": child.page, "until": 0.0}
+    one.signal(TERM)
+    one.system.workers_ends[child.pid].send(request, [writing, file.detach()])
+    one.turn()
+    one.end(child)
+    reactions = one.supervisor.reactions
+    monkeypatch.setattr(reactions, "let_go", reactions._moves.let_go)  # the rest is the fixture's to close
+    assert reactions.end() == 1 and os.read(reading, 1) == b""
+    assert "no worker is left for requests that were on their way to one; lost: 1: GET /cart" in caplog.text
     os.close(reading)

@@ -24,14 +24,13 @@ def takers(new):
 def passed(system, takers):
     """Return a function that gives a connection away, and returns the order that a worker gets: passed(sender, getter, **message) -> order."""
 
-    def passed(sender, getter, has_request=False, **message):
+    def passed(sender, getter, **message):
         reading, writing = os.pipe()
-        fds = [writing, os.dup(writing)] if has_request else [writing]
-        takers._pass_on(sender, {"listener": 0, **message}, fds)
+        takers._pass_on(sender, {"listener": 0, **message}, [writing])
         order, fds = system.workers_ends[getter.pid].receive()
         for fd in (reading, *fds):
             os.close(fd)
-        assert order["do"] == "adopt" and len(fds) == 1 + has_request
+        assert order["do"] == "adopt" and len(fds) == 1
         return order
 
     return passed
@@ -90,20 +89,6 @@ def test_the_worker_that_a_connection_is_meant_for(new, passed):
         passed(giver, getter, to=to)
 
 
-def test_a_request_that_no_worker_can_have(new, system, takers):
-    """It comes back to a giver that drains, which answers it; a connection without a request is closed."""
-    giver = new(1)
-    new.children.admit(giver)
-    new.children.drain(giver, is_replaced=True)
-    pipes = os.pipe(), os.pipe()
-    takers._pass_on(giver, {"listener": 0}, [pipes[0][1], pipes[1][1]])
-    assert system.workers_ends[giver.pid].receive()[0]["do"] == "drain"
-    message, fds = system.workers_ends[giver.pid].receive()
-    assert message["do"] == "adopt" and len(fds) == 2
-    for fd in (pipes[0][0], pipes[1][0], *fds):
-        os.close(fd)
-
-
 def test_what_a_worker_has_not_counted_yet(new, takers):
     """What it was given counts until its page was written again."""
     child = new()
@@ -116,23 +101,10 @@ def test_what_a_worker_has_not_counted_yet(new, takers):
     assert child.given_count == 3
 
 
-def test_a_request_goes_to_code_that_takes_it(new, passed):
-    """A worker of older code would take the connection, and lose the request: the giver gets it back."""
-    giver, older = new(1), new(2)
-    for child in (giver, older):
-        new.children.admit(child)
-    passed(giver, giver, has_request=True, to=older.page)
-
-
-@pytest.mark.parametrize(
-    ("has_request", "is_gone", "goes_home"), [(True, False, True), (True, True, False), (False, False, False)]
-)
-def test_a_connection_that_comes_back(new, system, passed, has_request, is_gone, goes_home):
-    """With a request it goes to the worker that gave it first, though that drains; to another if it has ended, and so do idle ones."""
+def test_a_connection_that_comes_back(new, passed):
+    """It goes to another worker than the one that had no room; not to the first, if that drains."""
     home, full, third = new(1), new(2), new(3)
     for child in (home, full, third):
         new.children.admit(child)
-        new.children.page(child)[Field.TAKES_REQUESTS] = 1
     new.children.drain(home, is_replaced=True)
-    system.workers_ends[home.pid].receive()
-    passed(full, home if goes_home else third, has_request, giver=99 if is_gone else home.page, returns=1)
+    passed(full, third, returns=1)

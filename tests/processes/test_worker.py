@@ -439,7 +439,7 @@ async def test_one_that_drains_gives_all_of_them(lead):
     led.channel.send({"do": "drain", "stopping": False})
     assert await running == 0
     said, (fd,) = led.wait_now("idle")
-    assert said == {"say": "idle", "listener": 0, "peer": said["peer"], "to": 0, "giver": 0, "returns": 0}
+    assert said == {"say": "idle", "listener": 0, "peer": said["peer"], "to": 0, "returns": 0}
     with socket.socket(fileno=fd) as sock:
         sock.sendall(b"from another")
     assert await reader.read() == b"from another"

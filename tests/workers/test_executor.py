@@ -82,6 +82,28 @@ async def test_a_job_taken_back():
     await run(test, max_threads=1)
 
 
+async def test_a_job_put_back():
+    """It comes before those that were submitted after it, and a worker that sleeps is woken for it."""
+
+    async def test(harness):
+        ran, (gate, started) = [], harness.submit_held()
+        await wait(started)
+        for number in range(3):
+            harness.executor.submit(ran.append, number)
+        first = harness.executor.jobs[0]
+        assert harness.executor.withdraw(first)
+        harness.executor.put_back(*first)
+        gate.set()
+        await wait(harness.submit())
+        assert ran == [0, 1, 2]
+        await harness.wait_for_idle(1)
+        done = harness.loop.create_future()
+        harness.executor.put_back(lambda _: harness.executor.post(resolve, done, 5), None)
+        assert await wait(done) == 5
+
+    await run(test, max_threads=1)
+
+
 async def test_threads_start_when_they_are_needed():
     """No job, no thread; and never more threads than were asked for."""
 

@@ -1,0 +1,185 @@
+"""Requests on their way from one worker to another: each is kept until a worker has it, so that none is lost with a worker that is killed before.
+
+Owns:     Moves: which worker gets a request; its descriptors, until a worker has said that it has taken it; what becomes of it when that
+          worker ends, or cannot take it.
+Thread:   the supervisor's only one.
+Not here: which requests move, and when (passing.py), connections at rest (takers.py), requests that a dead worker had taken (losses.py).
+
+| the request                                   | goes to                                                                      |
+|---|---|
+| comes from the worker where it waits: home    | the worker that it is meant for, if that may take one; or back               |
+| comes back, as that worker has no room, drains, or could not receive it | home; if that has ended, it waits here until the next second |
+| was not taken when its worker ended           | home; if that has ended, to the worker with the fewest; without one it waits |
+| was not taken, and its worker does not answer | the same, after SILENT_NS                                                    |
+| waits here                                    | the same, once a second                                                      |
+
+A worker says that it has taken a request before a thread can begin it. So a request is begun by one worker at most, and what a killed worker
+had taken is among its running requests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+
+from ..connections.moved_request import read_request
+from ..core.exchange import escape, without_query
+from ..core.page import State
+from .channel import Message
+from .child import MAX_TOLD_REQUESTS, Child
+from .children import Children
+from .request_file import RequestFile, look_at_request, put_request_back, take_request
+from .takers import Takers
+
+logger = logging.getLogger("aserve")
+
+# The most requests that are kept, with two descriptors each: a quarter of the usual `ulimit -n`, 1024. More than 40 workers can give one a
+# second to one that is stopped, until it is seen to be (SILENT_NS). A further request goes home, and waits there.
+MAX_KEPT = 128
+UNKNOWN = "- -"  # method and target of a lost request that was not kept
+
+
+class Move:
+    """A request on its way."""
+
+    def __init__(self, message: Message, fds: list[int]) -> None:
+        self.message = message
+        self.fds = fds  # of its connection and its file; empty: it is not kept
+        self.getter: Child | None = None  # None: it waits for a worker
+
+
+class Moves:
+    """All requests on their way."""
+
+    def __init__(self, children: Children, takers: Takers) -> None:
+        self._children, self._takers = children, takers
+        self._numbers = itertools.count(1)
+        self._by_number: dict[int, Move] = {}
+        self.by_word = {"request": self._on_request, "taken": self._on_taken, "missed": self._on_missed}
+
+    # Words of workers
+
+    def _on_request(self, sender: Child, message: Message, fds: list[int]) -> None:
+        """Give a request to another worker; one that comes back has descriptors of its own."""
+        number = message.pop("number", 0)
+        move = Move(message, fds)
+        if number:
+            self._drop(number)
+            put_request_back(fds[1])
+            self._send(move, self._home_of(move, sender))
+        else:
+            self._send(move, self._meant_for(move) or self._home_of(move) or self._takers.emptiest())
+
+    def _on_taken(self, sender: Child, message: Message, fds: list[int]) -> None:
+        self._drop(message["number"])
+
+    def _on_missed(self, sender: Child, message: Message, fds: list[int]) -> None:
+        self._return(message["number"], sender)
+
+    def _on_dropped(self, message: Message) -> None:
+        """A message that the kernel has refused for long was given up."""
+        if "number" in message:
+            self._return(message["number"])
+
+    # Other events
+
+    def on_end(self, child: Child) -> None:
+        """Give to others what a worker that has ended had not taken; what is not kept is one of its losses."""
+        left = [number for number, move in self._by_number.items() if move.getter is child]
+        moves = [self._by_number.pop(number) for number in left]
+        kept = [move for move in moves if move.fds]
+        child.was_at += [(0.0, UNKNOWN)] * (len(moves) - len(kept))
+        if kept:
+            logger.info(
+                "%s has ended; requests that were on their way to it are kept for another worker: %d", child, len(kept)
+            )
+        for move in kept:
+            put_request_back(move.fds[1])  # it may have been read already
+            self._send(move, self._home_of(move) or self._takers.emptiest())
+
+    def on_second(self) -> None:
+        """Give requests that wait here, or are at a worker that does not answer, to workers that may take them by now."""
+        for number, move in list(self._by_number.items()):
+            if move.getter is None or self._take_back(move, move.getter):
+                del self._by_number[number]
+                self._send(move, self._home_of(move) or self._takers.emptiest())
+
+    def end(self) -> bool:
+        """Log the requests that no worker is left to take; return whether there are any."""
+        lost = [move for move in self._by_number.values() if move.fds]
+        if lost:
+            told = ", ".join(self._describe(move) for move in lost[:MAX_TOLD_REQUESTS])
+            logger.warning(
+                "no worker is left for requests that were on their way to one; lost: %d: %s", len(lost), told
+            )
+        return bool(lost)
+
+    def let_go(self) -> None:
+        """Close all descriptors; in a forked child, too."""
+        for number in list(self._by_number):
+            self._drop(number)
+
+    # The table
+
+    @property
+    def _is_full(self) -> bool:
+        return sum(bool(move.fds) for move in self._by_number.values()) >= MAX_KEPT
+
+    def _send(self, move: Move, getter: Child | None) -> None:
+        """Send a request to a worker, and keep it; None: it waits here."""
+        number, fds, is_kept = next(self._numbers), move.fds, not self._is_full
+        move.getter = getter
+        if getter is not None and not is_kept:
+            move.fds = []
+        self._by_number[number] = move
+        if getter is not None:
+            getter.given_count += 1
+            getter.channel.on_dropped = self._on_dropped
+            self._children.tell(getter, {**move.message, "do": "adopt", "number": number}, fds, is_kept)
+
+    def _return(self, number: int, sender: Child | None = None) -> None:
+        """Give a request that its worker has not received to another; without its descriptors it is lost, and the worker has logged that."""
+        move = self._by_number.pop(number, None)
+        if move is not None and move.fds:
+            self._send(move, self._home_of(move, sender))
+
+    def _drop(self, number: int) -> None:
+        """Forget a request, and close its descriptors here."""
+        move = self._by_number.pop(number, None)  # none: it was given by earlier code, before an upgrade in place
+        for fd in move.fds if move is not None else ():
+            os.close(fd)
+
+    def _take_back(self, move: Move, getter: Child) -> bool:
+        """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back."""
+        if not move.fds or self._takers.turns(getter) or not getter.channel.is_all_sent:
+            return False
+        file = RequestFile()  # the worker will look into the other
+        try:
+            file.write(look_at_request(move.fds[1]))
+        except OSError:
+            return False  # no descriptor is left
+        if not take_request(move.fds[1]):
+            file.close()
+            return False
+        logger.info("%s does not answer: a request that was on its way to it goes to another worker", getter)
+        os.close(move.fds[1])
+        move.fds[1] = file.detach()
+        return True
+
+    # The choice
+
+    def _meant_for(self, move: Move) -> Child | None:
+        """Return the worker that a request is meant for; None: it may take none, or no further request can be kept."""
+        may_take = [child for child in self._takers.able() if child.page == move.message["to"]]
+        return may_take[0] if may_take and not self._is_full else None
+
+    def _home_of(self, move: Move, without: Child | None = None) -> Child | None:
+        """Return the worker that has given a request first, which takes it back also while it drains; None: it has ended, hangs, or is `without`."""
+        alive = self._children.having(State.READY, State.DRAINING)
+        found = [child for child in alive if child.page == move.message["giver"] and child is not without]
+        return found[0] if found and self._takers.turns(found[0]) else None
+
+    def _describe(self, move: Move) -> str:
+        exchange = read_request(look_at_request(move.fds[1]))
+        return escape(without_query(exchange.method_and_target))

@@ -1,0 +1,25 @@
+"""Whatever happens to workers, and whenever: a request is answered once, or its connection is closed by a worker that was killed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from harness.mayhem import SECONDS, start_mayhem
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.timeout(120 + 2 * SECONDS),
+    pytest.mark.any_parser,
+    pytest.mark.long_on_pypy,
+]
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_each_request_is_answered_once(start_workers, tmp_path, lane):
+    """Or its worker was killed with it. None is begun twice, answered 503, or left without an end."""
+    mayhem = start_mayhem(start_workers, tmp_path, "--lane", lane)
+    mayhem.run()
+    print(mayhem.describe())
+    assert mayhem.faults() == [], (mayhem.describe(), mayhem._process.log[-6000:])
+    assert mayhem.answered and len(mayhem.answered) > 10 * len(mayhem.failed)

@@ -1,0 +1,279 @@
+"""Requests on their way between workers that end, have no room, or do not answer: on processes that only have numbers."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from aserve.connections.moved_request import write_request
+from aserve.core.exchange import Exchange
+from aserve.core.page import Field
+from aserve.processes import moves as moves_module
+from aserve.processes.channel import Unsent
+from aserve.processes.fleet import Fleet
+from aserve.processes.moves import UNKNOWN, Moves
+from aserve.processes.request_file import RequestFile, take_request
+from aserve.processes.takers import SILENT_NS, Takers
+
+VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/cart?secret=1\0"
+
+
+class Way:
+    """Three workers that serve, and requests of the first."""
+
+    def __init__(self, new, system):
+        self.new, self.system = new, system
+        self.home, self.other, self.third = self.workers = [new(slot) for slot in (1, 2, 3)]
+        fleet = Fleet(None, 0)
+        fleet.workers = new.children
+        self.moves = Moves(new.children, Takers(new.children, fleet))
+        for child, count in zip(self.workers, (5, 9, 7)):
+            new.children.admit(child)
+            new.children.page(child)[Field.CONNECTIONS] = count
+        self.clients = []
+
+    def give(self, to, **message):
+        """Let a request set out from home; return the client's end of its connection, a pipe."""
+        client, connection = os.pipe()
+        os.set_blocking(client, False)
+        self.clients.append(client)
+        file = RequestFile()
+        file.write(write_request(Exchange(VARS, 2)))
+        self.say(self.home, "request", [connection, file.detach()], to=to.page, giver=self.home.page, **message)
+        return client
+
+    def say(self, child, word, fds=(), **message):
+        self.moves.by_word[word](child, message, list(fds))
+
+    def got(self, child, count=1):
+        """Return the orders that a worker has got, with descriptors; as many as that."""
+        found = []
+        while True:
+            try:
+                found.append(self.system.workers_ends[child.pid].receive())
+            except BlockingIOError:
+                break
+        assert len(found) == count, found
+        return found
+
+    def numbers_at(self, child, count):
+        """Return the numbers of the requests that a worker gets, which leaves them alone."""
+        found = self.got(child, count)
+        for order, fds in found:
+            assert order["do"] == "adopt" and len(fds) == 2
+            for fd in fds:
+                os.close(fd)
+        return [order["number"] for order, _ in found]
+
+    def number_at(self, child):
+        """Return the number of the only one."""
+        return self.numbers_at(child, 1)[0]
+
+    def silence(self, child):
+        self.new.children.page(child)[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
+
+    def end(self, child):
+        """Let a worker be reaped."""
+        self.new.children.kill(child)
+        self.system.workers_ends[child.pid].close()
+        self.system.ends.append((child.pid, 9))
+        for ended, *_ in self.new.children.reap(lambda pid, how: None):
+            self.moves.on_end(ended)
+
+    def back(self, child, number):
+        """Let a worker give a request back that it got; with descriptors of its own."""
+        file = RequestFile()
+        file.write(b"octets")
+        fds = [os.open(os.devnull, os.O_RDONLY), file.detach()]
+        take_request(fds[1])
+        self.say(child, "request", fds, to=0, giver=self.home.page, number=number)
+
+
+def is_open(client):
+    """Whether a process has the other end of a client's connection."""
+    try:
+        return os.read(client, 1) != b""
+    except BlockingIOError:
+        return True
+
+
+@pytest.fixture
+def moving(new, system):
+    moving = Way(new, system)
+    yield moving
+    moving.moves.let_go()
+    for client in moving.clients:
+        os.close(client)
+
+
+def test_one_that_arrives(moving):
+    """It goes to the worker that it is meant for, and nothing of it is left here once that has taken it."""
+    client = moving.give(moving.other)
+    number = moving.number_at(moving.other)
+    assert is_open(client)
+    moving.say(moving.other, "taken", number=number)
+    assert not is_open(client)
+    moving.say(moving.other, "taken", number=number)  # as after an upgrade in place
+
+
+def test_a_worker_that_is_killed_before(moving, caplog):
+    """Its requests go home, each once, and the log says so; those that it had taken are its own."""
+    caplog.set_level("INFO", "aserve")
+    clients = [moving.give(moving.other) for _ in range(3)]
+    numbers = moving.numbers_at(moving.other, 3)
+    moving.say(moving.other, "taken", number=numbers[1])
+    moving.end(moving.other)
+    assert len(set(moving.numbers_at(moving.home, 2))) == 2 and [is_open(client) for client in clients] == [
+        True,
+        False,
+        True,
+    ]
+    assert (
+        f"{moving.other} has ended; requests that were on their way to it are kept for another worker: 2" in caplog.text
+    )
+    assert moving.other.was_at == []
+
+
+def test_its_home_has_ended_too(moving):
+    """Then the worker with the fewest connections gets it."""
+    moving.give(moving.other)
+    moving.number_at(moving.other)
+    moving.end(moving.home)
+    moving.end(moving.other)
+    assert moving.number_at(moving.third)
+
+
+def test_no_worker_is_left(moving, caplog):
+    """It waits for the successor, and is told of as lost if there is none until the server ends."""
+    client = moving.give(moving.other)
+    for child in (moving.home, moving.other, moving.third):
+        moving.end(child)
+    moving.moves.on_second()
+    assert is_open(client) and moving.moves.end()
+    assert "lost: 1: GET /cart?..." in caplog.text
+    successor = moving.new(1)
+    moving.new.children.admit(successor)
+    moving.moves.on_second()
+    moving.say(successor, "taken", number=moving.number_at(successor))
+    assert not is_open(client) and not moving.moves.end()
+
+
+@pytest.mark.parametrize("how", ["silent", "gone", "full"])
+def test_a_worker_that_cannot_have_it(moving, monkeypatch, how):
+    """It goes home at once: its worker hangs or has ended, or as many as may be are kept."""
+    if how == "silent":
+        moving.silence(moving.other)
+    elif how == "gone":
+        moving.end(moving.other)
+    else:
+        monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
+    moving.give(moving.other)
+    assert moving.number_at(moving.home)
+
+
+def test_one_that_is_not_kept(moving, monkeypatch):
+    """It is among the losses of the worker that is killed before it has taken it."""
+    monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
+    client = moving.give(moving.other)
+    moving.number_at(moving.home)
+    assert not is_open(client)  # only the worker has it
+    moving.end(moving.home)
+    assert moving.home.was_at == [(0.0, UNKNOWN)]
+
+
+def test_home_hangs(moving):
+    """A request does not go back there while another worker may take it."""
+    moving.silence(moving.home)
+    moving.silence(moving.other)
+    moving.give(moving.other)
+    assert moving.number_at(moving.third)
+
+
+def test_one_that_comes_back(moving):
+    """It goes home, also where that drains; what was kept of it before is closed."""
+    client = moving.give(moving.other)
+    number = moving.number_at(moving.other)
+    moving.new.children.drain(moving.home, is_replaced=True)
+    moving.back(moving.other, number)
+    assert not is_open(client)
+    assert moving.system.workers_ends[moving.home.pid].receive()[0]["do"] == "drain"
+    assert moving.number_at(moving.home) != number
+
+
+@pytest.mark.parametrize("is_home", [True, False])
+def test_one_that_goes_round(moving, is_home):
+    """Its home has ended, or cannot have it back either: it waits for the next second, and makes no second round before."""
+    moving.give(moving.other)
+    number = moving.number_at(moving.other)
+    if not is_home:
+        moving.end(moving.home)
+    moving.back(moving.home if is_home else moving.other, number)
+    for child in (moving.other, moving.third):
+        moving.got(child, 0)
+    moving.moves.on_second()
+    assert moving.number_at(moving.home if is_home else moving.third)
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_worker_that_does_not_answer(moving, caplog, has_read):
+    """What it has not read is given to another, and is not there when it goes on; what it has read is its own."""
+    caplog.set_level("INFO", "aserve")
+    client = moving.give(moving.other)
+    ((_, fds),) = moving.got(moving.other)
+    moving.moves.on_second()
+    moving.got(moving.home, 0)
+    if has_read:
+        assert take_request(fds[1])
+    moving.silence(moving.other)
+    for _ in range(2):
+        moving.moves.on_second()
+    if not has_read:
+        ((_, others),) = moving.got(moving.home)
+        assert take_request(fds[1]) == b"" != take_request(others[1])
+        fds += others
+    assert is_open(client) and caplog.text.count("does not answer: a request that was on its way to it") == (
+        not has_read
+    )
+    moving.got(moving.home, 0)
+    for fd in fds:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("lack", ["room", "descriptors"])
+def test_one_that_cannot_be_taken_back(moving, monkeypatch, lack):
+    """Its message has not been sent yet, or there is no descriptor: it stays, until the worker goes on or ends."""
+    moving.give(moving.other)
+    if lack == "room":
+        moving.other.channel._unsent.append(Unsent(b"{}", (), False))
+    else:
+        monkeypatch.setattr(RequestFile, "write", lambda file, octets: os.open("/no/such", 0))
+    moving.silence(moving.other)
+    moving.moves.on_second()
+    moving.got(moving.home, 0)
+    moving.numbers_at(moving.other, 1)
+
+
+def test_one_that_could_not_be_received(moving):
+    """The worker had no descriptor for it: it goes home, from what is kept here."""
+    client = moving.give(moving.other)
+    moving.say(moving.other, "missed", number=moving.number_at(moving.other))
+    assert is_open(client) and moving.number_at(moving.home)
+    moving.say(moving.other, "missed", number=99)
+
+
+def test_one_that_the_kernel_does_not_send(moving):
+    """What was given up goes home; another message that was given up is none of ours."""
+    client = moving.give(moving.other)
+    moving.other.channel.on_dropped({"do": "adopt", "number": moving.number_at(moving.other)})
+    moving.other.channel.on_dropped({"do": "drain"})
+    assert is_open(client) and moving.number_at(moving.home)
+
+
+def test_in_a_forked_child(moving):
+    """Nothing stays open there: a client would not see the end of its connection."""
+    clients = [moving.give(moving.other) for _ in range(2)]
+    moving.numbers_at(moving.other, 2)
+    moving.moves.let_go()
+    assert not any(is_open(client) for client in clients)
