@@ -224,6 +224,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the rows of settings, docs/
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 	$(RUN) docs/make_moving.py
+	$(RUN) docs/make_uwsgi_names.py > docs/uwsgi-names.md
 	$(RUN) docs/simulate_scale.py
 
 site: $(VENV)/.ready-docs  ## the pages as a site in build/site; a warning is an error

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..core.start_folder import StartFolder
+from ..features.uwsgi_api.mules.settings import MULE_VARIABLE
 from ..features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from ..lifecycle import exits
 from ..lifecycle.lacking import describe_lack
@@ -72,6 +73,11 @@ def _run(argv: Sequence[str]) -> int:
         from .jobs import run_jobs
 
         return run_jobs(args, spooler_folder)
+    mule = os.environ.pop(MULE_VARIABLE, None)
+    if mule is not None:
+        from .jobs import run_mule
+
+        return run_mule(args, mule)
     if show(args):
         return 0
     is_check = args.pop("check", False)

@@ -1,8 +1,8 @@
-"""The process beside the workers that does the jobs of a folder (--spooler).
+"""The processes beside the workers that have the app: those that do the jobs of a folder (--spooler), and mules (--uwsgi-mule).
 
-Owns:     run_jobs.
+Owns:     run_jobs, run_mule.
 Thread:   the main thread.
-Not here: jobs (features/uwsgi_api/spooler/), starting such a process (processes/attached.py).
+Not here: jobs (features/uwsgi_api/spooler/), mules (features/uwsgi_api/mules/), starting such a process (processes/attached.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 from collections.abc import Mapping
 
 from ..core.memory_file import map_memory_file
+from ..features.sharing.settings import shared_of
 from ..features.uwsgi_api.spooler.supervising import SPOOLER
 from ..lifecycle import exits
-from ..lifecycle.hooks import call_post_fork
+from ..lifecycle.hooks import call_at_end, call_post_fork
 from ..lifecycle.loading import load_module
 from ..lifecycle.logs import set_up_logging
 from ..settings import ConfigError
@@ -42,4 +43,25 @@ def run_jobs(args: Mapping[str, object], folder: str) -> int:
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
     finally:
+        exits.begin_ending(config.drain_seconds)
+
+
+def run_mule(args: Mapping[str, object], text: str) -> int:
+    """Run a mule, as a process beside the workers; `text`: see post.inherited."""
+    from ..features.uwsgi_api import memory  # these are needed only here
+    from ..features.uwsgi_api.module import mule_hook
+    from ..features.uwsgi_api.mules import post
+    from ..features.uwsgi_api.mules.runner import run_mule as run
+
+    number, fd, queues = post.inherited(text)
+    plan = read_settings(args)  # see run_jobs
+    config = config_of(plan)
+    set_up_logging(config, f"mule {number}")
+    memory.share(config.uwsgi_cache, fd, shared_of(config, plan.spec))
+    post.share(queues, number)
+    load(plan, is_spooler=True)
+    try:
+        return run(number, queues, config.uwsgi_mule[number - 1], call_post_fork, mule_hook)
+    finally:
+        call_at_end()
         exits.begin_ending(config.drain_seconds)

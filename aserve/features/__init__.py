@@ -38,6 +38,8 @@ from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
 from .uwsgi_api import UwsgiModule
+from .uwsgi_api.mules import UwsgiMules
+from .uwsgi_api.mules.settings import MuleSettings
 from .uwsgi_api.settings import UwsgiSettings
 from .uwsgi_api.spooler import Spooling
 from .uwsgi_api.spooler.settings import SpoolerSettings
@@ -64,6 +66,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     ProcessTitles,
     AddedFields,
     UwsgiModule,
+    UwsgiMules,
     Spooling,
     Programs,
     Controlling,
@@ -86,6 +89,7 @@ class Config(
     FaultPageSettings,
     MountSettings,
     SpoolerSettings,
+    MuleSettings,
     UwsgiSettings,
     SharingSettings,
     ProgramSettings,

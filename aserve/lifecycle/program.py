@@ -30,7 +30,7 @@ NOT_INHERITED = (
 class Own(Protocol):
     """One of aserve's own programs: it starts in the folder of the supervisor's start, and is more than a command."""
 
-    fd: int  # which it inherits
+    fds: Sequence[int]  # descriptors that it inherits
     may_end: bool  # an exit with status 0 is no fault: the next one is started without a pause
 
     def variables(self) -> Mapping[str, str]:

@@ -213,9 +213,10 @@ class Attached:
 
     def _start(self, one: _One, now: float) -> None:
         environ, own = environ_for(self._config, self._command.environ), one.program.own
-        folder, kept = self._command.start.whole(self._config.chdir or ""), -1
+        folder = self._command.start.whole(self._config.chdir or "")
+        kept: Sequence[int] = ()
         if own is not None:
-            folder, kept = self._command.start.whole(""), own.fd
+            folder, kept = self._command.start.whole(""), own.fds
             environ.update(own.variables())
         try:
             one.pid = start_program(one.program, environ, folder or None, self._signals, kept)

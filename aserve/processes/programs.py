@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Callable, NoReturn
 
 from .._cparsers import lib
@@ -25,10 +25,10 @@ NOT_RUN = 127  # exit status, as a shell's: the program could not be run
 
 
 def start_program(
-    program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe, kept: int = -1
+    program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe, kept: Sequence[int] = ()
 ) -> int:
     """
-    Start a program in a session of its own; return its pid. It inherits the descriptor `kept`, if there is one.
+    Start a program in a session of its own; return its pid. It inherits the descriptors `kept`.
 
     Raises:
         OSError: no process is left.
@@ -47,7 +47,7 @@ def _become(
     folder: str | None,
     signals: SignalPipe,
     parent: int,
-    kept: int,
+    kept: Sequence[int],
 ) -> NoReturn:
     """In the child: become the program, which inherits only standard error."""
     try:
@@ -64,8 +64,8 @@ def _become(
         os.dup2(_open_nothing(), 0)
         os.dup2(2, 1)
         _keep_descriptors()
-        if kept >= 0:
-            os.set_inheritable(kept, True)
+        for fd in kept:
+            os.set_inheritable(fd, True)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the operator's own command
     except BaseException as exc:

@@ -1,9 +1,13 @@
-"""The process that does jobs: what it reads, and what it leaves alone."""
+"""The processes that do jobs, and those that are mules: what they read, and what they leave alone."""
 
 from __future__ import annotations
 
 from aserve.command import cli
 from aserve.command import jobs as jobs_module
+from aserve.features.uwsgi_api import memory
+from aserve.features.uwsgi_api.mules import post
+from aserve.features.uwsgi_api.mules import runner as mule_runner
+from aserve.features.uwsgi_api.mules.settings import MULE_VARIABLE
 from aserve.features.uwsgi_api.spooler import runner
 from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE
 from aserve.features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
@@ -23,3 +27,18 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     jobs = ("--workers", "1", "--spooler", "jobs", "--spooler-max-jobs", "3", "--spooler-import", "shop.jobs")
     assert cli.main(["hello:app", *jobs, "--attach", "no-such-program", *key]) == 0
     assert begun == [("hello:app", True), "shop.jobs", ("jobs", 3)]
+
+
+def test_a_mule(served, monkeypatch):
+    """It has the memory and the messages of the others, imports the app, and runs its own program."""
+    begun = []
+    monkeypatch.setenv(MULE_VARIABLE, "2,7 any,8,9,")
+    monkeypatch.setattr(memory, "share", lambda *what: begun.append(what))
+    monkeypatch.setattr(post, "share", lambda queues, number: begun.append((number, queues.queues["any"])))
+    monkeypatch.setattr(jobs_module, "load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
+    monkeypatch.setattr(
+        mule_runner, "run_mule", lambda number, queues, program, *functions: begun.append((number, program)) or 0
+    )
+    mules = ("--workers", "1", "--uwsgi-mule", "-", "--uwsgi-mule", "shop:mule", "--uwsgi-cache", "items=3")
+    assert cli.main(["hello:app", *mules, "--attach", "no-such-program"]) == 0
+    assert begun == [(("items=3",), 7, None), (2, (8, 9)), ("hello:app", True), (2, "shop:mule")]

@@ -17,6 +17,7 @@ from aserve.features import Config
 from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api import module as uwsgi
 from aserve.features.uwsgi_api.module import install
+from aserve.features.uwsgi_api.process import present
 from aserve.features.uwsgi_api.spooler import runner
 from aserve.lifecycle import hooks
 from aserve.lifecycle.supervision import SupervisorContext
@@ -267,7 +268,7 @@ def test_a_spooler(supervised, served, monkeypatch):
         ("/jobs", uwsgi.spooler_function, 0, None)
     ]
     assert supervised.made == [] and "ASERVE_DOES_JOBS_OF" not in os.environ
-    assert uwsgi._process.is_spooler and (uwsgi.worker_id(), uwsgi.masterpid()) == (0, os.getppid())
+    assert present().is_spooler and (present().worker_id, present().masterpid) == (0, os.getppid())
     install()
 
 

@@ -227,7 +227,7 @@ def test_only_where_it_is_asked_for(start_workers):
     app = (
         "import sys\nimport importlib.util\n"
         "def app(environ, start_response):\n    start_response('200 OK', [])\n"
-        "    found = [name for name in sys.modules if 'uwsgi_api.' in name and not name.endswith(('.settings', '.spooler', '.supervising'))]\n"
+        "    found = [name for name in sys.modules if 'uwsgi_api.' in name and not name.endswith(('.settings', '.spooler', '.mules', '.process', '.supervising'))]\n"
         "    return [repr((importlib.util.find_spec('uwsgi'), found)).encode()]\n"
     )
     process = start_workers("--workers", "1", app=app)

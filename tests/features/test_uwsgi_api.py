@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import types
 
 import pytest
 
@@ -11,6 +12,8 @@ from aserve.extension import Life, LifeContext
 from aserve.features import Config, uwsgi_api
 from aserve.features.uwsgi_api import UwsgiModule, memory
 from aserve.features.uwsgi_api import module as uwsgi
+from aserve.features.uwsgi_api.mules import post
+from aserve.features.uwsgi_api.supervising import Counts
 from aserve.processes.plan import Plan
 from aserve.processes.role import Role
 
@@ -32,6 +35,7 @@ def installed(monkeypatch):
         ({"route": "^/rpc rpc f"}, True),
         ({"uwsgi_cache": "items=3"}, True),
         ({"spooler": "jobs", "workers": 1}, True),
+        ({"uwsgi_mule": "-", "workers": 1}, True),
         ({"uwsgi_module": "on"}, True),
         ({"uwsgi_module": "off", "bind": "uwsgi://:0"}, False),
     ],
@@ -64,6 +68,41 @@ def test_other_processes(installed):
     alone, jobs = installed[0]
     assert not alone.is_spooler and not alone.masterpid and jobs.is_spooler and jobs.masterpid
     assert len(installed[1]) == 2
+
+
+def test_a_mule(installed, monkeypatch):
+    """It is no worker, and does no jobs; it knows its number."""
+    plan = Plan(Config(workers=4, uwsgi_mule=["-", "-"]), "hello:app")
+    monkeypatch.setattr(post, "_number", 2)
+    UwsgiModule(plan.config).on_life(Life.IMPORTS, LifeContext(plan, is_spooler=True))
+    (process,) = installed[0]
+    assert (process.mule_id, process.mules, process.worker_id, process.is_spooler) == (2, 2, 0, False)
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_counts(monkeypatch, is_imported):
+    """Requests are counted for an app that has imported the module, and cost another one nothing."""
+    written = []
+    tally = types.SimpleNamespace(write=written.append)
+    monkeypatch.setattr(uwsgi, "is_imported", lambda: is_imported)
+    monkeypatch.setattr(uwsgi, "begin_tally", lambda: tally)
+    extension = UwsgiModule(Config(uwsgi_module="on"))
+    extension.start(None)
+    assert extension.is_reading is extension.wants_times is is_imported
+    if is_imported:
+        extension.ended(["an end"])
+        assert written == [["an end"]] and extension.counting() is tally
+
+
+def test_the_layer(monkeypatch):
+    """The app gets one by which functions find its request."""
+    monkeypatch.setattr(uwsgi, "wrap_app", lambda app: [app])
+    assert UwsgiModule(Config(uwsgi_module="on")).wrap_app(print) == [print]
+
+
+def test_in_a_supervisor():
+    """It keeps the counts of workers that have ended."""
+    assert isinstance(UwsgiModule(Config(uwsgi_module="on")).supervise(None), Counts)
 
 
 def test_what_workers_share(installed):

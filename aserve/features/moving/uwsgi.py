@@ -32,7 +32,17 @@ PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://"
 EMPEROR = (
     "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd"
 )
-SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload", "master-fifo")
+SUPERVISED = (
+    "attach",
+    "cron",
+    "spooler",
+    "uwsgi-mule",
+    "max-requests",
+    "max-lifetime",
+    "max-rss",
+    "touch-reload",
+    "master-fifo",
+)
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str], words: Sequence[str] | None = None) -> Draft:

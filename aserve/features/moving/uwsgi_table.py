@@ -38,7 +38,6 @@ from .uwsgi_values import (
 )
 
 DAY, MONTH = 86400, 30 * 86400
-QUEUE = "use a task queue, such as Celery, RQ or Huey"
 UNIT = "have systemd start it, as a service of its own"
 NGINX = "have the front server do it, such as nginx"
 PROXY = "it belongs to uWSGI's own proxies, and aserve needs none before it"
@@ -103,8 +102,10 @@ ROWS: tuple[Row, ...] = (
     unlike("reload-on-as evil-reload-on-as limit-as", "memory that is only reserved says little: `--max-rss`, or systemd's `MemoryMax=`"),
     maps("worker-reload-mercy reload-mercy", "drain-timeout", number("drain-timeout", 0, DAY)),
     maps("attach-daemon attach-daemon2 smart-attach-daemon smart-attach-daemon2", "attach", take_attached, "it must stay in the foreground; see attached.md"),
-    maps("mule", "attach", take_mule, "with a file of Python, which runs as a program; without one aserve has no mules"),
-    unlike("mule-reload-mercy mules farm mule-harakiri", f"aserve has no mules: {QUEUE}"),
+    maps("mule mules", "uwsgi-mule", take_mule, "see uwsgi-api.md"),
+    maps("farm", "uwsgi-farm", text("uwsgi-farm"), "see uwsgi-api.md"),
+    always("mule-reload-mercy mule-msg-size mule-msg-recv-size", "a mule ends behind its message, within `worker-reload-mercy`, and queues have as much room as the system gives"),
+    unlike("mule-harakiri", "a mule may take any time for a message"),
     maps("harakiri", "request-timeout", number("request-timeout", 0, DAY), "it interrupts the request, not the process; see deadlines.md"),
     always("harakiri-verbose harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold harakiri-no-arh no-harakiri-arh no-harakiri-after-req-hook backtrace-depth", "the log has the stack of what took too long"),
     maps("touch-reload touch-workers-reload touch-chain-reload fs-reload fs-brutal-reload", "touch-reload", text("touch-reload")),

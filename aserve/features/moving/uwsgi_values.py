@@ -272,13 +272,14 @@ def _command_of_pairs(draft: Draft, given: Given) -> str:
 
 
 def take_mule(draft: Draft, given: Given) -> None:
-    """Take mule: a file of Python; a mule that waits for messages is not supported."""
-    path = text_of(given)
-    if path.endswith(".py"):
-        draft.note(given, "it runs as a program of its own, in which there is no module uwsgi")
-        draft.add("attach", shlex.join([sys.executable, path]), given)
+    """Take mule, with a program or without; and mules, a number of the latter."""
+    value = text_of(given)
+    if given.key == "mules":
+        programs = ["-"] * whole(given, 1)
     else:
-        draft.note(given, "it has no effect here: aserve has no mules; use a task queue, such as Celery, RQ or Huey")
+        programs = ["-" if value in ("", "1", "true") else value]
+    for program in programs:
+        draft.add("uwsgi-mule", program, given)
 
 
 # The environment of Python

@@ -1,7 +1,7 @@
 """`import uwsgi` beyond RPC: locks, a cache, signals, timers and cron (--uwsgi-module, --uwsgi-cache).
 
 Owns:     UwsgiModule, the extension.
-Thread:   the main thread, before the app is imported, or in a fork of a mold.
+Thread:   see Extension. `on_life`: the main thread, before the app is imported, or in a fork of a mold.
 Not here: the module itself (module.py), sharing between hosts (sharing/); both take memory that other processes do without.
 """
 
@@ -9,31 +9,70 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ...extension import Extension, Life, LifeContext
+from ...core.ends import Counting, Ended
+from ...extension import Extension, Life, LifeContext, ServerContext
+from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import ConfigError, Needs
+from ...wsgi import WSGIApp
 from ..sharing.settings import shared_of
-from .settings import UwsgiSettings
+from .mules.settings import MuleSettings
+from .process import Process
+
+if TYPE_CHECKING:
+    from .tallies import Tally
 
 logger = logging.getLogger("aserve")
 
 # Settings that show, with --uwsgi-module auto, that the app was written for uWSGI.
-MEANT = Needs(("uwsgi_cache", "spooler", "shared", "route", "uwsgi://"))
+MEANT = Needs(("uwsgi_cache", "uwsgi_mule", "spooler", "shared", "route", "uwsgi://"))
 ALONE = "the cache, locks, timers, cron and jobs of `import uwsgi` are for this host only; to share them between hosts give --shared"
 
 
-class UwsgiModule(Extension[UwsgiSettings]):
+class UwsgiModule(Extension[MuleSettings]):
     """Lets `import uwsgi` succeed, with values of this process and of the settings."""
 
     @staticmethod
-    def is_on(config: UwsgiSettings) -> bool:
+    def is_on(config: MuleSettings) -> bool:
         """See Extension."""
         return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and config.has(MEANT))
+
+    _tally: Tally  # from `start` on, if the app has imported the module
+
+    def start(self, context: ServerContext) -> None:
+        """Count requests for uwsgi.workers(), if the app has imported the module; otherwise no request costs anything."""
+        from . import module
+
+        self.is_reading = self.wants_times = module.is_imported()
+        if self.is_reading:
+            self._tally = module.begin_tally()
+
+    def wrap_app(self, app: WSGIApp) -> WSGIApp:
+        """See Extension."""
+        from . import module
+
+        return module.wrap_app(app)
+
+    def ended(self, batch: Sequence[Ended]) -> None:
+        """See Extension."""
+        self._tally.write(batch)
+
+    def counting(self) -> Counting:
+        """See Extension."""
+        return self._tally
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        from .supervising import Counts
+
+        return Counts()
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See Extension."""
         if event is Life.STARTS:
-            from . import module  # noqa: F401 (--user may not be able to read it)
+            from . import module, supervising  # noqa: F401 (--user may not be able to read them)
 
             config = context.plan.config
             if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
@@ -57,17 +96,30 @@ class UwsgiModule(Extension[UwsgiSettings]):
         from . import module
 
         plan, role = context.plan, context.role
-        process = module.Process(
+        process = Process(
             options=plan.origin.options if plan.origin is not None else {}, caches=self._config.uwsgi_cache,
-            spoolers=plan.config.spooler, shared=shared_of(plan.config, plan.spec),
+            spoolers=plan.config.spooler, shared=shared_of(plan.config, plan.spec), threads=plan.config.threads or 1,
+            mules=len(plan.config.uwsgi_mule),
         )  # fmt: skip
         if context.is_spooler:
-            process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
+            mule_id = self._mule_id()
+            process = process._replace(
+                worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=not mule_id, mule_id=mule_id
+            )
         if role is not None:
             process = process._replace(
                 worker_id=role.slot if role.is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
                 is_preloaded=has_app or role.is_mold, page=role.page if role.is_worker else None, slots=role.slots,
+                page_number=role.page_number,
             )  # fmt: skip
         if role is None or role.is_trial:
             self._share(context)
         module.install(process)
+
+    def _mule_id(self) -> int:
+        """Return the number of this mule; 0: the process does jobs."""
+        if not self._config.uwsgi_mule:
+            return 0
+        from .mules import post
+
+        return post.own_number()

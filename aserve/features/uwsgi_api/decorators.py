@@ -14,6 +14,7 @@ from typing import Any, Callable, TypeVar
 
 from ...rpc import register
 from . import functions
+from .harakiri import set_user_harakiri
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -50,8 +51,13 @@ def cron(
     return _scheduled(functions.add_cron, (minute, hour, day, month, dayweek), signum, target)
 
 
+def filemon(path: str, *, signum: int | None = None, target: str = "") -> Callable[[Function], Function]:
+    """Run the function when a file changes, or something in a folder, in one worker."""
+    return _scheduled(functions.add_file_monitor, (path,), signum, target)
+
+
 def _scheduled(
-    schedule: Callable[..., None], when: tuple[float, ...], signum: int | None, target: str
+    schedule: Callable[..., None], when: tuple[Any, ...], signum: int | None, target: str
 ) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         number = functions.free_signal() if signum is None else signum
@@ -87,6 +93,23 @@ def thread(function: Function) -> Callable[..., Function]:
     return start
 
 
+def harakiri(seconds: int) -> Callable[[Function], Function]:
+    """End this process if a call of the function takes longer; see set_user_harakiri."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def run(*arguments: Any, **named: Any) -> Any:
+            set_user_harakiri(seconds)
+            try:
+                return function(*arguments, **named)
+            finally:
+                set_user_harakiri(0)
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
 def rpc(name: str) -> Callable[[Function], Function]:
     """
     Register the function for RPC, or replace the one of this name.
@@ -103,5 +126,5 @@ def rpc(name: str) -> Callable[[Function], Function]:
 
 
 DECORATORS: dict[str, Any] = {
-    decorator.__name__: decorator for decorator in (signal, timer, rbtimer, cron, lock, thread, rpc)
+    decorator.__name__: decorator for decorator in (signal, timer, rbtimer, cron, filemon, lock, thread, harakiri, rpc)
 }

@@ -9,10 +9,11 @@ Not here: the module, and its other functions (module.py), decorators (decorator
 from __future__ import annotations
 
 import operator
+import os
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from .memory import SIGNAL_COUNT, shared
-from .schedules import Every, checked_cron
+from .schedules import Every, Watched, checked_cron
 from .signals import Signals
 
 if TYPE_CHECKING:
@@ -245,6 +246,16 @@ def add_cron(number: int, minute: int, hour: int, day: int, month: int, weekday:
     SIGNALS.schedule(number, checked_cron(minute, hour, day, month, weekday))
 
 
+def add_file_monitor(number: int, path: Text) -> None:
+    """
+    Raise a signal when a file changes, or something in a folder.
+
+    Raises:
+        ValueError: there is no such signal.
+    """
+    SIGNALS.schedule(number, Watched(os.path.abspath(os.fsdecode(path))))
+
+
 def free_signal() -> int:
     """
     Return the first signal without a function.
@@ -271,5 +282,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         cache_get, cache_set, cache_update, cache_exists, cache_del, cache_clear, cache_keys,
         cache_num, cache_inc, cache_dec, cache_mul, cache_div,
         register_signal, signal_registered, signal, add_timer, add_rb_timer, add_cron,
+        add_file_monitor,
     )
 }  # fmt: skip

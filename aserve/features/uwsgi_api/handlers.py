@@ -16,32 +16,52 @@ from typing import Any, Callable
 from ...core.named_tuple import NamedTuple
 from .schedules import Schedule
 
-ANY, ALL = 0, -1
-_TARGETS = re.compile(r"(?:worker|mule)?0?\Z|spooler\Z|mule[0-9]+\Z|farm_\w+\Z")
+# Targets that are no worker's number. COUNTED: each of many processes runs the signal, and compares a count.
+ANY, ALL, ANY_MULE, ALL_MULES = 0, -1, -2, -3
+COUNTED = (ALL, ALL_MULES)
+_MULE = -100  # mule n is the target _MULE - n
+_ANY_WORKER = re.compile(r"(?:worker0?|spooler|farm_\w+)?\Z")
+_NUMBERED = re.compile(r"(worker|mule)([0-9]+)\Z")
 
 
 class Handler(NamedTuple):
-    """The function of a signal, and its target: any worker, all, or one by its number."""
+    """The function of a signal, and its target."""
 
     function: Callable[[int], Any]
     target: int
 
 
-def parse_target(target: str) -> int:
+def parse_target(target: str, mules: int = 0) -> int:
     """
-    Parse a target: ANY, ALL, or the number of a worker.
+    Parse a target: ANY, ALL, ANY_MULE, ALL_MULES, or the number of one process; without mules, workers run what is meant for them.
 
     Raises:
         ValueError: the text is no target.
     """
-    if target in ("workers", "active-workers", "mules"):
+    if target in ("workers", "active-workers"):
         return ALL
-    if _TARGETS.match(target):  # also a mule or the spooler: a signal's thread delays no request here
+    if target == "mules":
+        return ALL_MULES if mules else ALL
+    if target in ("mule", "mule0"):
+        return ANY_MULE if mules else ANY
+    if _ANY_WORKER.match(target):  # also the spooler: a signal's thread delays no request here
         return ANY
-    match = re.match(r"worker([0-9]+)\Z", target)
+    match = _NUMBERED.match(target)
     if not match:
-        raise ValueError(f"{target!r} is no target of signals: '', worker, workers, worker1, worker2, spooler, mule")
-    return int(match[1])
+        raise ValueError(
+            f"{target!r} is no target of signals: '', worker, workers, worker1, worker2, spooler, mule, mules, mule1"
+        )
+    number = int(match[2])
+    if match[1] == "mule":
+        return _MULE - number if number <= mules else ANY
+    return number
+
+
+def places_of(worker_id: int, mule_id: int = 0) -> frozenset[int]:
+    """Return the targets that a process runs signals for."""
+    if mule_id:
+        return frozenset((ANY_MULE, ALL_MULES, _MULE - mule_id))
+    return frozenset((ANY, ALL, worker_id))
 
 
 def name_in_all_hosts(number: int, handlers: Mapping[int, Handler], schedules: Mapping[int, Schedule]) -> str:

@@ -20,6 +20,8 @@ from ..sharing.settings import Shared
 from .caches import Cache, bytes_of
 from .locks import Locks
 from .settings import CacheSpec, parse_cache
+from .tallies import SIZE as TALLIES_BYTES
+from .tallies import Tallies
 
 if TYPE_CHECKING:
     from .hosts import Hosts
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
     AnyCache = Union[Cache, SharedCache]
 
 NAME = "aserve-uwsgi"  # of the file, as seen in /proc
-FORM = 1  # raise it when the layout changes
+FORM = 2  # raise it when the layout changes
 HEAD_BYTES = 4096  # the form and the caches, as text
 SIGNAL_COUNT = 256  # uWSGI's
 SIGNAL_BYTES = 64
+SIGNALS, TALLIES = "/signals", "/tallies"  # places; no cache has such a name
 
 
 class Place(NamedTuple):
@@ -52,7 +55,8 @@ class Memory:
         self.locks = Locks(fd)
         self.app_locks: Locks | SharedLocks = self.locks
         places = _places(specs)
-        self.signals = places.pop("")
+        self.signals = places[SIGNALS]
+        self.tallies = Tallies(self.octets, places[TALLIES].offset)
         self.caches: Mapping[str, AnyCache] = {
             spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs
         }
@@ -78,18 +82,20 @@ class Memory:
             if fd is not None:
                 os.close(fd)
             fd = open_memory_file(NAME)
-            os.truncate(fd, sum(place.size for place in _places(specs).values()) + HEAD_BYTES)
+            last = [*_places(specs).values()][-1]
+            os.truncate(fd, last.offset + last.size)
             os.pwrite(fd, head, 0)
         return cls(specs, fd)
 
 
 def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
-    """Return the ranges of the caches, by name, and of the table of signals, by ""."""
-    places = {"": Place(HEAD_BYTES, SIGNAL_COUNT * SIGNAL_BYTES)}
-    offset = HEAD_BYTES + SIGNAL_COUNT * SIGNAL_BYTES
-    for spec in specs:
-        places[spec.name] = Place(offset, bytes_of(spec))
-        offset += places[spec.name].size
+    """Return the ranges of the tables, and of the caches, by name."""
+    sizes = {SIGNALS: SIGNAL_COUNT * SIGNAL_BYTES, TALLIES: TALLIES_BYTES}
+    sizes.update((spec.name, bytes_of(spec)) for spec in specs)
+    places, offset = {}, HEAD_BYTES
+    for name, size in sizes.items():
+        places[name] = Place(offset, size)
+        offset += -(-size // 8) * 8
     return places
 
 

@@ -1,16 +1,18 @@
-"""When a signal is due: at an interval of seconds, or at minutes in cron's form.
+"""When a signal is due: at an interval of seconds, at minutes in cron's form, or when a file changes.
 
-Owns:     Every, Cron; Ticks, the form of Every that hosts share.
-Thread:   any; pure.
+Owns:     Every, Cron, Watched; Ticks, the form of Every that hosts share.
+Thread:   any; pure, but for Watched, which asks for the state of a file.
 Spec:     uWSGI 2.0.30, add_timer, add_rb_timer, add_cron: -1 is any, -5 every fifth; of day of month and day of week, either suffices.
 Not here: watching the clock, and running signals (signals.py).
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 import zlib
-from typing import Union
+from typing import Any, Union
 
 from ...core.named_tuple import NamedTuple
 from ...settings.crontab import MINUTE, last_due
@@ -94,7 +96,40 @@ class Cron(NamedTuple):
         return self.weekday in SUNDAYS if today == 0 and self.weekday >= 0 else _fits(self.weekday, today)
 
 
-Schedule = Union[Every, Cron]
+class Watched(NamedTuple):
+    """When this file changes, or something in this folder."""
+
+    path: str
+
+    def first(self, now: float) -> float:
+        """Return a number for the present state of the file, which counts as seen."""
+        return signature_of(self.path)
+
+    def next(self, seen: float, now: float) -> float | None:
+        """Return the number of the present state, if it is not the one that was seen."""
+        present = signature_of(self.path)
+        return present if present != seen else None
+
+
+Schedule = Union[Every, Cron, Watched]
+MAX_ENTRIES = 1000  # of a folder that are looked at; what more there is shows by the time of the folder itself
+
+
+def signature_of(path: str) -> float:
+    """Return a number for the state of a file, or of a folder and what is in it, but not in folders below it; 0: there is none."""
+    try:
+        states: list[tuple[Any, ...]] = [_state_of(os.stat(path))]
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                for entry in itertools.islice(entries, MAX_ENTRIES):
+                    states.append((entry.name, *_state_of(entry.stat(follow_symlinks=False))))
+    except OSError:
+        return 0.0
+    return float(zlib.crc32(repr(sorted(states, key=repr)).encode()) or 1)
+
+
+def _state_of(found: os.stat_result) -> tuple[Any, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _fits(asked: int, value: int) -> bool:
@@ -115,7 +150,7 @@ def checked_cron(*fields: int) -> Cron:
     return cron
 
 
-def identity_of(schedule: Every | Ticks | Cron) -> int:
+def identity_of(schedule: Schedule | Ticks) -> int:
     """Return a number that identifies a schedule, the same in all processes; never 0."""
     return zlib.crc32(repr(schedule).encode()) or 1
 
@@ -124,4 +159,6 @@ def ticks_of(schedule: Schedule) -> Ticks | Cron | None:
     """Return the schedule that one of all hosts follows; None: each host follows its own, since a limited count has no common start."""
     if isinstance(schedule, Cron):
         return schedule
+    if isinstance(schedule, Watched):  # the hosts' files differ
+        return None
     return Ticks(schedule.seconds) if not schedule.times else None

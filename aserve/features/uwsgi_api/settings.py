@@ -89,7 +89,7 @@ class UwsgiSettings(SharingSettings):
     # fmt: off
     uwsgi_module: str = row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache, --uwsgi-mule or --shared",
         "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
         fixed=True,

@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.forks import end_if_forked, forked, weakly
 from ...core.named_tuple import NamedTuple
-from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
+from .handlers import COUNTED, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
+from .process import present
 from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of
 from .wake import Wake
 
@@ -74,8 +75,9 @@ class Signals:
         self._schedules: dict[int, Schedule] = {}
         self._seen: dict[int, int] = {}  # of signals for all workers: the count handled here
         self._told: set[int] = set()  # signals whose hanging function was logged
-        self._worker_id = 0
+        self._places: frozenset[int] = frozenset()  # the targets that this process runs signals for
         self._since = 0.0
+        self.on_run: Callable[[], object] = lambda: None  # called before each run of a function
         self._leave()
         os.register_at_fork(after_in_child=weakly(self._leave))
 
@@ -101,7 +103,7 @@ class Signals:
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
         number = check_number(number)
-        self._handlers[number] = Handler(function, parse_target(target))
+        self._handlers[number] = Handler(function, parse_target(target, present().mules))
         self._meet(number)
 
     def is_registered(self, number: int) -> bool:
@@ -138,9 +140,9 @@ class Signals:
 
     # Called by the server
 
-    def begin(self, worker_id: int, serves: Callable[[], bool]) -> None:
-        """Run due signals in this worker from now on, while `serves` returns True; it is called often, from another thread."""
-        self._worker_id, self._serves, self._since = worker_id, serves, time.monotonic()
+    def begin(self, places: frozenset[int], serves: Callable[[], bool]) -> None:
+        """Run due signals for these targets from now on, while `serves` returns True; it is called often, from another thread."""
+        self._places, self._serves, self._since = places, serves, time.monotonic()
         for number in {*self._handlers.copy(), *self._schedules.copy()}:
             self._meet(number)
 
@@ -196,7 +198,7 @@ class Signals:
         try:
             thread.start()
         except RuntimeError:  # the interpreter ends, or no thread can start: leave it to other workers
-            if handler.target != ALL:
+            if handler.target not in COUNTED:
                 self._locked(self._raise, number, handler, MAX_PENDING)
             self._end_run(number, handler)
 
@@ -204,6 +206,7 @@ class Signals:
         count = len(forked)
         try:
             for _ in range(times):
+                self.on_run()
                 handler.function(number)
                 end_if_forked(count)
         except BaseException as exc:
@@ -215,7 +218,7 @@ class Signals:
 
     def _end_run(self, number: int, handler: Handler) -> None:
         self._end_lease(number)
-        if handler.target != ALL:
+        if handler.target not in COUNTED:
             self._memory().locks.end(number)  # first, since the next run here would take the lock again
         self._running.pop(number, None)
 
@@ -226,7 +229,7 @@ class Signals:
         taken = {}
         for number, handler in self._handlers.copy().items():
             schedule = self._shared_schedule(number, handler)
-            if schedule is None or handler.target not in (ANY, self._worker_id):
+            if schedule is None or handler.target not in self._places:
                 continue
             name, now = name_in_all_hosts(number, self._handlers.copy(), self._schedules), _now(schedule)
             if number in self._running:
@@ -245,7 +248,7 @@ class Signals:
     def _shared_schedule(self, number: int, handler: Handler) -> Ticks | Cron | None:
         """Return the schedule that one of all hosts follows; None: there is none, or it is for this host only."""
         schedule = self._schedules.get(number)
-        if self._memory().hosts is None or handler.target == ALL or schedule is None:
+        if self._memory().hosts is None or handler.target in COUNTED or schedule is None:
             return None
         return ticks_of(schedule)
 
@@ -285,7 +288,7 @@ class Signals:
 
     def _raise(self, number: int, handler: Handler, most: int) -> None:
         entry = self._read(number)
-        if handler.target == ALL:
+        if handler.target in COUNTED:
             self._write(number, entry._replace(raised=(entry.raised + 1) % (1 << 32)))
         else:
             self._write(number, entry._replace(pending=max(entry.pending, min(entry.pending + 1, most))))
@@ -309,16 +312,16 @@ class Signals:
     def _take(self, number: int, handler: Handler) -> int:
         """Return how often to run a signal here now."""
         entry = self._read(number)
-        if handler.target == ALL:
+        if handler.target in COUNTED:
             times = (entry.raised - self._seen.setdefault(number, entry.raised)) % (1 << 32)
         else:
             times = min(entry.pending, 1)
         if number in self._running:
             self._tell_hanging(number, handler, bool(times))
             return 0
-        if not times or handler.target not in (ALL, ANY, self._worker_id):
+        if not times or handler.target not in self._places:
             return 0
-        if handler.target == ALL:
+        if handler.target in COUNTED:
             self._seen[number] = entry.raised
         elif self._memory().locks.begin(number):
             self._write(number, entry._replace(pending=entry.pending - 1))
@@ -332,7 +335,7 @@ class Signals:
         schedule, entry = self._schedules.get(number), self._read(number)
         if schedule is None:
             return LOOK_SECONDS
-        now, is_cron = _now(schedule), isinstance(schedule, Cron)
+        now = _now(schedule)
         if entry.schedule != identity_of(schedule):
             if entry.since < self._since:  # written by the previous code, after this process has started
                 self._enter(number)
@@ -343,8 +346,8 @@ class Signals:
             return LOOK_SECONDS
         following = schedule.next(entry.due, now)
         if following is None:
-            return LOOK_SECONDS if is_cron else min(entry.due - now, LOOK_SECONDS)
-        is_one_with_the_last = handler.target != ALL and entry.pending
+            return min(entry.due - now, LOOK_SECONDS) if isinstance(schedule, Every) else LOOK_SECONDS
+        is_one_with_the_last = handler.target not in COUNTED and entry.pending
         due_count = entry.due_count if is_one_with_the_last else min(entry.due_count + 1, (1 << 32) - 1)
         self._write(number, entry._replace(due=following, due_count=due_count))
         self._raise(number, handler, 1)

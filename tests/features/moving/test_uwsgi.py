@@ -65,7 +65,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsg
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
         ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3, "preload": True}),
         ("max-requests-delta = 7", {}),
-        ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
+        ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "uwsgi-mule": ["-"], "workers": 1}),
         ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
             "cron": ["59 2 * * * exec timeout -s KILL 60 /bin/sh -c 'a b'", "* 1 * * * exec timeout -s KILL 60 /bin/sh -c c"],
             "workers": 1}),

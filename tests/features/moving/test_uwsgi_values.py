@@ -258,13 +258,15 @@ def test_attached_without_a_command(key, value):
 
 
 def test_mules():
-    """A file of Python runs beside the workers; others have no effect."""
-    draft = taken(take_mule, "tasks.py", "mule")
-    assert draft.settings == {"attach": [f"{sys.executable} tasks.py"]}
-    assert draft.notes[0].text == "it runs as a program of its own, in which there is no module uwsgi"
-    for value in ("", "3", "shop.mules:run"):
-        draft = taken(take_mule, value, "mule")
-        assert draft.settings == {} and "aserve has no mules" in draft.notes[0].text
+    """With a program, or one that waits for messages; `mules` is a number of these."""
+    for value, key, programs in (
+        ("tasks.py", "mule", ["tasks.py"]),
+        ("shop.mules:run", "mule", ["shop.mules:run"]),
+        ("", "mule", ["-"]),
+        ("2", "mules", ["-", "-"]),
+    ):
+        draft = taken(take_mule, value, key)
+        assert draft.settings == {"uwsgi-mule": programs} and draft.notes == []
 
 
 def test_a_cache():

@@ -7,10 +7,22 @@ import threading
 import pytest
 
 from aserve import rpc as aserve_rpc
-from aserve.features.uwsgi_api import functions, memory
-from aserve.features.uwsgi_api.decorators import DECORATORS, cron, lock, rbtimer, rpc, signal, thread, timer
-from aserve.features.uwsgi_api.schedules import Cron, Every
-from aserve.features.uwsgi_api.signals import ALL, ANY, Handler, Signals
+from aserve.features.uwsgi_api import decorators, functions, memory
+from aserve.features.uwsgi_api.decorators import (
+    DECORATORS,
+    cron,
+    filemon,
+    harakiri,
+    lock,
+    rbtimer,
+    rpc,
+    signal,
+    thread,
+    timer,
+)
+from aserve.features.uwsgi_api.handlers import ALL, ANY, Handler
+from aserve.features.uwsgi_api.schedules import Cron, Every, Watched
+from aserve.features.uwsgi_api.signals import Signals
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +48,7 @@ def test_signal(signals):
     [
         (lambda **named: timer(3, **named), Every(3.0)),
         (lambda **named: rbtimer(3, **named), Every(3.0)),
+        (lambda **named: filemon("/f", **named), Watched("/f")),
         (lambda **named: cron(0, 3, -1, -1, -1, **named), Cron(0, 3, -1, -1, -1)),
     ],
 )
@@ -59,6 +72,22 @@ def test_lock():
     with pytest.raises(ZeroDivisionError):
         run(4)
     assert not functions.is_locked()
+
+
+def test_harakiri(monkeypatch):
+    """A limit holds for a call of the function, however it ends."""
+    limits = []
+    monkeypatch.setattr(decorators, "set_user_harakiri", limits.append)
+
+    @harakiri(5)
+    def run(a, b=0):
+        limits.append("runs")
+        return a // b
+
+    assert run(4, b=2) == 2 and run.__name__ == "run"
+    with pytest.raises(ZeroDivisionError):
+        run(4)
+    assert limits == [5, "runs", 0] * 2
 
 
 def test_thread():

@@ -130,6 +130,7 @@ def test_signals():
     functions.add_timer(0, 5)
     functions.add_rb_timer(0, 5, 2)
     functions.add_cron(0, -1, -1, -1, -1, -1)
+    functions.add_file_monitor(0, b"f")
     with pytest.raises(ValueError, match="signal 7 has no function here"):
         functions.signal(7)
 

@@ -6,7 +6,17 @@ import functools
 
 import pytest
 
-from aserve.features.uwsgi_api.handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
+from aserve.features.uwsgi_api.handlers import (
+    ALL,
+    ALL_MULES,
+    ANY,
+    ANY_MULE,
+    Handler,
+    name_in_all_hosts,
+    name_of,
+    parse_target,
+    places_of,
+)
 from aserve.features.uwsgi_api.schedules import Every
 
 
@@ -16,8 +26,21 @@ from aserve.features.uwsgi_api.schedules import Every
      ("workers", ALL), ("active-workers", ALL), ("mules", ALL), ("worker12", 12)],
 )  # fmt: skip
 def test_targets(target, meant):
-    """Mules and the spooler are there so that no request waits: any worker's thread will do."""
+    """Mules and the spooler are there so that no request waits: without mules, any worker's thread will do."""
     assert parse_target(target) == meant
+
+
+def test_targets_of_mules():
+    """With mules, what is for them runs in them: in any, in each, or in the one that is named; a number beyond them is any worker's."""
+    assert (parse_target("mule", 2), parse_target("mule0", 2), parse_target("mules", 2)) == (
+        ANY_MULE,
+        ANY_MULE,
+        ALL_MULES,
+    )
+    for target in ("mule", "mules", "mule2"):
+        assert parse_target(target, 2) in places_of(0, 2) and parse_target(target, 2) not in places_of(2)
+    assert parse_target("mule1", 2) not in places_of(0, 2) and parse_target("mule3", 2) == ANY
+    assert {ANY, ALL, 3} == places_of(3)
 
 
 @pytest.mark.parametrize("target", ["subscribed", "workerx", "emperor"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
-import os
-import signal
 import socket
 import sys
 import time
@@ -14,13 +12,13 @@ import time
 import pytest
 
 from aserve import rpc
-from aserve.core.page import MOLD, Field, State
 from aserve.features.uwsgi_api import module as uwsgi_module
 from aserve.features.uwsgi_api.functions import SIGNALS
+from aserve.features.uwsgi_api.handlers import places_of
 from aserve.features.uwsgi_api.module import Process, install
+from aserve.features.uwsgi_api.mules import functions as mules
 from aserve.features.uwsgi_api.schedules import Cron, Every
 from aserve.lifecycle import hooks
-from aserve.processes.slots import Slots
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +32,7 @@ def clean(monkeypatch):
     for name in ("_handlers", "_schedules"):
         monkeypatch.setattr(SIGNALS, name, {})
     monkeypatch.setattr(SIGNALS, "_serves", None)
+    monkeypatch.setattr(SIGNALS, "on_run", SIGNALS.on_run)
     for name in ("uwsgi", "uwsgidecorators"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
@@ -93,40 +92,13 @@ def test_other_modules_are_none_of_its_business():
 
 def test_what_is_not_available(uwsgi):
     """What an app lacks is named, and so is what there is."""
-    with pytest.raises(AttributeError, match=r"uwsgi\.queue_push is not available under aserve; .* register_rpc"):
-        uwsgi.queue_push("key")
+    with pytest.raises(
+        AttributeError, match=r"uwsgi\.setprocname is not available under aserve; the package setproctitle"
+    ):
+        uwsgi.setprocname("key")
     assert not hasattr(uwsgi, "spool") and not hasattr(uwsgi, "__path__")
     with pytest.raises(ImportError):
-        exec("from uwsgi import sharedarea_read")
-
-
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("cache_magic", "uwsgi.cache_get"),
-        ("queue_push", "Redis"),
-        ("spool", "--spooler FOLDER offers it"),
-        ("SPOOL_OK", "--spooler FOLDER offers it"),
-        ("add_file_monitor", "--touch-reload"),
-        ("signal_wait", "uwsgi.register_signal"),
-        ("set_user_harakiri", "--request-timeout"),
-        ("websocket_handshake", "WebSocket"),
-        ("post_fork_hook", "set it"),
-    ],
-)
-def test_what_to_do_instead(uwsgi, name, instead):
-    """What is used most and not there says what does it."""
-    with pytest.raises(AttributeError, match=instead) as caught:
-        getattr(uwsgi, name)
-    assert str(caught.value).count("; ") >= 2
-
-
-def test_log(uwsgi, caplog):
-    """uwsgi.log writes to the server's log, set_logvar is for a format that is not there."""
-    caplog.set_level("INFO", "aserve")
-    assert uwsgi.log("text") is True and uwsgi.log(b"octets \xff") is True
-    assert [record.getMessage() for record in caplog.records] == ["text", r"octets \xff"]
-    assert uwsgi.set_logvar("a", b"b") is None
+        exec("from uwsgi import setprocname")
 
 
 def test_facts(uwsgi):
@@ -197,17 +169,15 @@ def test_scheduled(decorators):
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("mulefunc", "no mules"),
         ("spool", "--spooler FOLDER"),
-        ("harakiri", "--request-timeout"),
-        ("filemon", "--touch-reload"),
+        ("erlang", "no Erlang"),
     ],
 )
 def test_other_decorators(name, instead):
     """What is not there is named, and what to use instead."""
     install()
     decorators = importlib.import_module("uwsgidecorators")
-    text = rf"uwsgidecorators\.{name} is not available under aserve; .*{instead}.*; it has cron, lock, postfork, "
+    text = rf"uwsgidecorators\.{name} is not available under aserve; .*{instead}"
     with pytest.raises(AttributeError, match=text):
         getattr(decorators, name)
     assert not hasattr(decorators, "__path__")
@@ -227,55 +197,6 @@ def test_in_a_worker_process():
     uwsgi = importlib.import_module("uwsgi")
     assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (8, 3, 4242)
     install()
-
-
-def new_slots(*workers):
-    """Return pages with these workers: (slot, generation, pid, threads busy)."""
-    slots = Slots(len(workers))
-    for slot, generation, pid, busy in workers:
-        page = slots.page(slots.take())
-        page[Field.SLOT], page[Field.GENERATION], page[Field.PID], page[Field.THREADS_BUSY] = (
-            slot,
-            generation,
-            pid,
-            busy,
-        )
-        page[Field.REQUESTS] = 10 * pid
-    return slots
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-def test_workers():
-    """One for each slot, the newest; a mold is none."""
-    slots = new_slots((2, 1, 12, 0), (2, 0, 15, 1), (1, 1, 11, 0), (1, 2, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
-    install(Process(1, 4242, 2, slots=slots))
-    uwsgi = importlib.import_module("uwsgi")
-    assert uwsgi.workers() == (
-        {"id": 1, "pid": 13, "requests": 130, "status": b"busy", "respawn_count": 2, "apps": []},
-        {"id": 2, "pid": 12, "requests": 120, "status": b"idle", "respawn_count": 1, "apps": []},
-    )
-    os.close(slots.fd)
-
-
-def test_alone(uwsgi):
-    """Without workers, this process is the one."""
-    (worker,) = uwsgi.workers()
-    assert (worker["id"], worker["pid"]) == (1, os.getpid())
-    assert uwsgi.i_am_the_spooler() is False
-    with pytest.raises(RuntimeError, match="with --workers 1 there is one"):
-        uwsgi.reload()
-
-
-@pytest.mark.parametrize("masterpid", [4242, 0])
-def test_reload_and_stop(monkeypatch, masterpid):
-    """They are the supervisor's, by signals; without one, this process's."""
-    sent, told = [], masterpid or os.getpid()
-    monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
-    install(Process(1, masterpid))
-    uwsgi = importlib.import_module("uwsgi")
-    assert uwsgi.stop() is True and sent == [(told, signal.SIGTERM)]
-    if masterpid:
-        assert uwsgi.reload() is True and sent[1:] == [(told, signal.SIGHUP)]
 
 
 @pytest.mark.parametrize(
@@ -303,27 +224,55 @@ def test_at_exit(uwsgi):
     assert calls == ["end"]
 
 
-def test_who_takes_signals():
-    """A worker that is ready, and no mold; a process alone."""
-    page = memoryview(bytearray(4096)).cast("Q")
-    process = Process(1, 4242, page=page)
-    for state in State:
-        page[Field.STATE] = state
-        assert process.serves is (state == State.READY)
-    assert Process().serves is True
-
-
-@pytest.mark.parametrize("worker_id", [0, 3])
-def test_begins(monkeypatch, worker_id):
-    """A worker begins when it is about to serve; neither a mold nor a trial does."""
+@pytest.mark.parametrize(("worker_id", "mule_id"), [(0, 0), (3, 0), (0, 2)])
+def test_begins(monkeypatch, worker_id, mule_id):
+    """A worker begins when it is about to serve, and so does a mule; neither a mold nor a trial does."""
     begun = []
-    monkeypatch.setattr(uwsgi_module.SIGNALS, "begin", lambda number, serves: begun.append((number, serves())))
-    install(Process(worker_id, 4242))
+    monkeypatch.setattr(uwsgi_module.SIGNALS, "begin", lambda places, serves: begun.append((places, serves())))
+    install(Process(worker_id, 4242, mule_id=mule_id))
     hooks.call_post_fork()
-    assert begun == ([(3, True)] if worker_id else [])
+    assert begun == ([(places_of(worker_id, mule_id), True)] if worker_id or mule_id else [])
     monkeypatch.setattr(uwsgi_module.SIGNALS, "_serves", lambda: True)
     hooks.call_at_end()
     assert uwsgi_module.SIGNALS._serves is None
+
+
+def test_is_imported(uwsgi):
+    """Ours, and not a module of the same name: then requests are counted for it."""
+    assert uwsgi_module.is_imported()
+    sys.modules["uwsgi"] = sys
+    assert not uwsgi_module.is_imported()
+
+
+def test_the_layer(uwsgi):
+    """An app that has imported it can ask about its request; another one is left as it is."""
+    found = []
+
+    def app(environ, start_response):
+        found.append(uwsgi.cl())
+        return []
+
+    uwsgi_module.wrap_app(app)({"CONTENT_LENGTH": "5"}, None)
+    assert found == [5]
+    del sys.modules["uwsgi"]
+    assert uwsgi_module.wrap_app(app) is app
+
+
+def test_the_counts(uwsgi):
+    """They are this process's, and signals are among them."""
+    tally = uwsgi_module.begin_tally()
+    SIGNALS.on_run()
+    assert uwsgi.workers()[0]["signals"] == 1 and tally.thread_seconds == 0
+
+
+def test_messages_of_mules(uwsgi, monkeypatch):
+    """They are for the function that the app has set, or for those of @mulefunc."""
+    monkeypatch.setattr(mules, "_functions", {})
+    assert uwsgi_module.mule_hook() is None
+    mules.mulefunc(test_import)
+    assert uwsgi_module.mule_hook() is mules.mule_msg_dispatcher
+    uwsgi.mule_msg_hook = print
+    assert uwsgi_module.mule_hook() is print
 
 
 # RPC

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
-from aserve.features.uwsgi_api.schedules import Cron, Every, checked_cron, identity_of
+from aserve.features.uwsgi_api import schedules
+from aserve.features.uwsgi_api.schedules import Cron, Every, Watched, checked_cron, identity_of, ticks_of
 from aserve.settings.crontab import MISSED_MINUTES
 
 SUNDAY = time.strptime("2026-11-22 03:30", "%Y-%m-%d %H:%M")
@@ -77,3 +79,39 @@ def test_identity():
     """Equal schedules have the same number in each process."""
     assert identity_of(Every(5.0)) == identity_of(Every(5.0)) != identity_of(Every(5.0, 1))
     assert identity_of(Every(5.0)) == 3151066586
+
+
+def test_watched(tmp_path):
+    """A change of a file, also that it comes or goes, is due once."""
+    file = tmp_path / "f"
+    watched = Watched(str(file))
+    seen = watched.first(0)
+    assert seen == 0 and watched.next(seen, 0) is None
+    for change in (
+        lambda: file.write_text("a"),
+        lambda: file.write_text("ab"),
+        lambda: os.utime(file, (5, 5)),
+        file.unlink,
+    ):
+        change()
+        found = watched.next(seen, 0)
+        assert found is not None and watched.next(found, 0) is None
+        seen = found
+
+
+def test_watched_folder(tmp_path, monkeypatch):
+    """So is a change of what is in a folder; of very many files, that one comes or goes."""
+    (tmp_path / "f").write_text("a")
+    watched = Watched(str(tmp_path))
+    seen = watched.first(0)
+    (tmp_path / "f").write_text("ab")
+    assert watched.next(seen, 0) not in (None, seen)
+    monkeypatch.setattr(schedules, "MAX_ENTRIES", 0)
+    seen = watched.first(0)
+    os.utime(tmp_path, (5, 5))
+    assert watched.next(seen, 0) is not None
+
+
+def test_watched_by_each_host():
+    """The files of hosts differ."""
+    assert ticks_of(Watched("/x")) is None and identity_of(Watched("/x")) != identity_of(Watched("/y"))

@@ -9,6 +9,7 @@ import pytest
 from harness.sharing_uwsgi import wait_for_runs
 
 from aserve.features.uwsgi_api import signals as module
+from aserve.features.uwsgi_api.handlers import places_of
 from aserve.features.uwsgi_api.schedules import Cron, Every
 from aserve.features.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, Signals
 
@@ -37,7 +38,7 @@ def new(memory, clock):
         if schedule is not None:
             signals.schedule(5, schedule)
         signals.is_serving = True
-        signals.begin(worker_id, lambda: signals.is_serving)
+        signals.begin(places_of(worker_id), lambda: signals.is_serving)
         return signals
 
     return new_
@@ -357,7 +358,7 @@ def test_before_it_serves(memory, clock):
     signals.register(5, "", noted.append)
     signals.send(5)
     assert look(signals) == LOOK_SECONDS and noted == [] and signals._clock is None
-    signals.begin(1, lambda: True)
+    signals.begin(places_of(1), lambda: True)
     look(signals)
     assert noted == [5]
 
@@ -386,7 +387,7 @@ def test_the_clock(memory, monkeypatch, caplog, kind):
 
     monkeypatch.setattr(Signals, "look", failing_once)
     signals = Signals(lambda: memory)
-    signals.begin(1, lambda: True)
+    signals.begin(places_of(1), lambda: True)
     signals.schedule(5, Every(1e6))
     signals.register(5, "", lambda number: done.set())
     deadline = time.monotonic() + 20
@@ -398,7 +399,7 @@ def test_the_clock(memory, monkeypatch, caplog, kind):
     signals.end()
     clock.join(20)
     assert not clock.is_alive()
-    signals.begin(1, lambda: True)  # the server serves again
+    signals.begin(places_of(1), lambda: True)  # the server serves again
     assert signals._clock is not clock and signals._clock.is_alive()
     clock = signals._clock
     assert not signals._end_clock() and signals._clock is clock  # where the thread has not seen the end before

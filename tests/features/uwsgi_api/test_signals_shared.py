@@ -10,6 +10,7 @@ from harness.sharing_uwsgi import wait_for_runs
 
 from aserve.features.sharing.settings import Shared
 from aserve.features.uwsgi_api import signals as module
+from aserve.features.uwsgi_api.handlers import places_of
 from aserve.features.uwsgi_api.hosts import join
 from aserve.features.uwsgi_api.schedules import Cron, Every, Ticks
 from aserve.features.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, Signals
@@ -50,7 +51,7 @@ def new(open_memory, clock, store_server):
 
         signals.register(5, target, note)
         signals.schedule(5, schedule)
-        signals.begin(worker_id, lambda: True)
+        signals.begin(places_of(worker_id), lambda: True)
         look(signals)
         return signals
 

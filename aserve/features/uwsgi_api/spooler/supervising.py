@@ -57,7 +57,8 @@ class Spooler:
     """One process: an Own (lifecycle/program.py)."""
 
     def __init__(self, name: str, folder: str, pages: Pages, config: SpoolerSettings) -> None:
-        self.fd, self.may_end = pages.fd, bool(config.spooler_max_jobs)
+        self.fds: Sequence[int] = [pages.fd]
+        self.may_end = bool(config.spooler_max_jobs)
         self._name, self._folder, self._pages = name, folder, pages
         self._limit = config.spooler_seconds
 

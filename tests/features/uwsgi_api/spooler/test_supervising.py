@@ -29,8 +29,8 @@ def test_each_has_its_folder_and_its_page(spoolers):
     """By variables; without --spooler-max-jobs and --spooler-timeout none of them has to end."""
     one, two, other = spoolers.programs(Config(workers=1, spooler=["/x"], spooler_processes=3))
     assert [program.name for program in (one, two, other)] == ["spooler", "spooler-2", "spooler-3"]
-    assert one.words == ("python", "-m", "aserve") and one.own.fd == pages.KEPT[pages.NAME]
-    assert two.own.variables() == {"ASERVE_DOES_JOBS_OF": "/x", "ASERVE_SPOOLER_PAGE": f"{one.own.fd},1"}
+    assert one.words == ("python", "-m", "aserve") and one.own.fds == [pages.KEPT[pages.NAME]]
+    assert two.own.variables() == {"ASERVE_DOES_JOBS_OF": "/x", "ASERVE_SPOOLER_PAGE": f"{one.own.fds[0]},1"}
     assert not one.own.may_end and one.own.overdue() == ""
     one.own.on_end()
     assert spoolers.programs(Config()) == [] and spoolers.status()["jobs"]["waiting"] == {}
