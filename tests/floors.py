@@ -310,6 +310,7 @@ FLOORS = {
     "aserve/processes/channel.py": 100,
     "aserve/processes/child.py": 100,
     "aserve/processes/children.py": 99,
+    "aserve/processes/clock.py": 100,
     "aserve/processes/command.py": 100,
     "aserve/processes/crew.py": 100,
     "aserve/processes/ends.py": 100,

@@ -27,7 +27,7 @@ from hypothesis import Phase, settings
 
 MODULE = "aserve.processes.fleet"
 PATH = PACKAGE / "processes/fleet.py"
-TESTS = ("processes.test_fleet", "processes.test_fleet_molds", "processes.test_fleet_histories")
+TESTS = tuple(f"processes.test_fleet{of}" for of in ("", "_molds", "_limits", "_histories"))
 
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -21,5 +21,6 @@
   its time, and whether its event loop turns. watch.py asks them once a second.
 
 Read supervisor.py first, a loop of four steps; then reactions.py: which noun answers for what, and what happens by which event, is in its tables.
-What is due next, fleet.py decides by facts alone. With `--reload` a worker looks for saved files (reloading.py); reloads.py is the supervisor's side of each reload.
+What is due next, fleet.py decides by facts alone: time limits are facts, too (facts.py), by a clock that stands still while the supervisor is stopped (clock.py).
+With `--reload` a worker looks for saved files (reloading.py); reloads.py is the supervisor's side of each reload.
 """

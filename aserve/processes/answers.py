@@ -17,7 +17,8 @@ from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .crew import Crew
-from .fleet import Action, Do, End, Fleet, Question
+from .facts import End, Question
+from .fleet import Action, Do, Fleet
 from .notices import Notices
 from .questions import answer_all, answers_of, tell_stacks
 from .reloads import Reloads

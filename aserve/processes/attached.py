@@ -331,7 +331,7 @@ class Attached:
                 "name": one.program.name,
                 "pid": one.pid,
                 "state": one.state,
-                "ends_in": max(one.deadline.at - now, 0.0) if one.deadline is not None else None,
+                "ends_in": self._timers.seconds_to(one.deadline) if one.deadline is not None else None,
                 "seconds": round(now - one.began_at, 1) if one.pid else 0.0,
                 "restarts": one.restarts,
                 "last_end": one.last_end,

@@ -29,7 +29,6 @@ from ..core.page import State as State
 from .channel import Channel, Message
 from .facts import Worker
 from .plan import Plan
-from .timers import Timer
 
 # A worker that gets it writes all stacks to standard error. Without a handler it does nothing; and the signals meant for
 # operators are all taken.
@@ -90,7 +89,7 @@ class Child(Worker):
         self.has_told = False  # it has cut off and logged its requests itself, at the end of its drain
         self.failure = ""  # why it ends, if it has reported that, or was killed for it
         self.app_traceback = ""
-        self.deadline: Timer | None = None  # to be ready, or to have ended
+        self.is_mute = False  # it has closed its channel, and hears no order
         self.given_count = 0  # connections given to it since its page was written
         self.given_tick = 0  # its page's tick at that time
 
@@ -119,7 +118,6 @@ class Child(Worker):
             "in_flight": self.in_flight,
             "state": self.state.name,
             "killed_in": self.killed_in.name if self.killed_in else None,
-            "deadline_at": self.deadline.at if self.deadline else None,
             **{name: getattr(self, name) for name in _HANDED_DOWN},
         }
 

@@ -31,9 +31,10 @@ from ..core.memory_file import map_memory_file, open_memory_file
 from ..core.page import PAGE_BYTES, Field
 from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
+from .clock import Clock
+from .facts import NEVER
 from .plan import Plan
 from .slots import Slots
-from .timers import Timers
 
 logger = logging.getLogger("aserve")
 
@@ -42,10 +43,6 @@ logger = logging.getLogger("aserve")
 ENDING_SECONDS = 5.0
 # How long a worker that is killed for a slow start may take to write its stack. Guess.
 STACK_SECONDS = 2.0
-# How long a mold, which has nothing else to do, may take to fork. Guess: a mold of gigabytes takes a tenth of a second.
-FORK_SECONDS = 10.0
-# After this time workers do not wait for it any more, and import the app by themselves. Guess: see above.
-SILENCE_SECONDS = 2.0
 NO_PAGE = 0
 
 Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
@@ -54,10 +51,10 @@ Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's messa
 class Children:
     """All children that have not been reaped."""
 
-    def __init__(self, slots: Slots, selector: selectors.BaseSelector, timers: Timers, hear: Hear) -> None:
+    def __init__(self, slots: Slots, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
         self._slots = slots
         self._selector = selector
-        self._timers = timers
+        self._clock = clock
         self._hear = hear
         self._by_pid: dict[int, Child] = {}
         self._unborn: list[Child] = []  # not forked by their molds yet
@@ -141,11 +138,9 @@ class Children:
             child, theirs = self._new_child(undo, slot, plan)
             its_table = os.dup(child.in_flight)
             undo.pop_all()
-        child.mold = mold
+        child.mold, child.asked_at = mold, self._clock()
         child.channel.know_senders()
         self._add(child)
-        self._timers.after(SILENCE_SECONDS, self._on_fork_timeout, child, False)
-        self._timers.after(FORK_SECONDS, self._on_fork_timeout, child, True)
         order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
         self.tell(mold, order, [theirs.detach(), its_table])
         return child
@@ -170,15 +165,18 @@ class Children:
         self._slots.reserve(child.page)
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
         self._add(child)
-        on_deadline = {State.DRAINING: self._on_drain_timeout, State.KILLED: self.kill}.get(child.state)
-        if on_deadline is not None and state["deadline_at"] is not None:
-            self._set_deadline(child, state["deadline_at"] - time.monotonic(), on_deadline)
+        if state["deadline_at"] is not None:
+            child.due_at = self._clock() + max(state["deadline_at"] - time.monotonic(), 0.0)
         if child.state == State.DRAINING:
             self.tell(child, drain_order(is_replaced=True))  # once more: unsent messages were not handed down
 
     def describe(self) -> tuple[int, list[dict[str, Any]]]:
         """Return the descriptor of the pages, and all children for `adopt`, but molds: they have old code."""
-        return self._slots.fd, [child.describe() for child in self if child.slot != MOLD]
+        return self._slots.fd, [self._describe(child) for child in self if child.slot != MOLD]
+
+    def _describe(self, child: Child) -> dict[str, Any]:
+        seconds = self._clock.seconds_to(child.due_at)
+        return {**child.describe(), "deadline_at": time.monotonic() + seconds if seconds != NEVER else None}
 
     def _let_go(self, child: Child) -> None:
         """In a forked child: close the supervisor's ends of channels, or workers would not notice its death; and other tables."""
@@ -243,12 +241,11 @@ class Children:
         """Record the pid of a worker that a mold has forked."""
         self._unborn.remove(child)
         if child.mold is not None:
-            child.mold.is_silent = False
+            child.mold.is_silent, child.mold.forked_at = False, self._clock()
         child.pid, child.mold = child.channel.sender_pid, None
         self._by_pid[child.pid] = child
         self.page(child)[Field.PID] = child.pid
         if child.state == State.STARTING:
-            _cancel(child)
             self._limit_start(child)
         elif child.state == State.KILLED:
             os.kill(child.pid, signal.SIGKILL)
@@ -260,7 +257,7 @@ class Children:
             if child not in self._stillborn:  # its end is read again with each child that is not known yet
                 self._stillborn.append(child)
         elif not child.is_reaped and child.state in (State.STARTING, State.READY):
-            self._set_deadline(child, ENDING_SECONDS, self._on_mute)
+            child.is_mute, child.due_at = True, self._clock() + ENDING_SECONDS
 
     def _unwatch(self, child: Child) -> None:
         if child.channel.fileno() in self._selector.get_map():
@@ -272,7 +269,7 @@ class Children:
         """Record that a worker is ready; return False if it is ending, or has ended already."""
         if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
             return False
-        _cancel(child)
+        child.due_at = NEVER
         return True
 
     def drain(self, child: Child, is_replaced: bool) -> None:
@@ -284,7 +281,8 @@ class Children:
         config = child.plan.config
         self._transition(child, Event.DRAIN)
         seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
-        self._set_deadline(child, seconds + ENDING_SECONDS, self._on_drain_timeout)
+        if not child.is_mute:  # else it does not hear that, and keeps its limit
+            child.due_at = self._clock() + seconds + ENDING_SECONDS
         self.tell(child, drain_order(is_replaced))
 
     def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
@@ -292,9 +290,7 @@ class Children:
         self._transition(child, Event.KILL)
         if not child.is_reaped and child.pid:  # a child without a pid is killed when it begins
             os.kill(child.pid, number)
-        _cancel(child)
-        if number != signal.SIGKILL:
-            self._set_deadline(child, seconds, self.kill)
+        child.due_at = self._clock() + seconds if number != signal.SIGKILL else NEVER
 
     def end_with_stacks(self, child: Child, why: str) -> None:
         """End a worker that hangs; it writes its stacks first."""
@@ -309,36 +305,28 @@ class Children:
 
     # Time limits
 
-    def _set_deadline(self, child: Child, seconds: float, call: Callable[[Child], None]) -> None:
-        _cancel(child)
-        child.deadline = self._timers.after(seconds, call, child)
-
     def _limit_start(self, child: Child) -> None:
-        if child.plan.config.start_seconds:
-            self._set_deadline(child, child.plan.config.start_seconds, self._on_start_timeout)
+        seconds = child.plan.config.start_seconds
+        child.due_at = self._clock() + seconds if seconds else NEVER
 
-    def _on_fork_timeout(self, child: Child, is_last: bool) -> None:
-        mold = child.mold
-        if mold is None or mold.state != State.READY or child.is_reaped:
-            return  # it has forked the child, or ends, or has said that it cannot
-        if is_last:
-            self.end_with_stacks(mold, f"it has not forked {child} within {FORK_SECONDS:g} s")
-        elif not mold.is_silent:
-            mold.is_silent = True
-            text = "%s has not forked %s within %g s: workers import the app by themselves, until it forks, or there is another"
-            logger.warning(text, mold, child, SILENCE_SECONDS)
+    def end_overdue(self, child: Child) -> None:
+        """End a child that has not gone on within its time."""
+        if child.state is State.KILLED:
+            self.kill(child)
+        elif child.is_mute:
+            self._cut(
+                child, child.failure or "it has closed its channel to the supervisor, as by closing all descriptors"
+            )
+        elif child.state is State.STARTING:
+            seconds = child.plan.config.start_seconds
+            self.end_with_stacks(child, f"it was not ready within {seconds:g} s (--start-timeout)")
+        else:
+            why = f"it had not ended {ENDING_SECONDS:g} s after --drain-timeout"
+            self._cut(child, why, ": what keeps it may be in the lines above")
 
-    def _on_start_timeout(self, child: Child) -> None:
-        self.end_with_stacks(child, f"it was not ready within {child.plan.config.start_seconds:g} s (--start-timeout)")
-
-    def _on_mute(self, child: Child) -> None:
-        child.failure = child.failure or "it has closed its channel to the supervisor, as by closing all descriptors"
-        logger.error("%s: %s; ending it", child, child.failure)
-        self.kill(child)
-
-    def _on_drain_timeout(self, child: Child) -> None:
-        child.failure = f"it had not ended {ENDING_SECONDS:g} s after --drain-timeout"
-        logger.error("%s: %s; ending it: what keeps it may be in the lines above", child, child.failure)
+    def _cut(self, child: Child, why: str, hint: str = "") -> None:
+        child.failure = why
+        logger.error("%s: %s; ending it%s", child, why, hint)
         self.kill(child)
 
     # The end
@@ -377,7 +365,6 @@ class Children:
         child.is_reaped = True
         self._read_words(child)  # the last ones, while it still counts: they may lead to a scrape
         self._by_pid.pop(child.pid, None)
-        _cancel(child)
         self._unwatch(child)
         child.close()
         before = self._transition(child, Event.END)
@@ -390,9 +377,3 @@ class Children:
 def drain_order(is_replaced: bool) -> Message:
     """Return the order to drain; `is_replaced`: other workers go on."""
     return {"do": "drain", "stopping": not is_replaced}
-
-
-def _cancel(child: Child) -> None:
-    if child.deadline is not None:
-        child.deadline.cancel()
-        child.deadline = None

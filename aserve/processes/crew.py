@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import logging
 import signal
-import time
 
 from ..core.tally import Tally
 from ..settings import MAX_WORKERS
@@ -18,10 +17,11 @@ from .backoff import Backoff
 from .channel import Message
 from .child import Child, State, workers
 from .children import Children
-from .fleet import Action, Do, End, Fleet
+from .clock import Clock
+from .facts import End
+from .fleet import Action, Do, Fleet
 from .notices import Notices
 from .status import Status
-from .timers import Timers
 from .watch import Watch
 
 logger = logging.getLogger("aserve")
@@ -34,7 +34,7 @@ class Crew:
         self,
         fleet: Fleet,
         children: Children,
-        timers: Timers,
+        clock: Clock,
         status: Status,
         tally: Tally,
         watch: Watch,
@@ -42,14 +42,18 @@ class Crew:
     ) -> None:
         self._fleet = fleet
         self._children = children
-        self._timers = timers
+        self._clock = clock
         self._status = status
         self._absences = status.absences
         self._tally = tally
         self._watch = watch
         self._notices = notices
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
-        self.by_do = {Do.DRAIN: self._let_go, Do.KILL: self._kill}
+        self.by_do = {
+            Do.DRAIN: self._let_go,
+            Do.KILL: self._kill,
+            Do.OVERDUE: lambda action: children.end_overdue(action.worker),
+        }
         self.by_word = {"ready": self._on_ready, "failing": self._on_failing}
         self.by_signal = {
             signal.SIGTTIN: lambda number: self.resize(fleet.size + 1, number.name),
@@ -141,17 +145,16 @@ class Crew:
 
     def pause(self, slot: int) -> float:
         """Let a slot wait before its next child; return the seconds."""
-        return self._wait(slot, self._backoffs[slot].fail(time.monotonic()))
+        return self._wait(slot, self._backoffs[slot].fail(self._clock()))
 
     def pause_after(self, child: Child) -> float:
         """Let a slot wait after a child that was ready: shortly, unless others of its slot have just failed, too."""
         backoff = self._backoffs[child.slot]
         backoff.succeed(child.served_seconds)
-        return self._wait(child.slot, backoff.fail_later(time.monotonic()))
+        return self._wait(child.slot, backoff.fail_later(self._clock()))
 
     def _wait(self, slot: int, seconds: float) -> float:
         self._fleet.retry_at[slot] = self._backoffs[slot].due_at
-        self._timers.wake_after(seconds)
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:

@@ -14,7 +14,8 @@ from ..lifecycle.lacking import describe_lack
 from .attached import Attached
 from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
-from .fleet import End, Fleet
+from .facts import End
+from .fleet import Fleet
 from .losses import Losses
 from .moves import Moves
 from .overview import Overview

@@ -1,6 +1,6 @@
 """The events of a process without an event loop: descriptors that are ready, signals, and time.
 
-Owns:     Events: waiting for the next; the selector, the pipe of signals, and the timers, until they are closed.
+Owns:     Events: waiting for the next; the selector, the pipe of signals, the clock and the timers, until they are closed.
 Thread:   the supervisor's only one.
 Not here: reading signals (signal_pipe.py), calls to be made later (timers.py); what is done about an event (reactions.py).
 """
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Callable
 
 from ..lifecycle.control import Watch, watch_with
+from .clock import Clock
+from .facts import NEVER
 from .signal_pipe import SignalPipe
 from .timers import Timers
 
@@ -26,20 +28,25 @@ HANDLED = (
 class Events:
     """What a supervisor waits for."""
 
-    def __init__(self, timers: Timers) -> None:
-        self.timers = timers
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.timers = Timers(clock)
         self.signals = SignalPipe(HANDLED)  # from now on they wait in it
         self.by_signal: dict[signal.Signals, OnSignal] = {}  # each of them
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
         self.watch: Watch = watch_with(self.selector)
 
-    def wait(self) -> Iterator[Callable[[], object]]:
-        """Wait for the next event; yield the call that handles it, and those of events that have come with it."""
-        for key, _ in self.selector.select(self.timers.seconds_to_next()):
+    def wait(self, until: float = NEVER) -> Iterator[Callable[[], object]]:
+        """Wait for the next event, at most until this time; yield the call that handles it, and those of events that have come with it."""
+        for key, _ in self.selector.select(self.longest_wait(min(until, self.timers.next_at))):
             yield key.data
         for timer in self.timers.pop_due():
             yield timer.run
+
+    def longest_wait(self, until: float) -> float | None:
+        """Return the seconds until this time, as `select` wants them."""
+        return self.clock.seconds_to(until) if until != NEVER else None
 
     def close(self) -> None:
         """Let signals mean what they did before; in a forked child, too."""

@@ -1,12 +1,13 @@
 """The facts of which a fleet is made: about one worker, one end, one reload, one question.
 
-Owns:     Worker, End, Reload, Question.
+Owns:     Worker, with its time limits, End, Reload, Question.
 Thread:   the supervisor's only one; pure.
 Not here: all of them, and what follows from them (fleet.py), a worker's process (child.py).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,12 @@ from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
 
 Plan = Any  # compared by identity; of its `config` are read: preload, reload (saved files are looked for, faults shown), reload_at_once
+
+NEVER = math.inf  # the time of what has no limit; all times are the supervisor's (clock.py)
+# After this time workers do not wait for their mold any more, and import the app by themselves. Guess: see below.
+SILENCE_SECONDS = 2.0
+# How long a mold, which has nothing else to do, may take to fork. Guess: a mold of gigabytes takes a tenth of a second.
+FORK_SECONDS = 10.0
 
 
 @dataclass(eq=False)
@@ -24,7 +31,10 @@ class Worker:
     generation: int  # of its slot: a successor's is higher
     plan: Plan
     state: State = State.STARTING
+    due_at: float = NEVER  # by then it must have gone on: be ready, or have ended
     mold: Worker | None = None  # the mold that has not forked it yet
+    asked_at: float = NEVER  # when that mold was given the order
+    forked_at: float = 0.0  # when it has forked a worker for the last time, as a mold
     has_left: bool = False  # it drains, and accepts no connections any more
     is_hung: bool = False  # its event loop stands still
     is_silent: bool = False  # a mold that does not carry out an order
@@ -33,6 +43,23 @@ class Worker:
     def is_worker(self) -> bool:
         """Whether clients' requests come to it: it is no trial, and no mold."""
         return TRIAL < self.slot < MOLD
+
+    @property
+    def has_silent_mold(self) -> bool:
+        """Whether the mold that is to fork it does not carry out orders."""
+        return self.mold is not None and self.mold.is_silent
+
+    @property
+    def fork_seconds(self) -> float:
+        """How long its mold may take to fork it: before workers do not wait for that any more; then, before it is ended."""
+        return FORK_SECONDS if self.has_silent_mold else SILENCE_SECONDS
+
+    @property
+    def fork_due_at(self) -> float:
+        """When its mold, which forks one after another, must have forked it."""
+        if self.mold is None or self.mold.state is not State.READY:
+            return NEVER
+        return max(self.asked_at, self.mold.forked_at) + self.fork_seconds
 
 
 class End(NamedTuple):

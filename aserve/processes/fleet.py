@@ -4,8 +4,8 @@ Owns:     Fleet, the facts; how events and actions change them; decide, which fo
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
 Not here: the facts about one worker, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (reactions.py).
 
-`decide` is to be called after every event, and again once its actions are done, until it returns none. It looks at facts alone: so it does not
-matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end of this file.
+`decide` is to be called after every event, and at `next_at`; and again once its actions are done, until it returns none. It looks at facts alone:
+so it does not matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end.
 
 A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
 
@@ -24,10 +24,7 @@ from typing import Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
-from .facts import End as End
-from .facts import Plan, Worker
-from .facts import Question as Question
-from .facts import Reload as Reload
+from .facts import NEVER, End, Plan, Question, Reload, Worker
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 
@@ -38,6 +35,9 @@ class Do(enum.Enum):
     START = "start a worker, or a mold, in this slot; `worker` forks it, a mold, or it is forked here and imports the app by itself"
     DRAIN = "let this worker finish what it has, and end"
     KILL = "end this worker at once"
+    OVERDUE = "it has not gone on within its time: end it"
+    AVOID = "this mold does not fork: let workers import the app by themselves until it does"
+    STOP_WAITING = "clients have waited for the worker that starts, or should, for as long as they may"
     PROVE = "the plan of the reload serves, and takes the place of this one: from now on there is no other"
     FINISH = "the reload is done: start programs beside the workers anew, too"
     BEGIN = "begin the reload that was asked for meanwhile"
@@ -90,6 +90,7 @@ class Fleet:
     is_at_once: bool = False  # the same, and none is to finish what it has
     is_awaited: bool = False  # all ends, clients wait, and no worker serves: those that start may do so, and serve them
     is_wanted: bool = False  # the same, and none starts: one may begin
+    awaited_until: float = NEVER  # when that ends
 
     @property
     def target(self) -> Plan:
@@ -122,6 +123,11 @@ class Fleet:
             return wished
         owed = {slot for slot in slots if slot not in newest or newest[slot].plan is not reload.plan}
         return wished + sorted(owed.difference(wished), key=lambda slot: (slot in reload.failed, slot))
+
+    def next_at(self, now: float) -> float:
+        """Return the first time after `now` at which something may be due that was not; NEVER: only an event can change that."""
+        limits = [at for each in self.workers for at in (each.due_at, each.fork_due_at)]
+        return min((at for at in [*limits, *self.retry_at.values(), self.awaited_until] if at > now), default=NEVER)
 
     def waiting_for(self, reload: int) -> tuple[Question, ...]:
         """Return the questions that the end of the reload with this number answers."""
@@ -198,12 +204,16 @@ class Fleet:
             self.next_why = ""
         elif do is Do.GIVE_UP:
             self.is_ending = True
+        elif do is Do.AVOID:
+            action.worker.is_silent = True
+        elif do is Do.STOP_WAITING:
+            self.awaited_until = NEVER
         elif do is Do.MISS or (do is Do.START and action.slot != MOLD):
             self.is_wanted = False
 
 
 def decide(fleet: Fleet, now: float) -> list[Action]:
-    """Return what is due now; none: nothing is until the next event, or the end of a pause."""
+    """Return what is due now; none: nothing is until the next event, or `next_at`."""
     rules = ENDING if fleet.is_ending else SERVING
     return next(filter(None, (list(rule(fleet, now)) for rule in rules)), [])
 
@@ -238,6 +248,16 @@ def _judge(fleet: Fleet, end: End) -> Do:
     return Do.ABANDON if fleet.is_unproven(end.plan) else Do.RETRY
 
 
+def _hurry(fleet: Fleet, now: float) -> Iterator[Action]:
+    for each in fleet.workers:
+        if each.due_at <= now:
+            yield Action(Do.OVERDUE, each)
+        elif each.fork_due_at <= now:
+            late = f"it has not forked {each} within {each.fork_seconds:g} s"
+            yield Action(Do.KILL if each.has_silent_mold else Do.AVOID, each.mold, late)
+            return  # others that it is to fork are late, too
+
+
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
     reload, workers = fleet.reload, [each for each in fleet.workers if each.is_worker]
     if reload is not None and fleet.is_unproven(reload.plan):
@@ -260,8 +280,7 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
     for worker in fleet.workers:
         is_extra = fleet.size < worker.slot < MOLD
         if worker.state is STARTING and worker.slot != TRIAL:
-            is_stuck = worker.mold is not None and worker.mold.is_silent
-            if is_extra or is_stuck or worker.plan is not fleet.target:
+            if is_extra or worker.has_silent_mold or worker.plan is not fleet.target:
                 yield Action(Do.DRAIN, worker)
         elif worker.state is READY and worker.slot == MOLD:
             if worker.plan is not fleet.target and worker.plan is not fleet.plan:
@@ -309,6 +328,9 @@ def _start(fleet: Fleet, now: float) -> Iterator[Action]:
 
 def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
     """Those that serve and start, but what is awaited; or all, at once."""
+    if fleet.awaited_until <= now:
+        yield Action(Do.STOP_WAITING)
+        return
     for worker in fleet.workers:
         if fleet.is_at_once:
             if worker.state is not KILLED:
@@ -321,5 +343,5 @@ def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
         yield from _start(fleet, now)
 
 
-SERVING = (_see_to_end, _advance, _let_go, _answer, _start)
-ENDING = (_see_to_end, _answer, _end_all)
+SERVING = (_see_to_end, _hurry, _advance, _let_go, _answer, _start)
+ENDING = (_see_to_end, _hurry, _answer, _end_all)

@@ -18,7 +18,7 @@ from .._cparsers import lib
 from .channel import Channel, Message
 from .child import MOLD, Child, State
 from .children import Children
-from .fleet import Fleet
+from .fleet import Action, Do, Fleet
 from .plan import Plan
 
 logger = logging.getLogger("aserve")
@@ -30,6 +30,7 @@ class Molds:
     def __init__(self, fleet: Fleet, children: Children) -> None:
         self._fleet = fleet
         self._children = children
+        self.by_do = {Do.AVOID: self._avoid}
         # By the word of a mold's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
@@ -51,6 +52,10 @@ class Molds:
         if mold is not None:
             return self._children.have_forked(slot, plan, mold), None
         return self._children.fork(slot, plan)
+
+    def _avoid(self, action: Action) -> None:
+        text = "%s: %s: workers import the app by themselves, until it forks, or there is another"
+        logger.warning(text, action.worker, action.why)
 
     # Words
 

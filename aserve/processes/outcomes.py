@@ -15,7 +15,8 @@ from .answers import Answers
 from .child import MOLD, State
 from .children import Children
 from .crew import Crew
-from .fleet import Action, Do, End, Fleet
+from .facts import End
+from .fleet import Action, Do, Fleet
 from .reloads import Reloads
 from .shutdown import Shutdown, StartFailed
 from .status import Status

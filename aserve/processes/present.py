@@ -27,7 +27,7 @@ class Present:
     def __init__(self, site: Site, fleet: Fleet, events: Events, inherited: Inheritance | None) -> None:
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
         self.words = Words()
-        self.children = Children(slots, events.selector, events.timers, self.words.hear)
+        self.children = Children(slots, events.selector, events.clock, self.words.hear)
         fleet.workers = self.children
         self.attached = Attached(
             site.command,

@@ -37,7 +37,6 @@ What happens, by event:
 from __future__ import annotations
 
 import os
-import time
 from typing import Callable
 
 from ..lifecycle.manager import Manager
@@ -72,14 +71,14 @@ class Reactions:
     ) -> None:
         self._site, self._fleet, self._events, self._present = site, fleet, events, present
         children, status, overview, attached = present.children, present.status, present.overview, present.attached
-        tally, timers, listeners = present.tally, events.timers, site.listeners
+        tally, clock, timers, listeners = present.tally, events.clock, events.timers, site.listeners
         manager = self._manager = Manager(main_pid=os.getpid())
         notices = Notices(children, overview)
-        crew = self.crew = Crew(fleet, children, timers, status, tally, present.watch, notices)
+        crew = self.crew = Crew(fleet, children, clock, status, tally, present.watch, notices)
         upgrade = self.upgrade = Upgrade(
             site.command, fleet, children, events.signals, manager, attached, overview, listeners
         )
-        shutdown = self.shutdown = Shutdown(fleet, children, timers, listeners, manager, attached, upgrade)
+        shutdown = self.shutdown = Shutdown(fleet, children, clock, listeners, manager, attached, upgrade)
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
         answers = Answers(fleet, crew, reloads, notices, children, timers, status)
         takers = self._takers = Takers(children, fleet)
@@ -107,6 +106,8 @@ class Reactions:
             **crew.by_do,
             **reloads.by_do,
             **outcomes.by_do,
+            **molds.by_do,
+            **shutdown.by_do,
             **answers.by_do,
             **upgrade.by_do,
             Do.FINISH: self._finish_reload,
@@ -135,7 +136,7 @@ class Reactions:
         present.status.on_second()
         present.overview.on_second()
         present.attached.end_overdue()
-        for due in present.watch.look(self._fleet.plan.config, time.monotonic()):
+        for due in present.watch.look(self._fleet.plan.config, self._events.clock()):
             self.crew.replace(*due)
         self._manager.feed_watchdog(present.watch.has_moved())
 

@@ -29,7 +29,8 @@ from .channel import Message
 from .child import Child, State, workers
 from .children import Children
 from .crew import Crew
-from .fleet import Action, Do, End, Fleet, Reload
+from .facts import End, Reload
+from .fleet import Action, Do, Fleet
 from .plan import Read
 from .questions import answer_all
 from .status import Status

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import select
 import signal
-import time
 from collections.abc import Sequence
 
 from ..connections.listeners import Listener
@@ -26,8 +25,9 @@ from ..lifecycle.signals import SAME_SIGNAL_SECONDS
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
-from .fleet import End, Fleet
-from .timers import Timers
+from .clock import Clock
+from .facts import End
+from .fleet import Action, Do, Fleet
 from .upgrade import Upgrade
 
 logger = logging.getLogger("aserve")
@@ -48,7 +48,7 @@ class Shutdown:
         self,
         fleet: Fleet,
         children: Children,
-        timers: Timers,
+        clock: Clock,
         listeners: Sequence[Listener],
         manager: Manager,
         attached: Attached,
@@ -56,11 +56,12 @@ class Shutdown:
     ) -> None:
         self._fleet = fleet
         self._children = children
-        self._timers = timers
+        self._clock = clock
         self._listeners = listeners
         self._manager = manager
         self._attached = attached
         self._upgrade = upgrade
+        self.by_do = {Do.STOP_WAITING: self._stop_waiting}
         self.by_signal = {signal.SIGTERM: self._drain, signal.SIGINT: self._drain, signal.SIGQUIT: self._end_at_once}
         self.status = 0
         self.start_failure: StartFailed | None = None
@@ -70,7 +71,7 @@ class Shutdown:
     def _drain(self, number: signal.Signals) -> None:
         """Let all workers drain; asked for again, end them at once."""
         self._upgrade.abandon()
-        now, config = time.monotonic(), self._fleet.plan.config
+        now, config = self._clock(), self._fleet.plan.config
         if self._asked_at is not None:
             if now - self._asked_at > SAME_SIGNAL_SECONDS:
                 self._end_at_once(number)
@@ -82,7 +83,7 @@ class Shutdown:
         serving, starting = self._children.having(State.READY), self._children.having(State.STARTING)
         if self._fleet.has_served and not serving and self._has_clients():
             self._fleet.is_awaited, self._fleet.is_wanted, self._awaited = True, not starting, starting
-            self._timers.after(config.drain_delay_seconds + seconds + ENDING_SECONDS, self._stop_waiting)
+            self._fleet.awaited_until = now + config.drain_delay_seconds + seconds + ENDING_SECONDS
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
         self._attached.end(self.note_unfinished)
 
@@ -92,7 +93,7 @@ class Shutdown:
         again = " again" if self._asked_at is not None else ""
         logger.warning("%s%s: leaving at once", number.name, again)
         self._manager.tell_stopping(f"{number.name}: leaving at once")
-        self._asked_at = time.monotonic()
+        self._asked_at = self._clock()
         self.status = 128 + number
         self._fleet.is_ending = self._fleet.is_at_once = True
         self._fleet.is_wanted = False
@@ -142,7 +143,7 @@ class Shutdown:
                 poll.register(listener.socket, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _stop_waiting(self) -> None:
+    def _stop_waiting(self, action: Action) -> None:
         text = f"had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
         for child in self._awaited:
             if not child.is_reaped:

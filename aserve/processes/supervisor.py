@@ -11,10 +11,9 @@ Only at the top of the loop a worker begins: so a child returns from `run`, and 
 
 from __future__ import annotations
 
-import time
-
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
+from .clock import Clock
 from .events import Events
 from .fleet import Action, Do, Fleet, decide
 from .inheritance import Inheritance
@@ -22,7 +21,6 @@ from .present import Present
 from .reactions import Reactions
 from .role import Role
 from .site import Site
-from .timers import Timers
 
 # Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
 MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
@@ -31,9 +29,10 @@ MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
 class Supervisor:
     """Keeps workers serving."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, clock: Clock | None = None) -> None:
         self._site = site
-        self.timers = Timers()
+        self._clock = clock or Clock()
+        self._decided_at = 0.0  # what is due by then was seen to
         self.fleet = Fleet(site.plan, site.plan.workers[0])
 
     def run(self, inherited: Inheritance | None = None) -> int | Role:
@@ -60,7 +59,7 @@ class Supervisor:
 
     def open(self, inherited: Inheritance | None = None) -> None:
         """Make all nouns, and go on with the inheritance."""
-        self._events = Events(self.timers)
+        self._events = Events(self._clock)
         self.present = Present(self._site, self.fleet, self._events, inherited)
         self.reactions = Reactions(self._site, self.fleet, self._events, self.present, inherited)
 
@@ -68,8 +67,8 @@ class Supervisor:
         return bool(self.present.children or self.present.attached) or self.fleet.is_wanted or not self.fleet.is_ending
 
     def _wait(self) -> None:
-        """Wait for the next event, and handle it."""
-        for handle in self._events.wait():
+        """Wait for the next event, or the time at which something is due, and handle it."""
+        for handle in self._events.wait(self.fleet.next_at(self._decided_at)):
             guard(handle)
             self._settle()
         self.reactions.tell_ready()
@@ -83,7 +82,8 @@ class Supervisor:
     def _settle_into(self, starts: list[Action]) -> None:
         for _ in range(MAX_ROUNDS):
             self.fleet.is_upgrade_due = self.reactions.upgrade.is_due
-            actions = decide(self.fleet, time.monotonic())
+            self._decided_at = self._clock()
+            actions = decide(self.fleet, self._decided_at)
             others = [action for action in actions if action.do is not Do.START]
             if not others:
                 starts += actions

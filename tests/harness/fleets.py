@@ -7,11 +7,13 @@ import types
 from typing import Any
 
 from aserve.core.page import MOLD, State
-from aserve.processes.facts import End, Question, Worker
+from aserve.processes.facts import NEVER, End, Question, Worker
 from aserve.processes.fleet import Action, Do, Fleet, decide
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0
+# Of a world that has limits: how long a worker may take to start, to finish what it has, and to write its stacks.
+START_SECONDS, DRAIN_SECONDS, STACK_SECONDS = 30.0, 20.0, 2.0
 
 
 def new_plan(**settings: bool) -> Any:
@@ -21,10 +23,12 @@ def new_plan(**settings: bool) -> Any:
 
 
 class World:
-    """A Fleet, and what becomes of it."""
+    """A Fleet, and what becomes of it; `has_limits`: of what does not go on in its time, too."""
 
-    def __init__(self, size: int = 2, **settings: bool) -> None:
+    def __init__(self, size: int = 2, has_limits: bool = False, **settings: bool) -> None:
         self.now = 0.0
+        self._has_limits = has_limits
+        self._stood: dict[Worker, State] = {}  # of those that were killed for a fault
         self.workers: list[Worker] = []
         self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
         self._broken: list[Any] = []  # plans with which no worker can start
@@ -79,11 +83,23 @@ class World:
         if do is Do.START:
             self._generations[action.slot] += 1
             generation = self._generations[action.slot]
-            self.workers.append(Worker(action.slot, generation, action.plan, mold=action.worker))
+            worker = Worker(action.slot, generation, action.plan, mold=action.worker)
+            self.workers.append(worker)
+            if worker.mold is None:
+                self._limit(worker, START_SECONDS)
+            elif self._has_limits:
+                worker.asked_at = self.now
         elif do is Do.DRAIN:
-            action.worker.state = DRAINING
+            self.drain(action.worker)
         elif do is Do.KILL:
-            action.worker.state = KILLED
+            self.kill(action.worker, bool(action.why), bool(action.why))
+        elif do is Do.OVERDUE:
+            worker = action.worker
+            self.kill(worker, worker.state is not KILLED, worker.state is STARTING)
+        elif do is Do.STOP_WAITING:
+            self.fleet.is_wanted = False
+            for worker in self.find(STARTING, DRAINING):
+                self.kill(worker, True)
         elif do is Do.ADVANCE:
             self.fleet.is_upgrade_due = False
         elif do is Do.BEGIN:
@@ -111,12 +127,54 @@ class World:
         """Return the slots of the workers in one of these states."""
         return [each.slot for each in self.find(*states)]
 
+    def is_dying(self, worker: Worker) -> bool:
+        """Whether the kernel ends it: it was killed, or its mold has ended before it was forked."""
+        is_forked = worker.mold is None
+        return worker.mold not in self.workers if not is_forked else worker.state is KILLED and worker.due_at == NEVER
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all is as it is meant to be."""
+        fleet = self.fleet
+        if fleet.is_ending:
+            return not self.workers and not fleet.is_wanted
+        is_whole = sorted(self.slots(READY)) == list(range(1, fleet.size + 1))
+        is_still = all(each.state is READY for each in self.workers)
+        return is_whole and is_still and fleet.reload is None and not fleet.next_why and not fleet.is_upgrade_due
+
+    # What becomes of one
+
+    def _limit(self, worker: Worker, seconds: float) -> None:
+        worker.due_at = self.now + seconds if self._has_limits else NEVER
+
+    def drain(self, worker: Worker) -> None:
+        """Let it finish what it has, and end."""
+        worker.state = DRAINING
+        self._limit(worker, DRAIN_SECONDS)
+
+    def kill(self, worker: Worker, is_fault: bool = False, writes: bool = False) -> None:
+        """End it; `writes`: it has time to write its stacks."""
+        if is_fault:
+            self._stood.setdefault(worker, worker.state)
+        worker.state, worker.due_at = KILLED, NEVER
+        if writes:
+            self._limit(worker, STACK_SECONDS)
+
+    def begin(self, worker: Worker) -> None:
+        """Let its mold fork it, if that is to."""
+        if worker.mold is not None:
+            worker.mold.is_silent, worker.mold.forked_at = False, self.now
+            worker.mold = None
+            if worker.state is STARTING:
+                self._limit(worker, START_SECONDS)
+
     # Events
 
     def ready(self, worker: Worker) -> list[Action]:
         """Let a worker, or a mold, serve; return what was done."""
         assert worker.state is STARTING and not self.is_broken(worker.plan)
-        worker.state, worker.mold = READY, None
+        self.begin(worker)
+        worker.state, worker.due_at = READY, NEVER
         if worker.is_worker:
             self.fleet.on_ready(worker)
         return self.settle()
@@ -130,7 +188,7 @@ class World:
     def end(self, worker: Worker, is_fault: bool = False) -> list[Action]:
         """Let a worker end, by itself, or as it was told to; `is_fault`: it was killed for one while it served."""
         self.workers.remove(worker)
-        stood = READY if is_fault else worker.state
+        stood = READY if is_fault else self._stood.pop(worker, worker.state)
         self.fleet.ends.append(End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended"))
         return self.settle()
 
@@ -143,6 +201,12 @@ class World:
     def turn(self, seconds: float) -> list[Action]:
         """Let so much time pass."""
         self.now += seconds
+        return self.settle()
+
+    def wake(self) -> list[Action]:
+        """Let the time pass until something may be due."""
+        self.now = self.fleet.next_at(self.now)
+        assert self.now != NEVER, "nothing is due, and nothing will be"
         return self.settle()
 
     def reload(self, is_broken: bool = False, **settings: bool) -> Any:

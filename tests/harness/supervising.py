@@ -21,26 +21,20 @@ from aserve.features.uwsgi_api.spooler.supervising import Spoolers
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
-from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
 from aserve.processes import notices as notices_module
-from aserve.processes import reactions as reactions_module
 from aserve.processes import reloads as reloads_module
-from aserve.processes import shutdown as shutdown_module
-from aserve.processes import supervisor as supervisor_module
 from aserve.processes.channel import Channel, Message
 from aserve.processes.child import Child
+from aserve.processes.clock import Clock
 from aserve.processes.command import Command
 from aserve.processes.inheritance import Inheritance
 from aserve.processes.plan import Plan
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
-from aserve.processes.timers import Timers
 
 # The modules that look at the clock.
-CLOCKED = (
-    child_module, children_module, crew_module, notices_module, reactions_module, reloads_module, shutdown_module, supervisor_module,
-)  # fmt: skip
+CLOCKED = (child_module, children_module, notices_module, reloads_module)
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
@@ -137,9 +131,10 @@ class Supervised:
         self._metrics_listeners, self.extensions, self._inherited = metrics_listeners, extensions, inherited
         plan = (inherited.plan if inherited else None) or self._read()
         command = COMMAND._replace(environ=environ or {})
-        self.supervisor = Supervisor(Site(plan, self._read, listeners, command, self._supervise, on_life))
-        self.supervisor.timers = Timers(lambda: self.system.now)
+        site = Site(plan, self._read, listeners, command, self._supervise, on_life)
+        self.supervisor = Supervisor(site, Clock(lambda: self.system.now))
         self.supervisor.open(inherited)
+        self.supervisor._events.longest_wait = lambda until: 0.0  # type: ignore[method-assign]
 
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""
@@ -176,10 +171,7 @@ class Supervised:
 
     def _turn(self, seconds: float) -> None:
         self.system.now += seconds
-        monotonic = self.supervisor.timers.seconds_to_next
-        self.supervisor.timers.seconds_to_next = lambda: 0.0  # type: ignore[method-assign]
         self.supervisor._wait()
-        self.supervisor.timers.seconds_to_next = monotonic  # type: ignore[method-assign]
         for _ in range(2):
             for start in self.supervisor._settle():
                 forked = self.supervisor.reactions.starts.fork(start)

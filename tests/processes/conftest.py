@@ -9,9 +9,9 @@ from harness.supervising import supervised, system
 
 from aserve.features import Config
 from aserve.processes.children import Children
+from aserve.processes.clock import Clock
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
-from aserve.processes.timers import Timers
 
 __all__ = ["supervised", "system"]
 
@@ -25,8 +25,8 @@ def selector():
 @pytest.fixture
 def new(system, selector):
     """Make children: new(slot, **settings) -> Child; new.children, new.heard, new.pass_time."""
-    timers, heard = Timers(lambda: system.now), []
-    children = Children(Slots(8), selector, timers, lambda *words: heard.append(words))
+    clock, heard = Clock(lambda: system.now), []
+    children = Children(Slots(8), selector, clock, lambda *words: heard.append(words))
 
     def fork(slot=1, **settings):
         child, channel = children.fork(slot, Plan(Config(workers=1, **settings), None))
@@ -34,9 +34,12 @@ def new(system, selector):
         return child
 
     def pass_time(seconds):
-        system.now += seconds
-        for timer in timers.pop_due():
-            timer.run()
+        """As the supervisor does: its clock is read at least once a second."""
+        for step in [1.0] * int(seconds) + [seconds % 1.0]:
+            system.now += step
+            now = clock()
+            for child in [child for child in children if child.due_at <= now]:
+                children.end_overdue(child)
 
     def hear():
         for key, _ in selector.select(0):

@@ -14,9 +14,9 @@ from aserve.core.page import Field, State
 from aserve.features import Config
 from aserve.processes import children as children_module
 from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS, Children
+from aserve.processes.clock import Clock
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
-from aserve.processes.timers import Timers
 
 
 def _ignore(pid, how):
@@ -124,7 +124,7 @@ def test_a_start_that_takes_too_long(new, system):
     assert child.failure == "it was not ready within 3 s (--start-timeout)"
     new.pass_time(STACK_SECONDS)
     assert system.signals[1:] == [(child.pid, signal.SIGKILL)]
-    new.pass_time(1e6)
+    new.pass_time(1e3)
     assert len(system.signals) == 2 and unlimited.state == State.STARTING
 
 
@@ -142,6 +142,17 @@ def test_a_worker_that_closes_its_channel(new, system, is_ready):
     new.pass_time(ENDING_SECONDS)
     assert system.signals == [(child.pid, signal.SIGKILL)]
     assert child.failure.startswith("it has closed its channel") and child.killed_in is not None
+
+
+def test_a_worker_that_closes_its_channel_and_is_to_drain(new, system):
+    """It does not hear that, and gets no more time."""
+    child = new(1, drain_seconds=30)
+    new.children.admit(child)
+    system.workers_ends[child.pid].close()
+    assert new.hear() == []
+    new.children.drain(child, is_replaced=True)
+    new.pass_time(ENDING_SECONDS)
+    assert system.signals == [(child.pid, signal.SIGKILL)] and child.failure.startswith("it has closed its channel")
 
 
 def test_the_end(new, system):
@@ -220,7 +231,7 @@ def test_nobody_has_ended(new, monkeypatch):
 def test_in_the_child(selector):
     """A real one: it gets its end of the channel, and none of the supervisor's, its brothers' included."""
     heard = []
-    children = Children(Slots(2), selector, Timers(), lambda child, message, fds: heard.append(message))
+    children = Children(Slots(2), selector, Clock(), lambda child, message, fds: heard.append(message))
     for slot in (1, 2):
         child, channel = children.fork(slot, Plan(Config(workers=2), None))
         if channel is not None:

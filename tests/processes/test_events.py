@@ -8,14 +8,15 @@ import signal
 
 import pytest
 
+from aserve.processes.clock import Clock
 from aserve.processes.events import HANDLED, Events
-from aserve.processes.timers import Timers
+from aserve.processes.facts import NEVER
 
 
 @pytest.fixture
 def events():
     before = {number: signal.getsignal(number) for number in HANDLED}
-    events = Events(Timers())
+    events = Events(Clock())
     yield events
     events.close()
     assert {number: signal.getsignal(number) for number in HANDLED} == before
@@ -32,6 +33,19 @@ def test_one_after_another(events):
     assert done == ["descriptor", "timer"]
     os.close(reading)
     os.close(writing)
+
+
+def test_until_when_it_waits(events):
+    """Until the first of timers and what it is told; without any until an event comes."""
+    assert events.longest_wait(NEVER) is None and events.longest_wait(events.clock() - 1.0) == 0.0
+    assert 59.0 < events.longest_wait(events.clock() + 60.0) <= 60.0
+    asked = []
+    events.longest_wait = lambda until: asked.append(until) or 0.0
+    for until in (NEVER, 5.0):
+        list(events.wait(until))
+    events.timers.after(-1.0, print)
+    list(events.wait(events.clock()))
+    assert asked[:2] == [NEVER, 5.0] and asked[2] < events.clock() - 0.9
 
 
 def test_signals(events):

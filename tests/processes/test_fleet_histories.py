@@ -1,4 +1,8 @@
-"""Whatever comes, and in whatever order: no slot loses its server, broken code is never proven, each question has one answer, and all comes to rest."""
+"""Whatever comes, and in whatever order: no slot loses its server, broken code is never proven, each question has one answer, and all comes to rest.
+
+Processes may stand still for ever. Time passes only until `Fleet.next_at`, as in the supervisor's loop: a limit that is no fact, or a wake-up that is
+missed, would leave them there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from aserve.core.page import MOLD
-from aserve.processes.facts import End
+from aserve.processes.facts import NEVER, End
 
 SIZES = st.integers(1, 4)
 NUMBERS = st.integers(0, 99)
@@ -23,8 +27,8 @@ class Histories(RuleBasedStateMachine):
     @initialize(size=SIZES, preload=CHANCES, looks=CHANCES, at_once=CHANCES)
     def begin(self, size, preload, looks, at_once):
         """Start with any settings."""
-        self.world = World(size, preload=preload, reload=looks, reload_at_once=at_once)
-        self.fleet = self.world.fleet
+        self.world = World(size, has_limits=True, preload=preload, reload=looks, reload_at_once=at_once)
+        self.fleet, self.still = self.world.fleet, []
 
     def pick(self, number, *states, molds=False):
         """Return any of the workers in one of these states, or of the molds; None: there is none."""
@@ -32,33 +36,31 @@ class Histories(RuleBasedStateMachine):
         found = world.find(*states, slot=MOLD) if molds else world.find(*states)
         return found[number % len(found)] if found else None
 
+    def pick_moving(self, number, *states, molds=False):
+        """The same, but of one that stands still: it does nothing."""
+        worker = self.pick(number, *states, molds=molds)
+        return None if worker in self.still or (worker is not None and worker.mold in self.still) else worker
+
     # What workers do
 
     @rule(number=NUMBERS)
     def goes_on(self, number):
         """One that starts serves, if its code is not broken."""
-        worker = self.pick(number, STARTING)
-        if worker is None:
-            return
-        if worker.mold is not None and worker.mold not in self.world.workers:
-            self.world.end(worker)  # it was never forked
-        elif worker.mold is None or not worker.mold.is_silent:
-            if self.world.is_broken(worker.plan):
-                self.world.end(worker)
-            else:
-                self.world.ready(worker)
+        worker = self.pick_moving(number, STARTING)
+        if worker is not None:
+            self._go_on(worker)
 
     @rule(number=NUMBERS, is_fit=CHANCES)
     def mold_goes_on(self, number, is_fit):
         """A mold is ready, or its app cannot be forked."""
-        mold = self.pick(number, STARTING, molds=True)
+        mold = self.pick_moving(number, STARTING, molds=True)
         if mold is not None and self.world.is_broken(mold.plan):
             self.world.end(mold)
         elif mold is not None and is_fit:
             self.world.ready(mold)
         elif mold is not None:
             self.fleet.unfit.append(mold.plan)
-            mold.state = DRAINING
+            self.world.drain(mold)
             self.world.settle()
 
     @rule(number=NUMBERS, molds=CHANCES)
@@ -78,7 +80,7 @@ class Histories(RuleBasedStateMachine):
     @rule(number=NUMBERS, has_ended=CHANCES, molds=CHANCES)
     def ends(self, number, has_ended, molds):
         """One that was told to end does; or it accepts no connections any more."""
-        worker = self.pick(number, DRAINING, KILLED, molds=molds)
+        worker = self.pick_moving(number, DRAINING, KILLED, molds=molds)
         if worker is not None and has_ended:
             self.world.end(worker)
         elif worker is not None:
@@ -86,30 +88,41 @@ class Histories(RuleBasedStateMachine):
             self.world.settle()
 
     @rule(number=NUMBERS)
+    def is_killed(self, number):
+        """The kernel ends one that was killed, whatever it did."""
+        dying = [each for each in self.world.workers if self.world.is_dying(each)]
+        if dying:
+            self.world.end(dying[number % len(dying)])
+
+    @rule(number=NUMBERS)
     def hangs(self, number):
         """An event loop stands still: it is to have a successor."""
         worker = self.pick(number, READY)
         if worker is not None:
             worker.is_hung = True
+            self.still.append(worker)
             self.fleet.wish(worker, "it hangs")
             self.world.settle()
 
     @rule(number=NUMBERS, molds=CHANCES)
-    def is_too_late(self, number, molds):
-        """One has not gone on in its time."""
-        worker = self.pick(number, STARTING, DRAINING, molds=molds)
+    def stands_still(self, number, molds):
+        """One does nothing any more, whatever it is told; it may be a mold that does not fork."""
+        worker = self.pick(number, STARTING, READY, DRAINING, molds=molds)
         if worker is not None:
-            worker.state = KILLED
-            self.world.settle()
+            self.still.append(worker)
 
     @rule(number=NUMBERS)
-    def mold_is_silent(self, number):
-        """A mold does not do what it was told."""
-        mold = self.pick(number, READY, molds=True)
-        if mold is not None:
-            mold.is_silent = True
-            self.world.settle()
-            assert all(each.mold is not mold for each in self.world.find(STARTING))
+    def wakes_up(self, number):
+        """One that stood still goes on."""
+        if self.still:
+            self.still.pop(number % len(self.still))
+
+    @rule(number=NUMBERS)
+    def is_mute(self, number):
+        """One closes its channel to the supervisor, and has some time to end."""
+        worker = self.pick(number, STARTING, READY)
+        if worker is not None and worker.mold is None:
+            worker.due_at = self.world.now + PAUSE_SECONDS
 
     @rule()
     def cannot_fork(self):
@@ -165,6 +178,12 @@ class Histories(RuleBasedStateMachine):
         """Time passes."""
         self.world.turn(seconds)
 
+    @rule()
+    def wake(self):
+        """It passes until something may be due."""
+        if self.fleet.next_at(self.world.now) != NEVER:
+            self.world.wake()
+
     @rule(is_meant=st.integers(0, 30), is_at_once=CHANCES, waits=CHANCES)
     def stop(self, is_meant, is_at_once, waits):
         """All is to end, now and then."""
@@ -172,6 +191,7 @@ class Histories(RuleBasedStateMachine):
             return
         if not self.world.find(READY) and self.fleet.has_served and not self.fleet.is_ending:
             self.fleet.is_awaited, self.fleet.is_wanted = waits, waits and not self.world.find(STARTING)
+            self.fleet.awaited_until = self.world.now + PAUSE_SECONDS if waits else NEVER
         self.fleet.is_ending, self.fleet.is_at_once = True, is_at_once
         self.world.settle()
 
@@ -192,34 +212,52 @@ class Histories(RuleBasedStateMachine):
         assert len(beside) <= 1 or fleet.target.config.reload_at_once or fleet.is_ending
         assert fleet.is_ending or all(slot <= fleet.size for slot in world.slots(STARTING, READY))
 
-    def teardown(self):
-        """From now on all goes well, but for what is broken: all comes to rest where it is meant to be."""
+    @invariant()
+    def something_is_due(self):
+        """None is late; and nobody waits for what will not come: if it is not at rest, a time will come, or the kernel ends a process."""
         if not hasattr(self, "world"):
             return
         world, fleet = self.world, self.fleet
-        for _ in range(60):
-            world.turn(PAUSE_SECONDS)
-            for worker in list(world.workers):
+        assert all(min(each.due_at, each.fork_due_at) > world.now for each in world.workers)
+        assert world.is_at_rest or fleet.next_at(world.now) != NEVER or any(map(world.is_dying, world.workers))
+
+    def teardown(self):
+        """From now on all goes well, but for what is broken or stands still: all comes to rest where it is meant to be."""
+        if not hasattr(self, "world"):
+            return
+        world, fleet = self.world, self.fleet
+        for _ in range(200):
+            moving = [each for each in world.workers if self._moves(each)]
+            for worker in moving:
                 if worker in world.workers:
                     self._go_on(worker)
-        if fleet.is_ending:
-            assert not world.workers and not fleet.is_wanted
-        else:
-            assert sorted(world.slots(READY)) == list(range(1, fleet.size + 1)) and fleet.reload is None
-            assert not world.find(STARTING, DRAINING, KILLED) and not fleet.next_why
+            if not moving and world.is_at_rest and not fleet.waiting:
+                break
+            if not moving:
+                world.wake()
+        assert world.is_at_rest
+        if not fleet.is_ending:
             assert all(each.plan is fleet.plan for each in world.workers)
-            assert not fleet.is_upgrade_due
         assert not fleet.waiting and world.answers == dict.fromkeys(world.asked, 1)
 
+    def _moves(self, worker):
+        """Whether the next is up to it, or to the kernel."""
+        if self.world.is_dying(worker):
+            return True
+        is_free = worker not in self.still and worker.mold not in self.still
+        return is_free and worker.state is not READY
+
     def _go_on(self, worker):
-        if worker.state is not STARTING:
-            if worker.state is not READY or worker.is_silent:
-                worker.state = KILLED if worker.is_silent else worker.state
-                self.world.end(worker)
-        elif (worker.mold is not None and worker.mold not in self.world.workers) or self.world.is_broken(worker.plan):
-            self.world.end(worker)
+        world = self.world
+        if world.is_dying(worker) or worker.state is not STARTING:
+            if world.is_dying(worker) or worker.mold is None:
+                world.end(worker)
+            else:
+                world.begin(worker)
+        elif world.is_broken(worker.plan):
+            world.end(worker)
         else:
-            self.world.ready(worker)
+            world.ready(worker)
 
 
 def test_histories():

@@ -9,6 +9,7 @@ import selectors
 import signal
 import socket
 import stat
+import time
 
 import pytest
 
@@ -19,14 +20,15 @@ from aserve.features import Config
 from aserve.features.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes import inheritance
-from aserve.processes.children import Children
+from aserve.processes.children import ENDING_SECONDS, Children
+from aserve.processes.clock import Clock
+from aserve.processes.facts import NEVER
 from aserve.processes.fleet import Fleet
 from aserve.processes.inheritance import FORM, Inheritance, hand_down
 from aserve.processes.overview import Overview
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
 from aserve.processes.status import Status
-from aserve.processes.timers import Timers
 from aserve.settings import VERSION, parse_bind
 
 PLAN = Plan(
@@ -54,7 +56,7 @@ class Before:
     def __init__(self, tmp_path):
         self.selector = selectors.DefaultSelector()
         self.slots = Slots(4)
-        self.children = Children(self.slots, self.selector, Timers(), lambda *_: None)
+        self.children = Children(self.slots, self.selector, Clock(), lambda *_: None)
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
         self.overview = Overview(
@@ -128,7 +130,7 @@ def test_all_of_it(before, system, tmp_path):
     os.close(found.kept["a file"])
 
     selector, slots = selectors.DefaultSelector(), Slots(0, found.pages)
-    children = Children(slots, selector, Timers(), lambda *_: None)
+    children = Children(slots, selector, Clock(), lambda *_: None)
     for state in found.children:
         children.adopt(state, found.plan)
     shown = [
@@ -139,7 +141,7 @@ def test_all_of_it(before, system, tmp_path):
     first, second = children
     assert [os.pread(child.in_flight, 1, 0) for child in children] == [b"1", b"2"]
     assert slots.take() == 3 and children.page(first)[Field.PID] == first.pid
-    assert first.deadline is None and second.deadline is not None
+    assert first.due_at == NEVER and 0 < second.due_at - time.monotonic() <= 4.5 + ENDING_SECONDS
     drains = [system.workers_ends[second.pid].receive()[0] for _ in range(2)]
     assert drains == [{"do": "drain", "stopping": False}] * 2
     for child in children:

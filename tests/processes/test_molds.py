@@ -12,7 +12,8 @@ from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import MOLD, Field, State
-from aserve.processes.children import ENDING_SECONDS, FORK_SECONDS, SILENCE_SECONDS, STACK_SECONDS
+from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS
+from aserve.processes.facts import FORK_SECONDS, SILENCE_SECONDS
 from aserve.settings import parse_bind
 
 HUP, TERM, USR2, KILL, ABRT = signal.SIGHUP, signal.SIGTERM, signal.SIGUSR2, signal.SIGKILL, signal.SIGABRT
@@ -425,7 +426,7 @@ def test_the_mold_hangs(preloaded, caplog):
         one.end(worker, number=KILL)
     one.turn(1)
     one.turn(FORK_SECONDS)
-    assert one.system.signals == [(mold.pid, ABRT)] and caplog.text.count("it has not forked worker") == 1
+    assert one.system.signals == [(mold.pid, ABRT)] and caplog.text.count("it has not forked worker 1 within 10 s") == 1
     one.turn(STACK_SECONDS)
     assert one.system.signals[1:] == [(mold.pid, KILL)]
     for _, fds in one.heard(mold):

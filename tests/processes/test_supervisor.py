@@ -41,6 +41,31 @@ def test_the_first_shows_whether_there_is_anything_to_serve(supervised, caplog):
 # The loop
 
 
+def test_a_stop(supervised, caplog):
+    """A worker that starts was stopped, too: it has the time that it had, whatever wakes the supervisor first."""
+    one = supervised(1, start_seconds=10)
+    (child,) = one.turn()
+    one.turn(8)
+    one.system.now += 3600
+    one.signal(signal.SIGCHLD)
+    assert "this process was stopped for 3599 s" in caplog.text and one.system.signals == []
+    one.turn(1)
+    assert one.system.signals == [(child.pid, signal.SIGABRT)]
+
+
+def test_it_wakes_up_for_a_limit(supervised, monkeypatch):
+    """It waits until the first limit of any worker, of those that are not over."""
+    one = supervised(1, start_seconds=10)
+    (child,) = one.turn()
+    asked = []
+    monkeypatch.setattr(one.supervisor._events, "longest_wait", lambda until: asked.append(until) or 0.0)
+    child.due_at = one.system.now + 0.25
+    one.turn()
+    one.turn(0.25)
+    one.turn()
+    assert asked[0] == child.due_at - 2.0 and child.state is State.KILLED and asked[2] != asked[0]
+
+
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
     """It is tried again with the next event, and not at once and for ever."""

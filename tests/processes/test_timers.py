@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aserve.processes.facts import NEVER
 from aserve.processes.timers import Timers
 
 
@@ -21,14 +22,13 @@ def test_order():
     made = []
     for name, seconds in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
         timers.after(seconds, made.append, name)
-    assert timers.seconds_to_next() == 1.0
+    assert timers.next_at == 101.0
     now[0] += 1.5
-    assert timers.seconds_to_next() == 0.0
     run(timers)
-    assert made == ["first", "second"] and timers.seconds_to_next() == 0.5
+    assert made == ["first", "second"] and timers.next_at == 102.0
     now[0] += 1
     run(timers)
-    assert made[2:] == ["late"] and timers.seconds_to_next() is None
+    assert made[2:] == ["late"] and timers.next_at == NEVER
 
 
 def test_cancelled():
@@ -45,29 +45,20 @@ def test_cancelled():
     assert made == [2]
 
 
-def test_stopped(caplog):
-    """The time for which the process was stopped does not count: what is overdue for so long was not to be done in it."""
-    timers, now = new_timers()
-    made = []
-    for seconds in (1.0, 3.0, 70.0):
-        timers.after(seconds, made.append, seconds)
-    now[0] += 60
-    run(timers)
-    assert made == [1.0] and "this process was stopped for 59 s" in caplog.text
-    assert timers.seconds_to_next() == 2.0
-    now[0] += 3.5  # another process had the CPU
-    run(timers)
-    assert made == [1.0, 3.0] and timers.seconds_to_next() == 65.5
-    now[0] += 65.5
-    run(timers)
-    assert made == [1.0, 3.0, 70.0] and timers.seconds_to_next() is None
-
-
 def test_a_wake_up():
     """The loop goes on then, and nothing is called."""
     timers, now = new_timers()
     timers.wake_after(2.0)
-    assert timers.seconds_to_next() == 2.0
+    assert timers.next_at == 102.0
     now[0] += 2
     run(timers)
-    assert timers.seconds_to_next() is None
+    assert timers.next_at == NEVER
+
+
+def test_seconds_to_one():
+    """None is left once its time has come."""
+    timers, now = new_timers()
+    timer = timers.after(2.0, print)
+    assert timers.seconds_to(timer) == 2.0
+    now[0] += 3
+    assert timers.seconds_to(timer) == 0.0

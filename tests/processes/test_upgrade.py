@@ -19,11 +19,11 @@ from aserve.processes import upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import Child
 from aserve.processes.children import Children
+from aserve.processes.clock import Clock
 from aserve.processes.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Slots
-from aserve.processes.timers import Timers
 from aserve.settings import VERSION
 
 pytestmark = pytest.mark.long_on_pypy
@@ -335,7 +335,7 @@ def test_the_child(supervised, execed, error, why):
 def test_it_goes_on(supervised, caplog):
     """Workers of before are adopted, and replaced as by a reload; signals are heard again."""
     slots, selector = Slots(8), selectors.DefaultSelector()
-    before = Children(slots, selector, Timers(), lambda *_: None)
+    before = Children(slots, selector, Clock(), lambda *_: None)
     plan = Plan(Config(workers=2, drain_seconds=4.0), "a:app")
     pairs = [Channel.pair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs, 1):
