@@ -143,6 +143,7 @@ class LifeContext(NamedTuple):
 class Extension(Generic[S]):
     """One option of a server; override the methods that it needs. S: the settings of the engine, and its own."""
 
+    switches: Sequence[str] = ()  # names of settings, any of which turns it on; see is_on
     # The data of requests that it reads; `start` may set these.
     wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request
     wants_ids = False  # the request's id in logs, which is then made
@@ -163,10 +164,10 @@ class Extension(Generic[S]):
         """
         self._config = config
 
-    @staticmethod
-    def is_on(config: Any) -> bool:
-        """Whether the settings turn the extension on."""
-        raise NotImplementedError
+    @classmethod
+    def is_on(cls, config: Any) -> bool:
+        """Whether the settings turn the extension on. Override it where a table of names does not say that."""
+        return any(getattr(config, name) for name in cls.switches)
 
     @classmethod
     def is_supervised(cls, config: Any) -> bool:

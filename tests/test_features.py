@@ -57,6 +57,23 @@ def test_none_by_default():
     assert [feature for feature in FEATURES if feature.is_on(Config())] == [WireLog]
 
 
+def test_what_turns_one_on():
+    """Its switches are names of settings; any of them is enough."""
+    assert {name for feature in FEATURES for name in feature.switches} <= {setting.name for setting in SETTINGS}
+
+    class Either(Extension):
+        """It has two."""
+
+        switches = ("threads", "backlog")
+
+    states = [
+        Either.is_on(types.SimpleNamespace(threads=threads, backlog=backlog))
+        for threads in (0, 1)
+        for backlog in (0, 1)
+    ]
+    assert states == [False, True, True, True]
+
+
 def test_the_life_of_a_process(monkeypatch):
     """Those that are on are told of an event, and after them those of another server's settings; others are not made."""
     told = []

@@ -72,12 +72,9 @@ class AddedFieldSettings(EngineSettings):
 class AddedFields(Extension[AddedFieldSettings]):
     """--add-field."""
 
+    switches = ("add_field",)
+
     def __init__(self, config: AddedFieldSettings) -> None:
         """See Extension."""
         super().__init__(config)
         self.fields = tuple(map(parse_field, config.add_field))
-
-    @staticmethod
-    def is_on(config: AddedFieldSettings) -> bool:
-        """See Extension."""
-        return bool(config.add_field)

@@ -175,10 +175,7 @@ def is_loopback_name(text: str) -> bool:
 class FaultPages(Extension[FaultPageSettings]):
     """--reload's page for code that cannot be imported."""
 
-    @staticmethod
-    def is_on(config: FaultPageSettings) -> bool:
-        """See Extension."""
-        return config.reload
+    switches = ("reload",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""

@@ -80,6 +80,7 @@ class MaintenanceSettings(EngineSettings):
 class Maintenance(Extension[MaintenanceSettings]):
     """--maintenance."""
 
+    switches = ("maintenance",)
     _front: MaintenancePage  # from `wrap_app` on
     _is_over: threading.Event  # from `start` on
 
@@ -91,11 +92,6 @@ class Maintenance(Extension[MaintenanceSettings]):
         # The file's identity and modification time; None: there is no file.
         self._seen: tuple[int, ...] | None = None
         self._logged = ""  # the last error that was logged
-
-    @staticmethod
-    def is_on(config: MaintenanceSettings) -> bool:
-        """See Extension."""
-        return config.maintenance is not None
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""

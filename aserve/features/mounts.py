@@ -108,10 +108,7 @@ def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes
 class Mounting(Extension[MountSettings]):
     """--mount; an error in a program, where the command does not load the apps."""
 
-    @staticmethod
-    def is_on(config: MountSettings) -> bool:
-        """See Extension."""
-        return bool(config.mount)
+    switches = ("mount",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """

@@ -76,12 +76,8 @@ class ProcessTitleSettings(EngineSettings):
 class ProcessTitles(Extension[ProcessTitleSettings]):
     """--process-titles."""
 
+    switches = ("process_titles",)
     wants_times = True  # of the oldest request
-
-    @staticmethod
-    def is_on(config: ProcessTitleSettings) -> bool:
-        """See Extension."""
-        return config.process_titles
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

@@ -51,12 +51,8 @@ class QueueWaitSettings(EngineSettings):
 class QueueWait(Extension[QueueWaitSettings]):
     """--queue-wait-header."""
 
+    switches = ("queue_wait_header",)
     wants_times = True
-
-    @staticmethod
-    def is_on(config: QueueWaitSettings) -> bool:
-        """See Extension."""
-        return config.queue_wait_header is not None
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""

@@ -185,12 +185,8 @@ class TracingSettings(EngineSettings):
 class Tracing(Extension[TracingSettings]):
     """--tracing."""
 
+    switches = ("tracing",)
     wants_times = True
-
-    @staticmethod
-    def is_on(config: TracingSettings) -> bool:
-        """See Extension."""
-        return config.tracing
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """See Extension."""

@@ -94,10 +94,7 @@ class Turnover(Before):
 class ConnectionLimits(Extension[TurnoverSettings]):
     """--max-connection-requests and --max-connection-age."""
 
-    @staticmethod
-    def is_on(config: TurnoverSettings) -> bool:
-        """See Extension."""
-        return bool(config.max_connection_requests or config.max_connection_seconds)
+    switches = ("max_connection_requests", "max_connection_seconds")
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension; connections of uwsgi and SCGI carry one request."""

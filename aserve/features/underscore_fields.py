@@ -116,15 +116,12 @@ def _common_beginning(texts: Collection[str]) -> str:
 class UnderscoreFields(Extension[UnderscoreSettings]):
     """--underscore-fields."""
 
+    switches = ("underscore_fields",)
+
     def __init__(self, config: UnderscoreSettings) -> None:
         """See Extension."""
         super().__init__(config)
         self.underscored = config.underscore_fields
-
-    @staticmethod
-    def is_on(config: UnderscoreSettings) -> bool:
-        """See Extension."""
-        return bool(config.underscore_fields)
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension; uwsgi and SCGI have names of CGI."""

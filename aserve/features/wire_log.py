@@ -21,10 +21,7 @@ from ..settings import EngineSettings
 class WireLog(Extension[EngineSettings]):
     """Logs the end of each request at once, since the message names the state of its wire."""
 
-    @staticmethod
-    def is_on(config: EngineSettings) -> bool:
-        """See Extension: `start` decides."""
-        return True
+    switches = ("log_level",)  # which each server has: `start` decides
 
     def start(self, context: ServerContext) -> None:
         """Read whether the level is debug."""

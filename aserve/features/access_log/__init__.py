@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 class AccessLogging(Extension[AccessLogSettings]):
     """--access-log."""
 
+    switches = ("access_log",)
     log: AccessLog  # from `start` on
-
-    @staticmethod
-    def is_on(config: AccessLogSettings) -> bool:
-        """See Extension."""
-        return config.access_log is not None
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """Open a named pipe, and wait for its reader, once before any worker starts; workers then need not wait."""

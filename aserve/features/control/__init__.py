@@ -23,10 +23,7 @@ COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stack
 class Controlling(Extension[ControlSettings]):
     """--control."""
 
-    @staticmethod
-    def is_on(config: ControlSettings) -> bool:
-        """See Extension."""
-        return config.control is not None
+    switches = ("control",)
 
     @staticmethod
     def commands() -> Mapping[str, Run]:

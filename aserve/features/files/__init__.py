@@ -15,10 +15,7 @@ from .settings import FileSettings
 class Static(Extension[FileSettings]):
     """Answers with files where a path stands for one."""
 
-    @staticmethod
-    def is_on(config: FileSettings) -> bool:
-        """See Extension."""
-        return bool(config.static)
+    switches = ("static",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -30,10 +27,7 @@ class Static(Extension[FileSettings]):
 class Compress(Extension[FileSettings]):
     """Compresses the app's responses."""
 
-    @staticmethod
-    def is_on(config: FileSettings) -> bool:
-        """See Extension."""
-        return config.compress
+    switches = ("compress",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -45,10 +39,7 @@ class Compress(Extension[FileSettings]):
 class XSendfileFolders(Extension[FileSettings]):
     """Sends the file that the app names."""
 
-    @staticmethod
-    def is_on(config: FileSettings) -> bool:
-        """See Extension."""
-        return bool(config.x_sendfile)
+    switches = ("x_sendfile",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""

@@ -17,11 +17,6 @@ class Translating(Extension[EngineSettings]):
     """`aserve translate`; for a server it does nothing."""
 
     @staticmethod
-    def is_on(config: EngineSettings) -> bool:
-        """See Extension."""
-        return False
-
-    @staticmethod
     def commands() -> Mapping[str, Run]:
         """See Extension."""
         return {"translate": _translate}

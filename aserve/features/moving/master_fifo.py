@@ -41,10 +41,7 @@ INSTEAD = {"s": "`aserve status --control PATH` prints what there is", "p": "`--
 class MasterFifo(Extension[MovingSettings]):
     """--master-fifo."""
 
-    @staticmethod
-    def is_on(config: MovingSettings) -> bool:
-        """See Extension."""
-        return config.master_fifo is not None
+    switches = ("master_fifo",)
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -24,10 +24,7 @@ from .settings import ProgramSettings
 class Programs(Extension[ProgramSettings]):
     """--attach and --cron."""
 
-    @staticmethod
-    def is_on(config: ProgramSettings) -> bool:
-        """See Extension."""
-        return bool(config.attach or config.cron)
+    switches = ("attach", "cron")
 
     @classmethod
     def is_supervised(cls, config: ProgramSettings) -> bool:

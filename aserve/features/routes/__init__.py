@@ -320,14 +320,11 @@ class RouteSettings(EngineSettings):
 class Routing(Extension[RouteSettings]):
     """--route."""
 
+    switches = ("route",)
+
     def __init__(self, config: RouteSettings) -> None:
         super().__init__(config)
         self._routes = compile_routes(config.route)
-
-    @staticmethod
-    def is_on(config: RouteSettings) -> bool:
-        """See Extension."""
-        return bool(config.route)
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""

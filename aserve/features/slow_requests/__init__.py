@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Slow(Extension[SlowRequestSettings]):
     """--slow-request."""
 
+    switches = ("slow_request_seconds",)
     wants_times = True
     requests: SlowRequests  # from `start` on
     _reporter: Reporter | None = None  # None: there is no supervisor
@@ -31,11 +32,6 @@ class Slow(Extension[SlowRequestSettings]):
     def __init__(self, config: SlowRequestSettings) -> None:
         super().__init__(config)
         self.at_end_seconds = config.slow_request_seconds
-
-    @staticmethod
-    def is_on(config: SlowRequestSettings) -> bool:
-        """See Extension."""
-        return bool(config.slow_request_seconds)
 
     @classmethod
     def is_supervised(cls, config: SlowRequestSettings) -> bool:

@@ -18,10 +18,7 @@ from .settings import MuleSettings
 class UwsgiMules(Extension[MuleSettings]):
     """--uwsgi-mule."""
 
-    @staticmethod
-    def is_on(config: MuleSettings) -> bool:
-        """See Extension."""
-        return bool(config.uwsgi_mule)
+    switches = ("uwsgi_mule",)
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -21,10 +21,7 @@ from .supervising import Spoolers
 class Spooling(Extension[SpoolerSettings]):
     """--spooler."""
 
-    @staticmethod
-    def is_on(config: SpoolerSettings) -> bool:
-        """See Extension."""
-        return bool(config.spooler)
+    switches = ("spooler",)
 
     @classmethod
     def is_supervised(cls, config: SpoolerSettings) -> bool:
