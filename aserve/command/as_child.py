@@ -17,7 +17,7 @@ from ..lifecycle.logs import set_up_logging
 from ..processes.channel import Channel
 from ..processes.forked import say_failed
 from ..processes.mold import run_mold
-from ..processes.plan import Plan, Read
+from ..processes.plan import Plan
 from ..processes.role import Role
 from ..processes.trial import trial_role
 from ..processes.worker import run_worker
@@ -28,7 +28,7 @@ Load = Callable[[Plan, Role], WSGIApp]  # imports the app for a worker, or for a
 Enter = Callable[[Role], object]  # turns a process forked from a mold into a worker
 
 
-def run_trial(channel_fd: int, read: Read, load: Load, enter: Enter) -> int:
+def run_trial(channel_fd: int, read: Callable[[], Plan], load: Load, enter: Enter) -> int:
     """Show the supervisor, which runs the old code, whether this code can serve."""
     channel = Channel.inherit(channel_fd)
     with contextlib.closing(channel):

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..core.start_folder import FolderGoneError, StartFolder
+from ..core.named_tuple import NamedTuple
+from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
 from ..features.mounts import parse_mount
@@ -27,9 +28,25 @@ if TYPE_CHECKING:
     from ..features.moving.origin import Origin
 
 
-def read_plan(args: Mapping[str, object]) -> Plan:
-    """Read the plan from all sources, and check all that can be checked before the app is imported."""
-    plan = read_settings(args)
+class Sources(NamedTuple):
+    """All that the settings of one plan were read from, but another server's files."""
+
+    app: object
+    flags: Mapping[str, object]
+    environ: Mapping[str, str]
+    toml: Mapping[str, object]
+    toml_name: str
+    folder: StartFolder  # which relative paths refer to
+    real_folder: str  # where that leads now, if it is a link
+    is_at_terminal: bool
+
+    def __repr__(self) -> str:
+        return "Sources(...)"  # error reports contain the reprs of local variables, and variables have secrets
+
+
+def read_plan(args: Mapping[str, object], before: Plan | None = None) -> Plan:
+    """Read the plan from all sources, and check all that can be checked before the app is imported; `before`: see read_settings."""
+    plan = read_settings(args, before)
     extensions_of(plan.config)  # raises if one cannot be made
     on_life(
         Life.READ, LifeContext(plan, environ=os.environ)
@@ -38,28 +55,36 @@ def read_plan(args: Mapping[str, object]) -> Plan:
     return plan
 
 
-def read_settings(args: Mapping[str, object]) -> Plan:
-    """Read the plan from all sources, without checking the files and programs that it names."""
+def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Plan:
+    """
+    Read the plan from all sources, without checking the files and programs that it names.
+
+    `before`: a plan, of which this is another with the same settings, if no source has changed.
+    """
     given = dict(args)
     origin = _read_origin(take_flags(given))
     toml, toml_name = read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
-    spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
+    app, is_at_terminal = given.pop("app", None), sys.stdout.isatty()
+    folder = StartFolder.of_this_process(os.environ)
+    sources = Sources(app, given, dict(os.environ), toml, toml_name, folder, real_folder(), is_at_terminal)
+    if origin is None and before is not None and before.sources == sources:
+        return before._replace()
+    spec = app or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
         spec = spec or origin.draft.app
         toml = {**origin.settings_beside(given), **toml}  # the origin's were checked already, with their line in errors
-    is_at_terminal = sys.stdout.isatty()
     values = Config.merged(given, os.environ, toml, toml_name)
     config = Config.of_given(values, is_at_terminal)
     config.refuse_idle(given)
     if origin is not None:
         origin.check_guards(config.dropped_guards)
-    config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
+    config = with_whole_paths(config, folder)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
     checked = _checked_spec(spec, toml_name) if spec else None
-    plan = Plan(config, checked, origin, frozenset(values), is_at_terminal)
+    plan = Plan(config, checked, origin, frozenset(values), is_at_terminal, sources)
     if origin is not None and is_demo(plan):
         raise ConfigError(
             f"{origin.draft.name} names no app, and no files to serve; put the app first: aserve module:app ..."
@@ -75,9 +100,11 @@ def _read_origin(flags: Mapping[str, str]) -> Origin | None:
     return read_origin(flags, os.environ)
 
 
-def read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[str]) -> Plan:
+def read_again(
+    args: Mapping[str, object], folder: StartFolder, own: frozenset[str], before: Plan | None = None
+) -> Plan:
     """
-    Read the plan again for a reload; `own`: the names of aserve's modules.
+    Read the plan again for a reload; `own`: the names of aserve's modules; `before`: see read_settings.
 
     Raises:
         ConfigError: a source has a mistake.
@@ -88,7 +115,7 @@ def read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[s
         folder.enter(own, is_anew=True)
     except FolderGoneError as fault:
         gone = fault
-    plan = read_plan(args)
+    plan = read_plan(args, before)
     if gone is not None and depends_on_folder(plan):
         raise gone
     on_life(Life.RELOADS, LifeContext(plan))

@@ -26,6 +26,9 @@ class Plan(NamedTuple):
     # The settings that the sources name; all others have defaults, or are implied. None: not known, as after an upgrade.
     given: frozenset[str] | None = None
     is_at_terminal: bool = False  # standard output, when the sources were read
+    sources: Any = (
+        None  # all of them, to be compared (command/plans.py); None: not known, or some settings are kept from before
+    )
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """
@@ -34,13 +37,17 @@ class Plan(NamedTuple):
         Raises:
             ConfigError: other settings contradict those of `before`.
         """
+        if self.config is before.config:
+            return self, []
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
-        if self.given is None or not flags:
+        if not flags:
+            return self, []
+        if self.given is None:
             return self._replace(config=self.config.replace(**kept)), flags
         values = {**{name: getattr(self.config, name) for name in self.given}, **kept}
-        return self._replace(config=self.config.of_given(values, self.is_at_terminal)), flags
+        return self._replace(config=self.config.of_given(values, self.is_at_terminal), sources=None), flags
 
     @property
     def workers(self) -> tuple[int, str]:
@@ -55,5 +62,5 @@ class Plan(NamedTuple):
         return choice.workers, f"--workers auto: {choice.why}"
 
 
-# Reads the settings anew. Raises ConfigError: a source has a mistake.
-Read = Callable[[], Plan]
+# Reads the settings anew; those of the plan before, if no source has changed. Raises ConfigError: a source has a mistake.
+Read = Callable[[Plan], Plan]

@@ -89,7 +89,7 @@ class Reloads:
         self._status.on_reload_begin()
         self._manager.tell_reloading(why)
         try:
-            plan, fixed = self._read().keep_fixed(self._fleet.plan)
+            plan, fixed = self._read(self._fleet.plan).keep_fixed(self._fleet.plan)
         except Exception as fault:
             self._refuse(why, fault)
             return

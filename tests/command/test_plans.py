@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aserve.command import cli
+from aserve.command import cli, plans
 from aserve.features import Config
 
 
@@ -147,3 +147,48 @@ def test_lists_may_be_repeated(served):
     config = served[0][1]
     assert config.trusted_proxies == ("10.0.0.1", "unix", "::1")
     assert config.forwarded_fields == ("x-real-ip", "x-forwarded-proto")
+
+
+def test_settings_that_have_not_changed(monkeypatch, tmp_path):
+    """They are not made anew: a reload has the same ones, in another plan; a change of any source makes others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASERVE_BACKLOG", "7")
+    args = {"app": "hello:app", "threads": "3"}
+    first = plans.read_settings(args)
+    again = plans.read_settings(args, first)
+    assert again is not first and again == first and again.config is first.config
+    assert "hello" not in repr(again.sources)
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nextra-threads = 9\n")
+    second = plans.read_settings(args, again)
+    assert (second.config.extra_threads, second.config.backlog, second.config.threads) == (9, 7, 3)
+    monkeypatch.setenv("ASERVE_BACKLOG", "8")
+    assert plans.read_settings(args, second).config.backlog == 8
+    assert plans.read_settings({**args, "threads": "4"}, second).config.threads == 4
+
+
+def test_settings_of_a_folder_whose_link_has_moved(monkeypatch, tmp_path):
+    """Relative paths are those of the new release, though no source has another text."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "current").symlink_to("one")
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setenv("PWD", str(tmp_path / "current"))
+    args = {"app": "hello:app", "pid_file": "pid"}
+    first = plans.read_settings(args)
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to("two")
+    monkeypatch.chdir(tmp_path / "current")
+    second = plans.read_settings(args, first)
+    assert first.sources.folder == second.sources.folder
+    assert [plan.config.pid_file for plan in (first, second)] == [
+        str(tmp_path / name / "pid") for name in ("one", "two")
+    ]
+
+
+def test_settings_of_another_server_are_always_read(tmp_path):
+    """Its file may have changed, or what it imports."""
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\n")
+    args = {"uwsgi_ini": str(tmp_path / "a.ini")}
+    first = plans.read_settings(args)
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 4\n")
+    assert plans.read_settings(args, first).config.threads == 4

@@ -151,7 +151,7 @@ class Supervised:
         self.system.close()
         self.supervisor.reactions.let_go()
 
-    def _read(self) -> Plan:
+    def _read(self, before: Plan | None = None) -> Plan:
         if self.read_error is not None:
             raise self.read_error
         return Plan(Config(**self.settings), "a:app")

@@ -34,6 +34,17 @@ def test_what_a_fixed_setting_would_imply():
     assert plan.config.workers == 1 and plan.config.access_log == "-"
 
 
+def test_what_its_sources_were():
+    """Not those of settings that are kept from before: the next reload names these once more."""
+    before = Plan(Config(workers=1, backlog=3), "a:app", sources="old")
+    for settings, sources in (({"backlog": 3}, "new"), ({"backlog": 4}, None)):
+        given = Plan(Config(workers=1, **settings), "a:app", given=frozenset(settings), sources="new")
+        plan, flags = given.keep_fixed(before)
+        assert plan.sources == sources and bool(flags) == (sources is None)
+    again = before._replace(spec="b:app")
+    assert again.keep_fixed(before) == (again, [])
+
+
 @pytest.mark.parametrize("workers", [1, 7])
 def test_a_number(workers):
     """So many workers as were asked for."""

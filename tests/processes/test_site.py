@@ -12,5 +12,5 @@ from aserve.processes.site import Site
 def test_without_extensions():
     """None takes part, and none is called."""
     plan = Plan(Config(workers=1), None)
-    site = Site(plan, lambda: plan, (), COMMAND)
+    site = Site(plan, lambda before: plan, (), COMMAND)
     assert site.supervise(None) == () and site.on_life(None, None) is None

@@ -123,7 +123,7 @@ def test_its_run(caplog, tmp_path):
     caplog.set_level("INFO", "aserve")
     plan = Plan(Config(workers=1, bind="127.0.0.1:0", control=str(tmp_path / "control")), None)
     listeners = bind_listeners(plan.config)
-    role = Supervisor(Site(plan, lambda: plan, listeners, COMMAND, supervised_of(plan.config).supervise)).run()
+    role = Supervisor(Site(plan, lambda before: plan, listeners, COMMAND, supervised_of(plan.config).supervise)).run()
     if isinstance(role, Role):
         role.channel.send({"say": "ready"})
         wait_until(lambda: role.page[Field.STATE] == State.READY)  # or the signal could be met first
@@ -138,7 +138,7 @@ def test_its_run_when_nothing_starts():
     """It raises what the first worker has said."""
     plan = Plan(Config(workers=1), None)
     try:
-        role = Supervisor(Site(plan, lambda: plan, (), COMMAND)).run()
+        role = Supervisor(Site(plan, lambda before: plan, (), COMMAND)).run()
     except StartFailed as fault:
         assert "could not start: no module" in str(fault) and fault.app_traceback == "Traceback: here"
         return
