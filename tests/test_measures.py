@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import measures
 import pytest
+import reload_files
 from harness.interpreter import ONCE
 from harness.modules import MODULES, room_of
 
@@ -14,6 +15,11 @@ pytestmark = [pytest.mark.checkout, ONCE]
 def test_a_bound_is_what_is_reached(measure):
     """One that has become better has its bound in the same commit, so that it stays so."""
     assert measure.bound * 0.95 <= measure.count() <= measure.bound
+
+
+def test_files_of_a_reload():
+    """A SIGHUP runs no more of them than it did."""
+    assert reload_files.BOUND * 0.95 <= len(reload_files.functions_of_a_reload()) <= reload_files.BOUND
 
 
 def test_rooms_are_there():

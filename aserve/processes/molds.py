@@ -1,8 +1,8 @@
-"""Forking workers: from the supervisor, or from a mold that has imported the app (--preload).
+"""The supervisor's side of molds, which have imported the app, and fork workers (--preload).
 
-Owns:     Molds: forking, by a mold or here; a mold's messages.
-Thread:   the supervisor's only one; `fork` returns in the child, too.
-Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), what may be done with any child (children.py).
+Owns:     Molds: what a system needs for them; a mold's messages; one that does not fork.
+Thread:   the supervisor's only one.
+Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), forking, by a mold or not (starts.py).
 
 A mold belongs to a plan: a reload begins with a mold for the new one, and only when the new code serves, that of before ends. One
 that dies by itself is made anew after a pause (backoff.py), while workers serve on, so that it is there when one of them must be replaced.
@@ -15,17 +15,16 @@ import logging
 from typing import Callable
 
 from .._cparsers import lib
-from .channel import Channel, Message
-from .child import MOLD, Child, State
+from .channel import Message
+from .child import Child, State
 from .children import Children
 from .fleet import Action, Do, Fleet
-from .plan import Plan
 
 logger = logging.getLogger("aserve")
 
 
 class Molds:
-    """Forks workers, and handles the messages of molds."""
+    """Handles the messages of molds."""
 
     def __init__(self, fleet: Fleet, children: Children) -> None:
         self._fleet = fleet
@@ -38,20 +37,17 @@ class Molds:
             "unfit": self._on_unfit,
         }
 
-    def fork(self, slot: int, plan: Plan, mold: Child | None) -> tuple[Child, Channel | None]:
+    def prepare(self) -> None:
         """
-        Start a child for a slot, which may be MOLD, by this mold or here; return it, and in the child itself, if it is forked here, its channel.
+        Let the workers of a mold become the supervisor's.
 
         Raises:
-            OSError: that cannot be.
+            OSError: this system cannot do that.
         """
-        if slot == MOLD and lib.subreaper_begin() != 0:
+        if lib.subreaper_begin() != 0:
             raise OSError(
                 errno.ENOSYS, "a mold's workers cannot become the supervisor's on this system; leave out --preload"
             )
-        if mold is not None:
-            return self._children.have_forked(slot, plan, mold), None
-        return self._children.fork(slot, plan)
 
     def _avoid(self, action: Action) -> None:
         text = "%s: %s: workers import the app by themselves, until it forks, or there is another"

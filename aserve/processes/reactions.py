@@ -8,7 +8,7 @@ Not here: what is due (fleet.py), waiting for events (events.py), the nouns that
 |---|---|
 | `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures           |
 | `Reloads`            | what is read, logged and told at the beginning and the end of a reload                              |
-| `Starts`, `Molds`    | forking: the child's role (starts.py), by what workers are forked (molds.py)                        |
+| `Starts`, `Molds`    | forking, here or by a mold, and the child's role (starts.py); molds themselves (molds.py)            |
 | `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
 | `Losses`             | the requests of a worker that dies                                                                  |
 | `Takers`             | which worker gets a connection at rest that another gives away                                      |

@@ -2,7 +2,7 @@
 
 Owns:     Starts: forking, here or by a mold, and the role of the child.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
-Not here: the fork itself (children.py, molds.py), what is due (fleet.py), the work of a role (worker.py, mold.py).
+Not here: the fork itself (children.py), what is due (fleet.py), the work of a role (worker.py, mold.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Callable
 
 from ..connections.listeners import Listener
 from ..core.errors import Fault
+from .channel import Channel
+from .child import MOLD, Child
 from .children import Children
 from .ends import Ends
 from .fleet import Action, Fleet
@@ -53,7 +55,7 @@ class Starts:
         given = self._overview.share()
         with block_signals():
             try:
-                child, channel = self._molds.fork(slot, plan, start.worker)
+                child, channel = self._fork(start)
             except OSError as exc:
                 self._ends.on_no_fork(slot, plan, exc)
                 return False
@@ -69,6 +71,14 @@ class Starts:
                 slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), given, self.fault_for(slot), is_new,
                 child.page,
             )  # fmt: skip
+
+    def _fork(self, start: Action) -> tuple[Child, Channel | None]:
+        """Fork a child, by a mold or here; return it, and in the child itself, if it is forked here, its channel."""
+        if start.worker is not None:
+            return self._children.have_forked(start.slot, start.plan, start.worker), None
+        if start.slot == MOLD:
+            self._molds.prepare()
+        return self._children.fork(start.slot, start.plan)
 
     def fault_for(self, slot: int) -> Fault | None:
         """Return why the app cannot start, for a worker that is to show it; beside a worker that serves none does."""

@@ -359,5 +359,5 @@ def load_certificates(config: EngineSettings) -> Certificates:
     Raises:
         ConfigError: a file or a setting cannot be used.
     """
-    binds = [parse_bind(bind) for bind in config.bind]
-    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")
+    binds = [parse_bind(bind) for bind in config.bind if bind.startswith("https://")]
+    return Certificates(map(config.tls_settings, binds))
