@@ -5,9 +5,8 @@ Thread:   the supervisor's only one; pure: it looks at no clock, and at no proce
 Not here: the tick itself (slots.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (fleet.py).
 
 The supervisor does not ask workers, and kills none for a slow answer: a worker's loop counts
-seconds in shared memory, and the supervisor reads them. Only time that passed while the supervisor ran
-counts, so that after the suspension of a machine, or a stop of all processes, no worker counts
-as hung. A worker that was stopped (SIGSTOP) does not hang.
+seconds in shared memory, and the supervisor reads them. Its clock stands still while it is stopped (clock.py), so that after
+the suspension of a machine, or a stop of all processes, no worker counts as hung. A worker that was stopped (SIGSTOP) does not hang.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import enum
 from ..core.footprint import Activity
 from ..core.named_tuple import NamedTuple
 
-# Looks are a second apart. More time than this between two of them does not count. Guess.
-LONGEST_LOOK_SECONDS = 2.0
 # Of the time that a loop stood still, the share of CPU time from which on it computes. Guess.
 BUSY_SHARE = 0.5
 
@@ -56,9 +53,9 @@ class Pulse:
         """
         Return what to do, once a second.
 
-        `tick`: the loop's counter; `now`: the supervisor's monotonic time; `activity`: None if not known.
+        `tick`: the loop's counter; `now`: by the supervisor's clock; `activity`: None if not known.
         """
-        passed = min(now - self._looked_at, LONGEST_LOOK_SECONDS)
+        passed = now - self._looked_at
         self._looked_at = now
         if tick != self._tick:
             return self._on_turned(tick, activity)

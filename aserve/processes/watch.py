@@ -50,7 +50,7 @@ class Watch:
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
     def look(self, config: EngineSettings, now: float) -> list[Due]:
-        """Return the workers to replace, and why; `now`: the supervisor's monotonic time."""
+        """Return the workers to replace, and why; `now`: by the supervisor's clock."""
         if self._recycling is None or config is not self._config:
             self._recycling, self._config = Recycling(config), config
         recycling = self._recycling

@@ -20,8 +20,8 @@ class Watched:
         self.cpu_seconds = 5.0
         self.state = "S"
 
-    def look(self, turns=False, seconds=1.0, cpu=0.0, is_known=True):
-        self.now += seconds
+    def look(self, turns=False, cpu=0.0, is_known=True):
+        self.now += 1.0
         self.tick += turns
         self.cpu_seconds += cpu
         activity = Activity(self.state, self.cpu_seconds) if is_known else None
@@ -97,15 +97,6 @@ def test_what_it_does_meanwhile(state, cpu, is_known, text):
     for _ in range(10):
         found = watched.look(cpu=cpu, is_known=is_known)
     assert found.verdict == Verdict.WARN and found.text.endswith(text)
-
-
-def test_a_machine_that_was_suspended():
-    """A long gap between two looks was nobody's time: after it the loop has as long as before."""
-    watched = Watched()
-    watched.look(turns=True)
-    assert watched.look(seconds=3600.0) == WELL
-    assert watched.verdicts(7) == [Verdict.WELL] * 7  # two seconds of that hour count
-    assert watched.look().verdict == Verdict.WARN
 
 
 @pytest.mark.parametrize("state", ["T", "t"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from harness.supervising import slots_of
 
 from aserve.core.footprint import Activity, Memory
 from aserve.core.page import Field, State
@@ -162,6 +163,16 @@ def test_a_loop_that_turns_again(supervised, caplog):
     (successor,) = [child for child in one.children if child.state is State.STARTING]
     one.say(successor, say="ready")
     assert worker.state is State.DRAINING
+
+
+def test_a_stop_of_all(supervised):
+    """The supervisor was stopped, and its worker, too: that is no hang; the worker has as long as before."""
+    one = supervised(1, hang_timeout_seconds=5)
+    (child,) = one.start()
+    turn(one, child)
+    one.system.now += 3600
+    assert [turn(one) for _ in range(4)] == [[]] * 4
+    assert slots_of(turn(one)) == [1]
 
 
 def test_only_a_warning(supervised, caplog):
