@@ -20,7 +20,7 @@ PAGE = Page("letsencrypt")
 
 def test_certbots_files(start_process, raw_client, tmp_path):
     """The command's --static serves what certbot puts below its webroot, and nothing of the folder beside."""
-    make, serve = PAGE.block("1. Serve certbot's files on port 80", "sh").splitlines()
+    make, serve = PAGE.block("1. Serve certbot's files on port 80", "sh").replace("\\\n", " ").splitlines()
     webroot = re.search(r"-w (\S+)", PAGE.block("2. Get the certificate", "sh"))[1]
     words = shlex.split(serve)
     static = words[words.index("--static") + 1].replace(webroot, str(tmp_path))
