@@ -98,7 +98,7 @@ class World:
             self.kill(worker, worker.state is not KILLED, worker.state is STARTING)
         elif do is Do.STOP_WAITING:
             self.fleet.is_wanted = False
-            for worker in self.find(STARTING, DRAINING):
+            for worker in self.find(STARTING, READY, DRAINING):
                 self.kill(worker, True)
         elif do is Do.ADVANCE:
             self.fleet.is_upgrade_due = False

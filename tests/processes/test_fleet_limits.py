@@ -106,6 +106,17 @@ def test_clients_wait_for_too_long():
     assert dos(world.end(newest(world, 1))) == [Do.MISS]
 
 
+def test_one_is_ready_when_clients_have_waited_for_too_long():
+    """It is ended, and is not told to drain as well."""
+    world = serving(1, has_limits=True)
+    world.end(newest(world, 1))
+    world.turn(PAUSE_SECONDS)
+    world.fleet.is_ending = world.fleet.is_awaited = True
+    world.now = world.fleet.awaited_until = 5.0
+    newest(world, 1).state = READY
+    assert dos(world.settle()) == [Do.STOP_WAITING]
+
+
 def test_the_next_time():
     """It is the first of all that are yet to come; none, if there is none."""
     world = serving(2)
