@@ -40,7 +40,7 @@ logger = logging.getLogger("aserve")
 
 Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descriptors
 # A subcommand: takes all arguments, its name the first, and the environment; returns the exit status, or raises ConfigError.
-Run = Callable[[Sequence[str], Mapping[str, str]], int]
+Run = Callable[[Sequence[str], MutableMapping[str, str]], int]
 
 
 class ListenerContext(NamedTuple):

@@ -22,6 +22,7 @@ from ..lifecycle.surroundings import with_whole_paths
 from ..processes.plan import Plan
 from ..settings import ConfigError, read_toml
 from ..settings.secrecy import show_app
+from ..settings.variables import expand
 from ..tls.certificates import load_certificates
 
 if TYPE_CHECKING:
@@ -152,9 +153,10 @@ def _checked_spec(spec: object, toml_name: str) -> str:
 
 
 def read_file(path: object) -> tuple[Mapping[str, object], str]:
-    """Return the settings of the TOML file, and its name for messages."""
+    """Return the settings of the TOML file, with values of variables, and its name for messages."""
     if path:
-        return read_toml(str(path)), str(path)
+        return expand(read_toml(str(path)), os.environ, str(path)), str(path)
     if os.path.isfile("pyproject.toml"):
-        return read_toml("pyproject.toml"), "[tool.aserve] of pyproject.toml"
+        name = "[tool.aserve] of pyproject.toml"
+        return expand(read_toml("pyproject.toml"), os.environ, name), name
     return {}, "the TOML file"

@@ -8,7 +8,7 @@ Not here: the subcommands of features (Extension.commands), what `aserve config`
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from ..core.start_folder import StartFolder
 from ..features import commands
@@ -24,7 +24,7 @@ def is_subcommand(argv: Sequence[str]) -> bool:
     return bool(argv) and (argv[0] in OWN or argv[0] in commands())
 
 
-def run_subcommand(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_subcommand(argv: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """
     Run the subcommand that the first argument names; return the exit status.
 

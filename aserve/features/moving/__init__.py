@@ -7,7 +7,7 @@ Not here: the translation of settings (uwsgi.py, gunicorn.py), the command (tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from ...extension import Extension, Run
 from ...settings import EngineSettings
@@ -22,7 +22,7 @@ class Translating(Extension[EngineSettings]):
         return {"translate": _translate}
 
 
-def _translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def _translate(argv: Sequence[str], environ: MutableMapping[str, str]) -> int:
     from .translate import run_translate
 
     return run_translate(argv, environ)

@@ -2,24 +2,27 @@
 
 Owns:     the command, and the form of the file.
 Thread:   the main thread.
-Not here: the translation of a setting (uwsgi.py, gunicorn.py), reading TOML (settings/toml.py).
+Not here: the translation of a setting (uwsgi.py, gunicorn.py), variables in it (kept_variables.py), reading TOML (settings/toml.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 from ...settings import ConfigError
 from .draft import BY_KEY, Draft, Given
 from .gunicorn import load_gunicorn
+from .kept_variables import keep_variables
 from .lines import LINES
 from .naming import FORMS, is_uwsgi_file, split_section
 from .uwsgi import load_uwsgi
+from .uwsgi_files import read_text
 
 COMMAND = "translate"
 DESCRIPTION = """\
@@ -27,7 +30,8 @@ Print the settings of another server as a TOML file for aserve --config, with a
 comment for each that has no effect, and what to do instead.  FILE is uWSGI's
 (.ini, .xml, .yaml, .json; app.ini:section) or gunicorn's (.py); or in its
 place a whole command line, such as uwsgi -M -p 4 -w app, or gunicorn -w 4 app.
-UWSGI_ variables, or GUNICORN_CMD_ARGS, are read, too."""
+UWSGI_ variables, or GUNICORN_CMD_ARGS, are read, too.  What the file takes from
+another variable is one of the TOML file, too: "0.0.0.0:${env:PORT}"."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,9 +39,9 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see aserve {COMMAND} --help")
 
 
-def run_translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_translate(argv: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """
-    Print a translation to standard output; return the exit status.
+    Print a translation to standard output; return the exit status. `environ`: the process's own.
 
     Raises:
         ConfigError: the file cannot be read, or a value is wrong.
@@ -48,9 +52,41 @@ def run_translate(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     )
     parser.add_argument("file", metavar="FILE", help="what uWSGI or gunicorn reads, or its command line")
     line = argv[1:2] and LINES.get(argv[1])
-    draft = _load_line(argv[1], argv[2:], environ) if line else _load(parser.parse_args(argv[1:]).file, environ)
-    sys.stdout.write(as_toml(draft))
+    words = list(argv[1:]) if line else [parser.parse_args(argv[1:]).file]
+
+    def load(variables: Mapping[str, str]) -> Draft:
+        with (
+            _variables_of(environ, variables),
+            contextlib.redirect_stdout(sys.stderr),
+        ):  # a file of gunicorn's may print
+            return _load_line(words[0], words[1:], environ) if line else _load(words[0], environ)
+
+    sys.stdout.write(as_toml(keep_variables(load, "\n".join(map(_text_of, words)), dict(environ))))
     return 0
+
+
+@contextlib.contextmanager
+def _variables_of(environ: MutableMapping[str, str], variables: Mapping[str, str]) -> Iterator[None]:
+    """Let the environment have these variables meanwhile: a file of gunicorn's reads them itself."""
+    before = dict(environ)
+    _set(environ, variables)
+    try:
+        yield
+    finally:
+        _set(environ, before)
+
+
+def _set(environ: MutableMapping[str, str], variables: Mapping[str, str]) -> None:
+    for name in environ.keys() - variables.keys():
+        del environ[name]
+    environ.update({name: value for name, value in variables.items() if environ.get(name) != value})
+
+
+def _text_of(word: str) -> str:
+    """Return the text of a file; of any other word itself."""
+    with contextlib.suppress(OSError, ValueError):
+        return read_text(split_section(word)[0] if not os.path.exists(word) else word)
+    return word
 
 
 def _load_line(server: str, words: Sequence[str], environ: Mapping[str, str]) -> Draft:
@@ -88,6 +124,11 @@ def as_toml(draft: Draft) -> str:
     ]
     if done:
         lines += ["", f"# Done with --uwsgi-ini, or `aserve uwsgi`, only: {', '.join(dict.fromkeys(done))}"]
+    if "logs" in draft.facts:
+        lines += [
+            "",
+            "# gunicorn's loggers (errorlog, syslog, logconfig_*, logger_class) are set up with --gunicorn-conf, or `aserve gunicorn`, only",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,7 @@ from aserve.features.moving.gunicorn import load_gunicorn
 from aserve.features.moving.translate import as_toml, run_translate
 from aserve.features.moving.uwsgi import load_uwsgi
 from aserve.settings import ConfigError, read_toml
+from aserve.settings.variables import expand
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -32,7 +33,7 @@ def test_round_trip(path, tmp_path, monkeypatch, capsys):
     draft = load_gunicorn(name, ENVIRON)[0] if path.suffix == ".py" else load_uwsgi(name, ENVIRON)
     assert run_translate(["translate", name], ENVIRON) == 0
     (tmp_path / "printed.toml").write_text(capsys.readouterr().out)
-    printed = read_toml("printed.toml")
+    printed = expand(read_toml("printed.toml"), ENVIRON, "printed.toml")
     assert printed.get("app") == draft.app
     assert Config.from_sources({}, {}, printed) == Config.from_sources({}, {}, draft.settings)
 

@@ -1,0 +1,51 @@
+"""Variables of the environment in a settings file: "0.0.0.0:${env:PORT}", or "${env:PORT:-8000}" with a default.
+
+Owns:     expand.
+Thread:   any; pure.
+Not here: reading the file (toml.py); ASERVE_ variables, each of which is one setting's (sources.py).
+
+The form is that of the OpenTelemetry Collector's files. Text without it stays as it is: "$" alone has a meaning in patterns and commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ..core.patterns import lazy_pattern
+from .setting import ConfigError
+
+_VARIABLE = lazy_pattern(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def variable(name: str, default: str | None = None) -> str:
+    """Return the text that stands for a variable."""
+    return f"${{env:{name}}}" if default is None else f"${{env:{name}:-{default}}}"
+
+
+def expand(settings: Mapping[str, object], environ: Mapping[str, str], where: str) -> dict[str, object]:
+    """
+    Return the settings with the values of the variables that their texts name; `where`: the file, for messages.
+
+    Raises:
+        ConfigError: a variable is not set, and the text has no default for it.
+    """
+
+    def value_of(key: str, match: re.Match[str]) -> str:
+        value = environ.get(match[1], match[2])
+        if value is None:
+            raise ConfigError(
+                f"{key} in {where}: the variable {match[1]} is not set; {variable(match[1], 'VALUE')} has a default"
+            )
+        return value
+
+    def expanded(key: str, value: object) -> object:
+        if isinstance(value, str):
+            return _VARIABLE.sub(lambda match: value_of(key, match), value)
+        if isinstance(value, list):
+            return [expanded(key, item) for item in value]
+        if isinstance(value, Mapping):
+            return {name: expanded(key, item) for name, item in value.items()}
+        return value
+
+    return {key: expanded(key, value) for key, value in settings.items()}

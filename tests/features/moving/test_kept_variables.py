@@ -1,0 +1,108 @@
+"""Variables stay variables in a translation."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.moving.draft import Draft
+from aserve.features.moving.kept_variables import MOST, PRIMES, keep_variables, names_in
+from aserve.features.moving.uwsgi import load_uwsgi
+from aserve.settings import ConfigError
+
+
+def test_names():
+    """uWSGI's form, and what Python reads."""
+    text = "http = :$(PORT)\nos.environ.get('A', 1) os.environ[\"B\"] os.getenv(\n 'C') environ.get('A')"
+    assert names_in(text) == ["PORT", "A", "B", "C"]
+
+
+@pytest.fixture
+def keep(tmp_path, monkeypatch):
+    """Return what a file of uWSGI's becomes: keep(options, **environ) -> Draft."""
+    monkeypatch.chdir(tmp_path)
+
+    def keep(text, **environ):
+        text = text.replace("; ", "\n")
+        (tmp_path / "a.ini").write_text(f"[uwsgi]\n{text}")
+        return keep_variables(lambda variables: load_uwsgi("a.ini", variables), text, environ)
+
+    return keep
+
+
+@pytest.mark.parametrize("environ", [{}, {"PORT": "8000", "N": "2", "DIR": "/srv", "APP": "a"}], ids=["unset", "set"])
+def test_values(keep, environ):
+    """Numbers, parts of texts, paths and the app, whether or not the variables are set here."""
+    draft = keep(
+        "http = :$(PORT); processes = $(N); harakiri = $(N); chdir = $(DIR)/app; module = $(APP):app; env = A=$(N)",
+        **environ,
+    )
+    settings = draft.settings
+    assert (
+        settings["bind"][0].endswith(":${env:PORT}")
+        and settings["workers"] == "${env:N}" == settings["request-timeout"]
+    )
+    assert (settings["chdir"], draft.app, settings["env"]) == ("${env:DIR}/app", "${env:APP}:app", ["A=${env:N}"])
+    assert settings["threads"] == 1
+    assert not any(str(number) in str(given) for each in draft.whence.values() for given in each for number in PRIMES)
+
+
+def test_folders(keep):
+    """A path at the beginning of a value is absolute; within one it is a part of the path."""
+    assert keep("http = :80; chdir = $(DIR)").settings["chdir"] == "${env:DIR}"
+    assert keep("http = :80; env = A=$(DIR)").settings["env"] == ["A=${env:DIR:-$(DIR)}"]
+    assert keep("http = :80; chdir = /srv/$(DIR)/app").settings["chdir"] == "/srv/${env:DIR}/app"
+
+
+def test_what_does_not_follow(keep):
+    """A value that is computed has that of here and now."""
+    assert keep("processes = 1; if-env = PORT; threads = 3; endif =; http = :$(PORT)").settings["threads"] == 3
+    assert keep("processes = 1; if-env = PORT; threads = 3; endif =; http = :80").settings["threads"] == 1
+
+
+def reading(*names):
+    """Return the text of a file that reads variables."""
+    return "\n".join(f"os.environ.get('{name}')" for name in names)
+
+
+def loader(**makers):
+    """Return a loader of a file that computes each setting from the variables."""
+
+    def load(environ):
+        draft = Draft("conf.py")
+        draft.settings = {key.replace("_", "-"): make(environ) for key, make in makers.items()}
+        return draft
+
+    return load
+
+
+def test_defaults():
+    """The value without the variable is its default; a part of a text, too."""
+    load = loader(
+        bind=lambda environ: [f"0.0.0.0:{environ.get('PORT', '8000')}"], workers=lambda environ: int(environ.get("N", 2)),
+        threads=lambda environ: 2 * int(environ.get("N", 2)), preload=lambda environ: environ.get("P") == "1",
+        pid_file=lambda environ: environ.get("F", "/run/}"),
+    )  # fmt: skip
+    draft = keep_variables(load, reading("PORT", "N", "P", "F"), {"P": "1"})
+    assert draft.settings == {
+        "bind": ["0.0.0.0:${env:PORT:-8000}"], "workers": "${env:N:-2}", "threads": 4, "preload": True, "pid-file": "${env:F}",
+    }  # fmt: skip
+
+
+def test_what_cannot_be_loaded():
+    """The error is that of the file as it is; more variables than there are samples have their values."""
+
+    def load(environ):
+        raise ConfigError("wrong")
+
+    with pytest.raises(ConfigError, match="wrong"):
+        keep_variables(load, reading("A"), {})
+    names = [f"N{number}" for number in range(MOST + 1)]
+    draft = keep_variables(loader(env=lambda environ: [environ.get(name, "") for name in names]), reading(*names), {})
+    assert draft.settings["env"][-1] == "" and draft.settings["env"][0] == "${env:N0:-}"
+
+    def picky(environ):
+        if "A" in environ:
+            raise ConfigError("A must not be set")
+        return loader(threads=lambda environ: 3)(environ)
+
+    assert keep_variables(picky, reading("A"), {}).settings == {"threads": 3}

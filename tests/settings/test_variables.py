@@ -1,0 +1,30 @@
+"""Variables of the environment in a settings file."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.settings import ConfigError
+from aserve.settings.variables import expand, variable
+
+SETTINGS = {
+    "app": "a:b", "workers": "${env:N}", "bind": ["0.0.0.0:${env:PORT:-80}", {"address": "h:${env:PORT:-81}"}], "threads": 3,
+    "env": ["A=${env:N}${env:E:-}", "B=$N ${N} $(N)"],
+}  # fmt: skip
+
+
+def test_values():
+    """They stand in texts, lists and tables; a default counts where the variable is not set. Other text stays as it is."""
+    assert expand(SETTINGS, {"N": "4"}, "f.toml") == {
+        "app": "a:b", "workers": "4", "bind": ["0.0.0.0:80", {"address": "h:81"}], "threads": 3, "env": ["A=4", "B=$N ${N} $(N)"],
+    }  # fmt: skip
+    assert expand({"bind": SETTINGS["bind"]}, {"PORT": "90"}, "f.toml") == {"bind": ["0.0.0.0:90", {"address": "h:90"}]}
+    assert (variable("N"), variable("N", "")) == ("${env:N}", "${env:N:-}")
+
+
+def test_one_that_is_not_set():
+    """It is an error that names the setting, the file and the variable, and says how to give a default."""
+    with pytest.raises(
+        ConfigError, match=r"^workers in f.toml: the variable N is not set; \$\{env:N:-VALUE\} has a default$"
+    ):
+        expand(SETTINGS, {}, "f.toml")
