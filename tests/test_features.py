@@ -14,6 +14,7 @@ from aserve import features
 from aserve.extension import Extension, Life, LifeContext
 from aserve.features import FEATURES, SETTINGS, Config, extensions_of, on_life
 from aserve.features.moving.gunicorn_hooks import GunicornHooks
+from aserve.features.moving.gunicorn_logs import GunicornLogs
 from aserve.features.moving.uwsgi_hooks import UwsgiHooks
 from aserve.features.moving.uwsgi_imports import UwsgiImports
 from aserve.features.wire_log import WireLog
@@ -36,7 +37,7 @@ def classes_of_features():
 def test_all_are_listed():
     """A feature that is there can be turned on."""
     found = classes_of_features()
-    of_an_origin = {GunicornHooks, UwsgiHooks, UwsgiImports}  # which other servers' settings bring
+    of_an_origin = {GunicornHooks, GunicornLogs, UwsgiHooks, UwsgiImports}  # which other servers' settings bring
     assert {one for one in found if issubclass(one, Extension)} <= {*FEATURES} | of_an_origin
     assert {one for one in found if issubclass(one, EngineSettings)} == set(Config.__bases__)
     assert len(set(FEATURES)) == len(FEATURES)

@@ -34,6 +34,7 @@ def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGI
     on_life(Life.IMPORTS, context)
     app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()
     app = load_mounts(config_of(plan).mount, app)
+    app = plan.origin.wrap(app) if plan.origin is not None else app
     on_life(Life.IMPORTED, context)
     check_unpatched()
     return app

@@ -36,6 +36,7 @@ with TLS         aserve shop:app -b https://:443 --certificate C --key K
 health           aserve shop:app --healthcheck-path /-/health
 from elsewhere   aserve uwsgi --http :8000 app.ini  uWSGI's command line
                  aserve gunicorn -w 4 shop:app     gunicorn's
+                 aserve python std.py              a program that runs gunicorn
                  aserve translate uwsgi.ini        its settings as ours
 ask a server     aserve status --control /run/shop.ctl
 ask about flags  aserve config --explain threads   what it is, and why"""
@@ -92,7 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
         "       aserve config [--explain NAME] [flags]\n       aserve init [APP]\n       aserve translate FILE\n"
-        "       aserve [flags] uwsgi|gunicorn THEIR COMMAND LINE",
+        "       aserve [flags] uwsgi|gunicorn|python THEIR COMMAND LINE",
         description=TASKS,
         epilog=EPILOG,
         formatter_class=_formatter,

@@ -1,6 +1,6 @@
-"""Log targets: a file, a standard stream, or syslog.
+"""Log targets: a file, a standard stream, syslog, or a logger.
 
-Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream`, which choose one of these
+Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, which choose one of these
           or a PipeTarget (log_pipe.py).
 Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import socket
 import stat
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 from .log_pipe import PipeTarget
 
-SYSLOG = "syslog:"
+SYSLOG, LOGGER = "syslog:", "logger:"
 LOCAL_SYSLOG = "/dev/log"
 # RFC 5424 6.2.1: facility local7, as nginx has it; severity informational.
 _PRIORITY = 23 * 8 + 6
@@ -270,6 +271,28 @@ class SyslogTarget:
         self._socket.close()
 
 
+class LoggerTarget:
+    """A logger of Python's logging: each line is a record of the level INFO, and its handlers may wait."""
+
+    why_in_part = ""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def write(self, lines: str) -> int:
+        """See Target.write."""
+        for line in lines.split("\n")[:-1]:
+            self._logger.info(line)
+        return 0
+
+    def reopen(self) -> bool:
+        """See Target.reopen: its handlers are the program's."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: it is not ours."""
+
+
 def _connected(family: int, address: object) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -295,6 +318,8 @@ def open_target(name: str, is_patient: bool = True) -> Target:
         return open_stream(sys.stdout)
     if name.startswith(SYSLOG):
         return SyslogTarget(name[len(SYSLOG) :])
+    if name.startswith(LOGGER):
+        return LoggerTarget(name[len(LOGGER) :])
     is_read = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
     return PipeTarget.open(name, is_patient) if is_read else FileTarget(name)
 

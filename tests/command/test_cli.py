@@ -12,7 +12,8 @@ import sys
 
 import pytest
 
-from aserve.command import banner, cli, serving
+from aserve.command import banner, cli, outcome, program, serving, start
+from aserve.compat.gunicorn.python import STAND_INS
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
 from aserve.features import SETTINGS, Config
@@ -42,7 +43,7 @@ def test_what_the_surroundings_lack(monkeypatch, capsys, number):
     def fail(args):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(cli, "read_plan", fail)
+    monkeypatch.setattr(start, "read_plan", fail)
     if number == errno.EIO:
         with pytest.raises(OSError, match="Input/output"):
             cli.main(["a:b"])
@@ -76,7 +77,7 @@ def test_serving_knows_no_textual():
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
     """When the server has stopped, or the app could not be imported, what keeps the process is looked for, and bounded."""
-    monkeypatch.setattr(cli.exits, "bound_exit", served.append)
+    monkeypatch.setattr(outcome.exits, "bound_exit", served.append)
     cli.main([])
     assert served[1:] == [0]
     status = cli.main(["no_such_module_at_all:app"])
@@ -264,3 +265,16 @@ def test_process_version():
     """The version is said by the real command."""
     done = run_command("--version")
     assert done.returncode == 0 and done.stdout.startswith(f"aserve {banner.VERSION} on ")
+
+
+def test_a_program(served, tmp_path, monkeypatch):
+    """`aserve python` runs it with what follows; the word may also be another's value."""
+    monkeypatch.setattr(program, "_begun", None)
+    monkeypatch.setattr(sys, "argv", [])
+    for name in STAND_INS:
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "std.py").write_text("import pathlib, sys\npathlib.Path('seen').write_text(str(sys.argv))\n")
+    assert cli.main(["--threads", "3", "python", "std.py", "--threads", "4"]) == 0
+    assert (tmp_path / "seen").read_text() == "['std.py', '--threads', '4']" and served == []
+    assert program._begun.flags == {"threads": "3"}
+    assert cli.main(["hello:app", "--server-name", "python"]) == 0 and served[0][1].server_name == "python"

@@ -313,3 +313,13 @@ def test_no_syslog(tmp_path):
     """Nobody is there."""
     with pytest.raises(OSError, match="No such file"):
         open_target(f"syslog:{tmp_path}/none")
+
+
+def test_a_logger(caplog):
+    """logger:NAME makes a record of each line, whatever characters it has."""
+    target = open_target("logger:shop.access")
+    with caplog.at_level("INFO", "shop.access"):
+        assert target.write("one 100%s\ntwo\n") == 0
+    assert caplog.record_tuples == [("shop.access", 20, "one 100%s"), ("shop.access", 20, "two")]
+    assert target.reopen() is False and target.why_in_part == ""
+    target.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...core.log_target import LOGGER, SYSLOG
 from ...settings import EngineSettings, Needs, row
 from ...settings.kinds import Kind, parse_path, show_text, show_texts, texts_of
 from ...settings.paths import Base, whole
@@ -33,13 +34,13 @@ def _parse_skips(value: object) -> tuple[str, ...]:
 
 
 def whole_log(text: str, base: Base) -> str:
-    """Return the target of an access log: a file, standard output or syslog."""
-    return text if text == "-" or text.startswith("syslog:") else whole(text, base)
+    """Return the target of an access log: a file, standard output, syslog or a logger."""
+    return text if text == "-" or text.startswith((SYSLOG, LOGGER)) else whole(text, base)
 
 
 LOG_PATH = Kind(
     "PATH",
-    "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",
+    "a path, - for standard output, syslog:, syslog:/PATH, syslog:udp://HOST:PORT or logger:NAME",
     parse_path,
     show_text,
 )
@@ -62,7 +63,7 @@ class AccessLogSettings(EngineSettings):
     # fmt: off
     access_log: str | None = row(
         None, "Logs", "--access-log", LOG_PATH,
-        "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
+        "write a line for each request to a file, to standard output with -, with syslog: to the machine's log, or to a logger; see docs/logging.md",
         "Most servers stand behind a proxy that writes one already.",
         path=whole_log,
     )

@@ -1,6 +1,7 @@
 """Turns a configuration of gunicorn into settings of aserve.
 
-Owns:     load_gunicorn: executing the file, the order of sources, rules over several settings, gunicorn's own defaults.
+Owns:     load_gunicorn, and its halves, read_settings and put_together: executing the file, the order of sources, rules over several settings,
+          gunicorn's own defaults.
 Thread:   the main thread: the file is code, and runs in the process that reads it, again at each reload.
 Spec:     gunicorn/app/base.py: the file first, GUNICORN_CMD_ARGS over it, and the command line over both.
 Not here: the translation of each setting (gunicorn_table.py), flags (gunicorn_flags.py), hooks (gunicorn_hooks.py).
@@ -24,17 +25,20 @@ from ...lifecycle.loading import PASTE, LoadError
 from ...settings import ConfigError
 from .draft import Draft, Given, refusing
 from .guests import hosting
+from .gunicorn_cfg import Cfg
 from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
 from .gunicorn_guards import note_guards
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
+from .gunicorn_stand_in import stand_in
 from .gunicorn_table import DAY, OLD, TABLE
-from .gunicorn_values import is_unset, number, place_of, texts, whole
+from .gunicorn_values import ACCESS_FORMAT, is_unset, number, place_of, texts, whole
 from .unix_rights import put_rights
 from .uwsgi_values import MAX_THREADS
 
 DEFAULT_FILE = "./gunicorn.conf.py"  # read with gunicorn's command line, if it is there
 TRUSTED = ["127.0.0.1", "::1", "unix"]  # gunicorn's default of forwarded_allow_ips
 MOST_THREADS = 4096
+SYSLOG = "udp://localhost:514"  # gunicorn's default of syslog_addr
 GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
 
 
@@ -47,6 +51,13 @@ def load_gunicorn(path: str, environ: Mapping[str, str], line: Sequence[str] | N
         LoadError: its code has raised.
     """
     draft = Draft(path or VARIABLE)
+    return put_together(draft, read_settings(draft, path, environ, line), environ)
+
+
+def read_settings(
+    draft: Draft, path: str, environ: Mapping[str, str], line: Sequence[str] | None = None
+) -> dict[str, Given]:
+    """Return the settings of all sources, see load_gunicorn, by their names; mistakes of a command line go to the draft."""
     words = read_variable(environ.get(VARIABLE, ""), draft)
     if line is not None:
         draft.name = WHERE
@@ -58,12 +69,29 @@ def load_gunicorn(path: str, environ: Mapping[str, str], line: Sequence[str] | N
         draft.name = path if line is None else draft.name
         settings.update(_execute(path, draft))
     settings.update({given.key: given for given in words if given.key != "config"})
+    return settings
+
+
+def put_together(draft: Draft, settings: Mapping[str, Given], environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
+    """
+    Turn gunicorn's settings into ours.
+
+    Raises:
+        ConfigError: a value is wrong.
+    """
     for given in settings.values():
         with draft.gathering():
             _take(draft, given)
     with draft.gathering():
         _finish(draft, environ)
     draft.raise_mistakes()
+    cfg = Cfg()
+    for given in settings.values():
+        cfg.set(given.key, given.value)
+    if cfg.needs_logger:
+        from .gunicorn_logs import Logs  # with logging.config, 1 MB
+
+        draft.facts["logs"] = Logs(cfg)
     functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
     functions = {name: function for name, function in functions.items() if not does_nothing(function)}
     draft.facts["hooks"] = list(functions)
@@ -92,6 +120,7 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
             source = file.read()
     except OSError as fault:
         raise ConfigError(f"cannot read gunicorn's configuration {path}: {fault.strerror}") from None
+    stand_in(source)
     name, full = "__config__", os.path.abspath(path)  # as gunicorn calls it
     spec = importlib.util.spec_from_file_location(name, full, loader=importlib.machinery.SourceFileLoader(name, full))
     assert spec is not None
@@ -99,7 +128,7 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     sys.modules[name] = module
     with _own_folder(), _reading(path, "executing"):
         exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # such a file is code
-    _take_server_name(path, draft)
+    take_server_name(path, draft)
     return _settings_of(vars(module), path, _lines_of(source), draft)
 
 
@@ -127,9 +156,9 @@ def _reading(what: str, doing: str) -> Iterator[None]:
         raise
 
 
-def _take_server_name(path: str, draft: Draft) -> None:
+def take_server_name(path: str, draft: Draft, module_name: str = "gunicorn") -> None:
     """Read the server name that a file has set in gunicorn's own module, to hide gunicorn's from clients."""
-    module = sys.modules.get("gunicorn")
+    module = sys.modules.get(module_name)
     for name in ("SERVER_SOFTWARE", "SERVER"):
         value = getattr(module, name, "gunicorn")
         if isinstance(value, str) and not value.startswith("gunicorn"):
@@ -201,6 +230,10 @@ def _place_binds(draft: Draft, folder: str) -> None:
     scheme = "https://" if "certificate" in draft.settings else ""
     if is_proxied is not None and is_proxied.value not in (False, None, "", "off"):
         scheme = "proxy+http://"
+        draft.note(
+            is_proxied,
+            "a request without the PROXY line is refused; give health checks one, or a bind of their own: --bind 127.0.0.1:8001",
+        )
     if "protocol" in draft.facts and draft.facts["protocol"].value == "uwsgi":
         scheme = "uwsgi://"
     items = texts(given.value) if given is not None else ["127.0.0.1:8000"] if scheme else []
@@ -272,28 +305,26 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
     elif "trusted-proxies" in settings and "unix" not in settings["trusted-proxies"]:
         draft.add("trusted-proxies", "unix", Given("gunicorn believes them, too", "", ""))
     if "syslog" in facts and facts["syslog"].value:
-        address = facts["syslog_addr"].value if "syslog_addr" in facts else ""
-        match = str(address).partition("://")
-        target = f"syslog:udp://{match[2]}" if match[0] == "udp" else f"syslog:{match[2]}".partition("#")[0]
-        draft.put("access-log", target, facts["syslog"])
-    if "errorlog" in facts and facts["errorlog"].value not in ("-", None, ""):
-        draft.note(facts["errorlog"], "messages go to standard error; redirect it where you start aserve: 2>> FILE")
-    _set_statsd(draft)
+        _put_syslog(draft, facts["syslog"], facts.get("syslog_addr"))
+    if "statsd" in settings:
+        prefix = str(facts["statsd_prefix"].value or "").strip(".") if "statsd_prefix" in facts else ""
+        draft.put("statsd-prefix", ".".join(filter(None, [prefix, "gunicorn"])), draft.whence["statsd"][0])
+    if settings.get("access-log"):
+        draft.default("access-log-format", ACCESS_FORMAT, "gunicorn's default")
     headers = facts.get("secure_scheme_headers")
     if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
         draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")
 
 
-def _set_statsd(draft: Draft) -> None:
-    """Send gunicorn's names, which begin with gunicorn, behind the prefix."""
-    given, prefix = draft.facts.get("statsd_host"), draft.facts.get("statsd_prefix")
-    if given is None or is_unset(given.value):
-        return
-    draft.put("statsd", str(given.value).replace("unix://", "unix:"), given)
-    if prefix is None or is_unset(prefix.value):
-        draft.put("statsd-prefix", "gunicorn", given)
+def _put_syslog(draft: Draft, given: Given, address: Given | None) -> None:
+    """Let the access log go to syslog, where its settings are read without gunicorn's logger, as of a translation."""
+    scheme, _, place = str(address.value if address is not None else SYSLOG).partition("://")
+    if scheme == "tcp":
+        draft.note(address or given, "the access log of aserve goes to syslog by UDP, or by a socket of this machine")
     else:
-        draft.put("statsd-prefix", f"{str(prefix.value).strip('.')}.gunicorn", prefix)
+        draft.put(
+            "access-log", f"syslog:udp://{place}" if scheme == "udp" else f"syslog:{place}".partition("#")[0], given
+        )
 
 
 def _set_rights(draft: Draft, given: Given) -> None:

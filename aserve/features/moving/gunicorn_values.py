@@ -16,6 +16,8 @@ from .draft import BY_KEY, Draft, Given
 from .gunicorn_hooks import does_nothing
 from .log_formats import take_log_format as take_log_format
 
+# gunicorn's default, with a zero for a body without octets, as there.
+ACCESS_FORMAT = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(B)s "%(f)s" "%(a)s"'
 Take = Callable[[Draft, Given], None]
 MAX_HEAD_BYTES = 16 << 20
 FORWARDER_DEFAULT = {"SCRIPT_NAME", "PATH_INFO"}  # of forwarder_headers
@@ -109,6 +111,22 @@ def take_log_level(draft: Draft, given: Given) -> None:
     """Take loglevel: `warn` is logging's old name of a warning."""
     value = "warning" if str(given.value).lower() == "warn" else given.value
     text("log-level")(draft, given._replace(value=value))
+
+
+def take_access_format(draft: Draft, given: Given) -> None:
+    """Take access_log_format; there %(b)s is 0 for a body without octets, and here a hyphen."""
+    if not is_unset(given.value):
+        form = given.value.replace("%(b)s", "%(B)s") if isinstance(given.value, str) else given.value
+        take_log_format(draft, given._replace(value=form))
+
+
+def take_statsd(draft: Draft, given: Given) -> None:
+    """Take statsd_host: host:port, a pair of these, or unix://PATH."""
+    value = given.value
+    if is_unset(value):
+        return
+    text = f"{value[0]}:{value[1]}" if isinstance(value, (tuple, list)) else str(value)
+    draft.put("statsd", text.replace("unix://", "unix:", 1), given)
 
 
 def take_paths(key: str) -> Take:

@@ -1,6 +1,6 @@
-"""Other servers' command lines: `aserve uwsgi ARGS...` and `aserve gunicorn ARGS...`.
+"""Other programs' command lines: `aserve uwsgi ARGS...`, `aserve gunicorn ARGS...`, and `aserve python PROGRAM ARGS...`.
 
-Owns:     LINES; splitting such a line from aserve's own flags; what `--help` says about it.
+Owns:     LINES, PYTHON_LINE; splitting such a line from aserve's own flags; what `--help` says about it.
 Thread:   the main thread.
 Not here: reading the words (uwsgi_arguments.py, gunicorn_flags.py), which most starts do not import.
 """
@@ -13,6 +13,8 @@ from typing import Any, Callable
 from ...settings import ConfigError
 
 LINES = {"uwsgi": "uwsgi_line", "gunicorn": "gunicorn_line"}  # by the word, the name of what follows it
+PYTHON, PYTHON_LINE = "python", "python_line"  # the same of a program that sets gunicorn up by itself
+_ALL = {**LINES, PYTHON: PYTHON_LINE}
 HELP = ("-h", "--help", "--usage")
 VERSION = {"uwsgi": ("--version",), "gunicorn": ("-v", "--version")}
 CHECK, CHECK_BEGINS = "--check-config", "--che"  # gunicorn's, and the beginning by which it knows it
@@ -50,13 +52,13 @@ _WORDS = {
 
 def split_line(argv: Sequence[str], check: Callable[[Sequence[str]], object]) -> tuple[list[str], dict[str, Any]]:
     """
-    Return aserve's own words, and the other server's by their name; `check` raises for words that a flag's value must follow.
+    Return aserve's own words, and the other program's by their name; `check` raises for words that a flag's value must follow.
 
     So `aserve --user uwsgi app:app` names a user.
     """
     for at, word in enumerate(argv):
-        if word in LINES and _is_whole(argv[:at], check):
-            return list(argv[:at]), {LINES[word]: list(argv[at + 1 :])}
+        if word in _ALL and _is_whole(argv[:at], check):
+            return list(argv[:at]), {_ALL[word]: list(argv[at + 1 :])}
     return list(argv), {}
 
 

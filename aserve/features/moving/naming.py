@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import MutableMapping
 from typing import Any
 
+from ...core.patterns import lazy_pattern
 from ...lifecycle.loading import PASTE
 from ...settings import ConfigError
 from .lines import LINES
 
 UWSGI, GUNICORN = "uwsgi_ini", "gunicorn_conf"
+PROGRAM = "gunicorn_program"  # not a flag: a program that runs in this process, see gunicorn_programs.py
 FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
 SECTION = "uwsgi"
 FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
+
+_DERIVES = lazy_pattern(r"^\s*(from|import)\s+(aserve\.compat\.)?gunicorn\.app\b", re.M)
 
 
 def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -29,9 +34,9 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
     --paste becomes an APP.
 
     Raises:
-        ConfigError: several are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
+        ConfigError: several are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's, or a program for gunicorn.
     """
-    named = {**FLAGS, **{name: word for word, name in LINES.items()}}
+    named = {**FLAGS, **{name: word for word, name in LINES.items()}, PROGRAM: "a program for gunicorn"}
     flags = {name: given.pop(name) for name in named if name in given}
     if "paste" in given:
         if "app" in given:
@@ -41,6 +46,10 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
     if isinstance(app, str) and not flags:
         if is_uwsgi_file(app):
             flags[UWSGI] = str(given.pop("app"))
+        elif _is_program(app):
+            raise ConfigError(
+                f"{app} sets gunicorn up by itself: aserve python {app} runs it so, with aserve underneath; {app}:NAME is the app alone"
+            )
         elif app.endswith(".ini") and not app.startswith(PASTE):
             found = (
                 "has no section [uwsgi]; one of PasteDeploy's is given to --paste"
@@ -59,6 +68,15 @@ def is_uwsgi_file(app: str) -> bool:
     if not os.path.isfile(path) or path.endswith(".py"):
         return False
     return form not in (None, "ini") or has_section(path)  # such as uwsgi.conf
+
+
+def _is_program(app: str) -> bool:
+    """Whether the APP is a file that derives its application from one of gunicorn's, without the name of an app in it."""
+    with contextlib.suppress(OSError, UnicodeError):
+        if app.endswith(".py"):
+            with open(app, encoding="utf-8-sig") as file:
+                return _DERIVES.search(file.read()) is not None
+    return False
 
 
 def is_configuration(text: str) -> bool:

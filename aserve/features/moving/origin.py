@@ -15,10 +15,11 @@ from ...core.named_tuple import NamedTuple
 from ...extension import Extension
 from ...lifecycle.privileges import is_root
 from ...settings import ConfigError
+from ...wsgi import WSGIApp
 from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
-from .naming import GUNICORN, UWSGI
+from .naming import GUNICORN, PROGRAM, UWSGI
 from .unix_rights import drop_accounts
 
 logger = logging.getLogger("aserve")
@@ -46,9 +47,17 @@ class Origin(NamedTuple):
     @property
     def extensions(self) -> tuple[Extension[Any], ...]:
         """Return the extensions that these settings need."""
+        logs = self.draft.facts.get("logs")
+        found: list[Extension[Any]] = [logs.extension] if logs is not None else []
         if self.hooks is not NO_HOOKS:
-            return (GunicornHooks(self.hooks),)
-        return tuple(self.draft.facts.get("extensions", ()))
+            found.append(GunicornHooks(self.hooks))
+        return (*found, *self.draft.facts.get("extensions", ()))
+
+    def wrap(self, app: WSGIApp) -> WSGIApp:
+        """Return the app with what the other server's settings put around it."""
+        logs = self.draft.facts.get("logs")
+        wrapped: WSGIApp = logs.wrap(app) if logs is not None else app
+        return wrapped
 
     def settings_beside(self, flags: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings that go with these flags of aserve: --reload, for development, imports the app in each worker."""
@@ -88,11 +97,16 @@ def read_origin(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Origin 
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong.
+        LoadError: the code of a file, or of a class that it names, has raised.
     """
+    if PROGRAM in flags:
+        from .gunicorn_programs import load_program
+
+        return _of_gunicorn(*load_program(flags[PROGRAM], environ))
     if GUNICORN in flags or LINES["gunicorn"] in flags:
         from .gunicorn import load_gunicorn
 
-        return Origin(*load_gunicorn(flags.get(GUNICORN, ""), environ, flags.get(LINES["gunicorn"])))
+        return _of_gunicorn(*load_gunicorn(flags.get(GUNICORN, ""), environ, flags.get(LINES["gunicorn"])))
     if UWSGI not in flags and LINES["uwsgi"] not in flags:
         return None
     from .uwsgi import load_uwsgi
@@ -101,3 +115,10 @@ def read_origin(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Origin 
     if not is_root():
         drop_accounts(draft, "only root may become another; as in uWSGI, it has no effect")
     return Origin(draft)
+
+
+def _of_gunicorn(draft: Draft, hooks: Hooks) -> Origin:
+    if "logs" in draft.facts:
+        draft.facts["logs"].find()
+        draft.facts["logs"].take_requests(draft)
+    return Origin(draft, hooks)

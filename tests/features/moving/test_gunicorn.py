@@ -32,6 +32,7 @@ def load(tmp_path, monkeypatch):
 
 
 TRUSTED = ["127.0.0.1", "::1", "unix"]
+LINES = {"access-log-format": '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(B)s "%(f)s" "%(a)s"'}
 DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
 
 
@@ -48,8 +49,10 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
         ("bind = 'a:1'; protocol = 'uwsgi'", {"bind": ["uwsgi://a:1"]}),
         ("certfile = 'c'; keyfile = 'k'", {"bind": ["https://127.0.0.1:8000"], "certificate": "c", "key": "k"}),
         ("chdir = '/srv'; bind = 'unix:s'; pidfile = 'p'; accesslog = 'a'; reload_extra_files = 't'", {
-            "chdir": "/srv", "bind": ["unix:/srv/s"], "pid-file": "/srv/p", "access-log": "/srv/a", "touch-reload": ["/srv/t"]}),
-        ("chdir = '/srv'; accesslog = '-'", {"chdir": "/srv", "access-log": "-"}),
+            "chdir": "/srv", "bind": ["unix:/srv/s"], "pid-file": "/srv/p", "access-log": "/srv/a", "touch-reload": ["/srv/t"], **LINES}),
+        ("chdir = '/srv'; accesslog = '-'", {"chdir": "/srv", "access-log": "-", **LINES}),
+        ("accesslog = '-'; access_log_format = '%(h)s %(b)s'", {"access-log": "-", "access-log-format": "%(h)s %(B)s"}),
+        ("statsd_host = ('a', 1); statsd_prefix = 'web.shop.'", {"statsd": "a:1", "statsd-prefix": "web.shop.gunicorn"}),
         ("timeout = 60", {"request-timeout": 60.0}),
         ("timeout = 60; threads = 2", {"threads": 2, "hang-timeout": 60.0}),
         ("timeout = None; max_requests = 0; umask = 0", {"max-requests": 0}),
@@ -64,8 +67,9 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
         ("limit_request_line = 8190; limit_request_field_size = 100000", {"max-request-line": 8190, "max-head": 100000}),
         ("forwarded_allow_ips = '10.0.0.1'", {"trusted-proxies": ["10.0.0.1", "unix"]}),
         ("forwarded_allow_ips = ''", {"trusted-proxies": None}),
-        ("syslog = True; syslog_addr = 'udp://a:514'", {"access-log": "syslog:udp://a:514"}),
-        ("syslog = True", {"access-log": "syslog:"}),
+        ("syslog = True; syslog_addr = 'udp://a:514'", {"access-log": "syslog:udp://a:514", **LINES}),
+        ("syslog = True", {"access-log": "syslog:udp://localhost:514", **LINES}),
+        ("syslog = True; syslog_addr = 'unix:///run/log#dgram'", {"access-log": "syslog:/run/log", **LINES}),
         ("timeout = 172800; loglevel = 'warn'", {"request-timeout": 86400, "log-level": "warning"}),
         ("threads = 10000", {"threads": 4096}),
         ("raw_env = 'A=1'; pythonpath = 'a,b'; loglevel = 'WARNING'", {
@@ -105,7 +109,14 @@ def test_apps(load, source, app):
         ),
         ("class W: pass\nworker_class = W", "conf.py:2: worker_class(): aserve has workers of one kind"),
         ("daemon = True", "conf.py:1: daemon = True: it has no effect here: aserve stays in the foreground"),
-        ("errorlog = 'e'", "conf.py:1: errorlog = e: messages go to standard error"),
+        (
+            "syslog = True; syslog_addr = 'tcp://a:1'",
+            "conf.py:2: syslog_addr = tcp://a:1: the access log of aserve goes to",
+        ),
+        (
+            "accesslog = '-'; access_log_format = '%(h)s %(x)s'",
+            "conf.py:2: access_log_format = %(h)s %(x)s: lines have a hyphen",
+        ),
         (
             "secure_scheme_headers = {'X-Ssl': 'on'}",
             "conf.py:1: secure_scheme_headers = {'X-Ssl': 'on'}: X-Forwarded-Proto is",
@@ -250,7 +261,10 @@ def test_signals(load, caplog):
         ("-w 3 --threads 2", {"workers": 3, "threads": 2}),
         ("--workers=3 -k gthread --threads=8 -t 9", {"workers": 3, "threads": 8, "hang-timeout": 9.0}),
         ("-b :80 -b unix:s", {"bind": ["0.0.0.0:80", "unix:s"]}),
-        ("--bind a:1 --access-logfile - --log-level debug", {"bind": ["a:1"], "access-log": "-", "log-level": "debug"}),
+        (
+            "--bind a:1 --access-logfile - --log-level debug",
+            {"bind": ["a:1"], "access-log": "-", "log-level": "debug", **LINES},
+        ),
         ("--preload --max-requests 9 --keep-alive 7", {"preload": True, "max-requests": 9, "keep-alive": 7}),
         ("-e A=1 --env 'B=x y'", {"env": ["A=1", "B=x y"]}),
         ("--no-sendfile -R --worker-tmp-dir /dev/shm", {}),

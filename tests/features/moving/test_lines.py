@@ -18,10 +18,11 @@ from aserve.settings import ConfigError
         ("--user uwsgi gunicorn a:b", "--user uwsgi", {"gunicorn_line": ["a:b"]}),
         ("uwsgi --module gunicorn", "", {"uwsgi_line": ["--module", "gunicorn"]}),
         ("uwsgi:app", "uwsgi:app", {}),
+        ("-w 2 python std.py --check -w 3", "-w 2", {"python_line": ["std.py", "--check", "-w", "3"]}),
     ],
 )
 def test_where_they_begin(words, ours, line):
-    """With the word uwsgi or gunicorn, unless that is the value of a flag."""
+    """With the word uwsgi, gunicorn or python, unless that is the value of a flag."""
 
     def check(argv):
         if argv[-1:] == ["--user"]:

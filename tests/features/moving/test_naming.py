@@ -78,3 +78,11 @@ def test_whose_file_it_is(tmp_path):
 def test_sections_of_names(text, parts):
     """As uWSGI's command takes them."""
     assert split_section(text) == parts
+
+
+def test_programs(folder):
+    """A file that sets gunicorn up by itself is no module of an app: its settings would be lost in silence."""
+    (folder / "std.py").write_text("import os\nfrom gunicorn.app.base import BaseApplication\n")
+    with pytest.raises(ConfigError, match=r"^std\.py sets gunicorn up by itself: aserve python std\.py runs it so, "):
+        take_flags({"app": "std.py"})
+    assert take_flags({"app": "std.py:app"}) == {} == take_flags({"app": "conf.py"}) == take_flags({"app": "no.py"})

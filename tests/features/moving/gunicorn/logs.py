@@ -1,8 +1,6 @@
 wsgi_app = "shop.wsgi:application"
 workers = 1
 accesslog = "access.log"
-errorlog = "error.log"
-capture_output = True
 loglevel = "debug"
 access_log_format = (
     '{"remote_ip":"%({X-Forwarded-For}i)s","request_id":"%({X-Request-Id}i)s","response_code":"%(s)s",'

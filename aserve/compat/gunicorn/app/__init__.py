@@ -1,0 +1,1 @@
+"""Applications of gunicorn's: classes that programs derive theirs from."""

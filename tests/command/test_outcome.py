@@ -1,0 +1,47 @@
+"""The end of the command: lines, and a status."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from aserve.command import outcome
+from aserve.core.errors import BindError
+from aserve.lifecycle.loading import LoadError
+from aserve.settings import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        (ConfigError("one\ntwo"), 2, "aserve: error: one\naserve: error: two\n"),
+        (BindError("port 80 is taken"), 2, "aserve: error: port 80 is taken\n"),
+        (LoadError("it raised", "Traceback\n"), 1, "Traceback\naserve: error: it raised\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), 1, "aserve: error: too many open files: "),
+    ],
+)
+def test_errors(monkeypatch, capsys, fault, status, said):
+    """Each is lines on standard error, and a status by whose fault it is."""
+    ends = []
+    monkeypatch.setattr(outcome.exits, "bound_exit", ends.append)
+
+    def fail():
+        raise fault
+
+    assert outcome.status_of(fail) == status and ends == [status]
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_others(monkeypatch):
+    """A task that succeeds has a status of its own; a fault that is not ours is not hidden."""
+    monkeypatch.setattr(outcome.exits, "bound_exit", lambda status: None)
+    assert outcome.status_of(lambda: 3) == 3
+
+    def fail():
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        outcome.status_of(fail)

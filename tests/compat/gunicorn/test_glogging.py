@@ -1,0 +1,12 @@
+"""The names that a `logger_class` imports."""
+
+from __future__ import annotations
+
+from aserve.compat.gunicorn import glogging
+from aserve.features.moving import gunicorn_logger
+
+
+def test_names():
+    """They are those of the Logger that is used."""
+    assert glogging.Logger is gunicorn_logger.Logger and glogging.CONFIG_DEFAULTS["version"] == 1
+    assert glogging.parse_syslog_address("udp://a:1")[1] == ("a", 1) and issubclass(glogging.SafeAtoms, dict)

@@ -1,0 +1,56 @@
+"""`aserve python PROGRAM`: a program for gunicorn as it is."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from aserve.command import program
+from aserve.command.handed_down import HandedDown
+from aserve.compat.gunicorn import python
+from aserve.settings import ConfigError
+
+HANDED = HandedDown(None, None)
+SOURCE = """\
+import pathlib, sys
+from gunicorn.app.base import BaseApplication
+from gunicorn.app.wsgiapp import WSGIApplication
+import gunicorn
+pathlib.Path("seen").write_text(f"{__name__} {sys.argv} {sys.path[0]} {BaseApplication.__module__} {gunicorn.SERVER}")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a program in it; what running it changes in this process is put back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv[:])
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(program, "_begun", None)
+    for name in python.STAND_INS:
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "std.py").write_text(SOURCE)
+    return tmp_path
+
+
+def test_a_file(folder):
+    """It runs as the main program, with its own arguments, and finds ours under gunicorn's names."""
+    assert python.run_python(["-u", "std.py", "--port", "1"], {"workers": "2"}, HANDED) == 0
+    assert (
+        folder / "seen"
+    ).read_text() == f"__main__ ['std.py', '--port', '1'] {folder} aserve.compat.gunicorn.app.base gunicorn"
+    assert program._begun == ({"workers": "2"}, HANDED)
+
+
+def test_a_module(folder):
+    """With -m, as python does."""
+    assert python.run_python(["-m", "std", "x"], {}, HANDED) == 0
+    assert (folder / "seen").read_text().startswith(f"__main__ ['{folder}/std.py', 'x'] {folder} ")
+
+
+@pytest.mark.parametrize("words", [[], ["-c", "1"], ["-m"], ["none.py"]])
+def test_no_program(folder, words):
+    """The error says what is taken."""
+    with pytest.raises(ConfigError, match="aserve python takes FILE or -m MODULE"):
+        python.run_python(words, {}, HANDED)

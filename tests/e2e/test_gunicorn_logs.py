@@ -1,0 +1,175 @@
+"""gunicorn's settings of logging, as they are, without gunicorn: `logger_class`, `logconfig_dict`, `errorlog`, `syslog`."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import socket
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.process import ServerProcess
+from harness.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+    pytest.mark.one_way,
+]
+
+APP = """\
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/raise":
+        raise ValueError("of the app")
+    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Shop", "seven")])
+    return [b"hello"]
+"""
+LOGGERS = """\
+import logging
+from aserve.compat.gunicorn.glogging import Logger
+
+class Quiet(Logger):
+    \"\"\"Sends both logs to a file of its own, and leaves out health checks.\"\"\"
+
+    def setup(self, cfg):
+        super().setup(cfg)
+        handler = logging.FileHandler("own.log")
+        handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+        for log in (self.error_log, self.access_log):
+            log.addHandler(handler)
+
+    def access(self, resp, req, environ, request_time):
+        if req.path != "/health":
+            super().access(resp, req, environ, request_time)
+
+    def atoms(self, resp, req, environ, request_time):
+        found = super().atoms(resp, req, environ, request_time)
+        found["shop"] = dict(resp.headers).get("X-Shop")
+        return found
+"""
+DICT = """\
+bind = "127.0.0.1:0"
+workers = 2
+access_log_format = "%(m)s %(U)s %(s)s %(b)s"
+logconfig_dict = {
+    "formatters": {"json": {"format": '{"logger": "%(name)s", "message": "%(message)s"}'}},
+    "handlers": {"file": {"class": "logging.FileHandler", "filename": "all.log", "formatter": "json"}},
+    "loggers": {name: {"handlers": ["file", *also], "level": "INFO"} for name, also in (("gunicorn.error", ["error_console"]), ("gunicorn.access", []))},
+    "root": {"level": "WARNING", "handlers": []},
+}
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start aserve with a configuration of gunicorn's: start(text) -> ServerProcess."""
+    running = []
+    (tmp_path / "shop.py").write_text(APP)
+    (tmp_path / "shop_loggers.py").write_text(LOGGERS)
+
+    def start(text):
+        (tmp_path / "conf.py").write_text(text)
+        running.append(ServerProcess(["--gunicorn-conf", "conf.py", "shop"], tmp_path, {}, ["env"]))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.end()
+
+
+def ask(process, *targets):
+    """Ask for these."""
+    for target in targets:
+        client = RawClient(process.address)
+        client.fetch(target, "Connection: close")
+        client.close()
+
+
+def stop(process):
+    """End it, and see that it ends well."""
+    process.signal()
+    assert process.wait(30) == 0, process.log
+
+
+def lines_of(path: pathlib.Path, word: str) -> list[str]:
+    """Return the lines of a file with a word in them."""
+    return [line for line in path.read_text().splitlines() if word in line] if path.exists() else []
+
+
+def test_a_logger_class(start, tmp_path):
+    """Its handlers get messages and requests; its `access` and `atoms` decide which, and what they say."""
+    process = start(
+        "bind = '127.0.0.1:0'\nworkers = 2\naccesslog = '-'\naccess_log_format = '%(m)s %(U)s %(s)s %(B)s %(shop)s %({host}i)s'\n"
+        "logger_class = 'shop_loggers.Quiet'\n"
+    )
+    ask(process, "/one", "/health", "/raise", "/two")
+    path = tmp_path / "own.log"
+    wait_until(lambda: lines_of(path, "/two"), explain=path.read_text)
+    stop(process)
+    assert lines_of(path, "gunicorn.access") == [
+        "gunicorn.access INFO GET /one 200 5 seven test",
+        "gunicorn.access INFO GET /raise 500 0 None test",
+        "gunicorn.access INFO GET /two 200 5 seven test",
+    ]
+    assert lines_of(path, "serving on http://127.0.0.1:")
+
+
+def test_a_class_in_the_file(start, tmp_path):
+    """It derives from gunicorn's, without gunicorn."""
+    process = start(
+        "from gunicorn.glogging import Logger\nbind = '127.0.0.1:0'\naccesslog = '-'\n\nclass Own(Logger):\n    def access(self, resp, req, environ, passed):\n"
+        "        open('seen', 'a').write(req.uri + chr(10))\n\nlogger_class = Own\n"
+    )
+    ask(process, "/one?a=b")
+    stop(process)
+    assert (tmp_path / "seen").read_text() == "/one?a=b\n"
+
+
+def test_a_dictionary(start, tmp_path):
+    """Its loggers gunicorn.error and gunicorn.access get aserve's messages, and the lines of its access log."""
+    process = start(DICT)
+    ask(process, "/one", "/two")
+    path = tmp_path / "all.log"
+    wait_until(lambda: len(lines_of(path, "gunicorn.access")) == 2, explain=path.read_text)
+    stop(process)
+    found = [json.loads(line) for line in lines_of(path, "gunicorn.access")]
+    assert [each["message"] for each in found] == ["GET /one 200 5", "GET /two 200 5"]
+    assert lines_of(path, "serving on")
+
+
+def test_syslog(start, tmp_path):
+    """Messages and requests go there, with gunicorn's prefix; messages also to standard error."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(30)
+        (tmp_path / "conf.py").write_text("")
+        process = start(
+            "bind = '127.0.0.1:0'\nsyslog = True\nsyslog_prefix = 'shop'\n"
+            f"syslog_addr = 'udp://127.0.0.1:{server.getsockname()[1]}'\n"
+        )
+        ask(process, "/one")
+        wait_until(lambda: b'"GET /one HTTP/1.1" 200 5' in server.recv(8192))
+        stop(process)
+
+
+def test_a_log_of_errors(tmp_path):
+    """errorlog is a file; one that logrotate renames is opened anew."""
+    (tmp_path / "shop.py").write_text(APP)
+    (tmp_path / "conf.py").write_text("bind = 'unix:s'\nerrorlog = 'e.log'\n")
+
+    class InFile(ServerProcess):
+        """A server whose messages are in a file."""
+
+        @property
+        def log(self):
+            return (tmp_path / "e.log").read_text() if (tmp_path / "e.log").exists() else ""
+
+    process = InFile(["--gunicorn-conf", "conf.py", "shop"], tmp_path, {}, ["env"])
+    try:
+        (tmp_path / "e.log").rename(tmp_path / "e.log.1")
+        process.signal()
+        assert process.wait(30) == 0
+        assert "serving on" in (tmp_path / "e.log.1").read_text() and "SIGTERM" in process.log
+    finally:
+        process.end()
