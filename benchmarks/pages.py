@@ -26,23 +26,24 @@ FIRST = ("serve", "sidecar")  # of the kinds of file, in the first table: what m
 HEAD = """\
 # Results
 
-Made by `make bench-tables` from the JSON files of this folder; `hostile.md` is by hand. First, who is ahead in each comparison; then one section
-for each file, with all figures. What the columns mean, and what may not be concluded: [../README.md](../README.md). Pictures:
-[../report/README.md](../report/README.md).
+Made by `make bench-tables` from the JSON files of this folder; `hostile.md` is by hand. First, which server is ahead in each comparison; then one section
+for each file, with all figures. What the columns mean, and what may not be concluded, is in
+[the page on benchmarks](../README.md). There are [pictures](../report/README.md), too.
 """
 SHORT = """\
-## Who is ahead
+## Which server is ahead
 
 In each set, aserve beside the best of the other servers, by requests per CPU second; where the CPU is shared by design (`neighbours-cpython`), by
 requests a second. *aserve by it*: the median of the ratios within each round; below 1, and bold: the other server is ahead. With several numbers
-of connections the cells have one value for each.
+of connections the cells have one value for each. `hello` answers with a few octets, `echo` with the body that came, `blob` and `blobfile` with
+5.2 MB from memory and from a file; `testapp` is Werkzeug's. An earlier date is one of earlier code.
 """
 TARGETS_HEAD = """\
 # Targets
 
 For developers of aserve; made by `make bench-tables` from the JSON files of this folder. A target is a bound that we have set ourselves, often well
-beyond what other servers reach: one that is not met says where to work next. Who is ahead stands in [the results](README.md). The numbers of
-targets: [../README.md](../README.md#results). A file holds the bounds of the day when it was measured.
+beyond what other servers reach: one that is not met says where to work next. Which server is ahead stands in [the results](README.md). The numbers of
+targets are explained in [the page on benchmarks](../README.md#results). A file holds the bounds of the day when it was measured.
 """
 
 
@@ -64,14 +65,14 @@ def write() -> None:
 def results_page(folder: pathlib.Path = RESULTS) -> str:
     """Return the page of a folder of results."""
     files = read(folder)
-    found = [HEAD, *who_is_ahead(files)]
+    found = [HEAD, *comparisons(files)]
     for stem, kept in files.items():
         found.append(f"## {stem}\n\n{about(kept)}\n")
         found += parts(kept)
     return "\n".join(found)
 
 
-def who_is_ahead(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def comparisons(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the first section: a row for each set, and for each of our rows in it that another server is compared with."""
     rows = []
     for stem in sorted(files, key=_rank):
@@ -269,7 +270,7 @@ def _behind(files: Mapping[str, Mapping[str, Any]]) -> str:
     smaller = [known.title for known, used in memory.items() if used < memory[KNOWN[0]]]
     return (
         f"**Where others are ahead**, by CPU second: {', '.join(found)}. Less memory: {', '.join(smaller)}. "
-        "[All comparisons](benchmarks/results/README.md#who-is-ahead), [how they are made](benchmarks/README.md)."
+        "[All comparisons](benchmarks/results/README.md#which-server-is-ahead), [how they are made](benchmarks/README.md)."
     )
 
 

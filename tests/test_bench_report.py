@@ -244,7 +244,7 @@ def test_every_chart_has_its_picture_on_the_page():
         assert "prefers-color-scheme:dark" in text
 
 
-def test_results_show_who_is_ahead_and_no_targets(tmp_path):
+def test_results_show_which_server_is_ahead_and_no_targets(tmp_path):
     """Each of our rows has its best peer at each number of connections; where the peer is ahead, the ratio is bold. Targets have a page of their own."""
     rates = {
         "floor": {"1": [99, 99, 99], "10": [99, 99, 99]},
@@ -273,7 +273,7 @@ def test_results_show_who_is_ahead_and_no_targets(tmp_path):
 def test_files_without_comparisons_have_no_first_section(tmp_path):
     """A folder in which no peer was measured says nothing about who is ahead."""
     (tmp_path / "serve-cpython.json").write_text(json.dumps(one_file(sets={"x": one_set({"aserve": {"1": [1]}})})))
-    assert "Who is ahead" not in pages.results_page(tmp_path) and "## serve-cpython" in pages.results_page(tmp_path)
+    assert "Which server is ahead" not in pages.results_page(tmp_path) and "## serve-cpython" in pages.results_page(tmp_path)
 
 
 def test_the_summary_in_the_readme_is_that_of_the_files():
