@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import types
 
@@ -153,6 +154,23 @@ def test_a_worker_that_closes_its_channel_and_is_to_drain(new, system):
     new.children.drain(child, is_replaced=True)
     new.pass_time(ENDING_SECONDS)
     assert system.signals == [(child.pid, signal.SIGKILL)] and child.failure.startswith("it has closed its channel")
+
+
+def test_a_limit_over_an_upgrade(new, system):
+    """What is left of it is handed down, whatever the worker does, by a clock that has stood still."""
+    child = new(1, start_seconds=30)
+    system.now += 3600  # the supervisor was stopped
+    _, (state,) = new.children.describe()
+    assert state["deadline_at"] == system.now + 29
+    system.now += 1
+    copies = {name: os.dup(state[name]) for name in ("channel", "in_flight")}
+    with selectors.DefaultSelector() as selector:
+        clock = Clock(lambda: system.now)
+        others = Children(Slots(8), selector, clock, print)
+        others.adopt({**state, **copies}, child.plan)
+        (adopted,) = others
+        assert adopted.state is State.STARTING and adopted.due_at - clock() == 28
+        adopted.close()
 
 
 def test_the_end(new, system):
