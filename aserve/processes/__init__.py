@@ -15,7 +15,7 @@
   any time, and no fault of the app's is its own. It binds the listeners, starts workers, and replaces those that end or are to be renewed.
 - A **worker** (worker.py) is what aserve is without `--workers`, on listeners that it has inherited.
 - A **slot** is a worker's number, from 1 on. It stays when its worker is replaced by a successor, which for a while serves beside it.
-- Each worker has a **channel** to the supervisor (channel.py), and a **page** of memory that all processes see (slots.py).
+- Each worker has a **channel** to the supervisor (channel.py), and a **page** of memory that all processes see (pages.py).
 - With `--preload`, a **mold** (mold.py) imports the app, and workers are forked from it; molds.py is the supervisor's side.
 - **What the machine has room for** is in resources.py and cgroups.py; status.py says how workers are; recycling.py and liveness.py judge, purely, when a worker has served
   its time, and whether its event loop turns. watch.py asks them once a second.

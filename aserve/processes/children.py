@@ -33,8 +33,8 @@ from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
 from .clock import Clock
 from .facts import NEVER
+from .pages import Pages
 from .plan import Plan
-from .slots import Slots
 
 logger = logging.getLogger("aserve")
 
@@ -51,8 +51,8 @@ Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's messa
 class Children:
     """All children that have not been reaped."""
 
-    def __init__(self, slots: Slots, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
-        self._slots = slots
+    def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
+        self._pages = pages
         self._selector = selector
         self._clock = clock
         self._hear = hear
@@ -89,9 +89,9 @@ class Children:
 
     def page(self, child: Child) -> memoryview:
         """Return a child's page, as words by page.Field; a mold's is a dummy."""
-        return self._slots.page(child.page) if child.page != NO_PAGE else self._nowhere
+        return self._pages.page(child.page) if child.page != NO_PAGE else self._nowhere
 
-    def memory_of(self, child: Child) -> tuple[memoryview, Slots, LoadBoard | None, Any]:
+    def memory_of(self, child: Child) -> tuple[memoryview, Pages, LoadBoard | None, Any]:
         """
         Return a worker's shared memory: its page, all pages, its place on the load board, its table of running requests.
 
@@ -99,8 +99,8 @@ class Children:
         """
         in_flight = map_memory_file(child.in_flight)
         os.close(child.in_flight)
-        board = self._slots.new_board(child.page) if child.page != NO_PAGE else None
-        return self.page(child), self._slots, board, in_flight
+        board = self._pages.new_board(child.page) if child.page != NO_PAGE else None
+        return self.page(child), self._pages, board, in_flight
 
     # Beginning
 
@@ -148,8 +148,8 @@ class Children:
     def _new_child(self, undo: contextlib.ExitStack, slot: int, plan: Plan) -> tuple[Child, Channel]:
         page = NO_PAGE
         if slot != MOLD:
-            page = self._slots.take()
-            undo.callback(self._slots.give_back, page)
+            page = self._pages.take()
+            undo.callback(self._pages.give_back, page)
         ours, theirs = Channel.pair()
         undo.callback(ours.close)
         undo.callback(theirs.close)
@@ -162,7 +162,7 @@ class Children:
     def adopt(self, state: dict[str, Any], plan: Plan) -> None:
         """Take over a child as `Child.describe` described it; `plan`: its plan."""
         child = Child.inherit(state, plan)
-        self._slots.reserve(child.page)
+        self._pages.reserve(child.page)
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
         self._add(child)
         if state["deadline_at"] is not None:
@@ -172,7 +172,7 @@ class Children:
 
     def describe(self) -> tuple[int, list[dict[str, Any]]]:
         """Return the descriptor of the pages, and all children for `adopt`, but molds: they have old code."""
-        return self._slots.fd, [self._describe(child) for child in self if child.slot != MOLD]
+        return self._pages.fd, [self._describe(child) for child in self if child.slot != MOLD]
 
     def _describe(self, child: Child) -> dict[str, Any]:
         seconds = self._clock.seconds_to(child.due_at)
@@ -370,7 +370,7 @@ class Children:
         before = self._transition(child, Event.END)
         self._by_slot[child.slot].remove(child)
         if child.page != NO_PAGE:
-            self._slots.give_back(child.page)
+            self._pages.give_back(child.page)
         return before
 
 

@@ -67,7 +67,7 @@ class Inheritance(NamedTuple):
     # Set if the form is known; otherwise these keep their defaults, but for the last three.
     plan: Plan | None = None
     size: int | None = None
-    pages: int | None = None  # the descriptor of Slots
+    pages: int | None = None  # the descriptor of Pages
     children: Sequence[State] = ()
     bound: Sequence[Listener] = ()  # by extensions
     counted: State | None = None  # None: not known; see Overview.restore

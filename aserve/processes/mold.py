@@ -138,15 +138,15 @@ class Mold:
     def _begin(self, message: Message, channel: Channel, memory: int) -> Role:
         """In the worker: report that it has begun; set up its own state."""
         role, page = self._role, message["page"]
-        assert role.slots is not None
+        assert role.pages is not None
         role.channel.close()
         channel.send({"say": "begun"})
         if signal.getsignal(signal.SIGTERM) is do_nothing:  # and not the app's own
             signal.signal(signal.SIGTERM, self._earlier[signal.SIGTERM] or signal.SIG_DFL)
         forks.own_handlers({n: self._earlier[n] for n in LEFT_AT_START if signal.getsignal(n) is do_nothing})
         return role._replace(
-            slot=message["slot"], generation=message["generation"], channel=channel, page=role.slots.page(page),
-            load_board=role.slots.new_board(page), in_flight=map_memory_file(memory),
+            slot=message["slot"], generation=message["generation"], channel=channel, page=role.pages.page(page),
+            load_board=role.pages.new_board(page), in_flight=map_memory_file(memory),
             page_number=page,
         )  # fmt: skip
 

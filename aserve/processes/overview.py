@@ -26,7 +26,7 @@ from .channel import Message
 from .child import Child, State
 from .children import Children, Hear
 from .command import Command
-from .slots import Slots
+from .pages import Pages
 from .status import Status
 
 Supervise = Callable[[SupervisorContext], Sequence[Supervision]]
@@ -40,7 +40,7 @@ class Overview:
 
     def __init__(
         self,
-        slots: Slots,
+        pages: Pages,
         children: Children,
         status: Status,
         supervise: Supervise = lambda context: (),
@@ -60,7 +60,7 @@ class Overview:
         self._extensions = supervise(SupervisorContext(self, command.environ, watch, self._tell, words=command.words))
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
-        slots.on_given_back = self._on_page_end
+        pages.on_given_back = self._on_page_end
         status.facts = self.facts
 
     def on_second(self) -> None:

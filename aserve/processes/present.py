@@ -14,8 +14,8 @@ from .events import Events
 from .fleet import Fleet
 from .inheritance import Inheritance
 from .overview import Overview
+from .pages import Pages
 from .site import Site
-from .slots import Slots
 from .status import Status
 from .watch import Watch
 from .words import Words
@@ -25,9 +25,9 @@ class Present:
     """Processes, and the nouns that look at them."""
 
     def __init__(self, site: Site, fleet: Fleet, events: Events, inherited: Inheritance | None) -> None:
-        slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
+        pages = Pages(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
         self.words = Words()
-        self.children = Children(slots, events.selector, events.clock, self.words.hear)
+        self.children = Children(pages, events.selector, events.clock, self.words.hear)
         fleet.workers = self.children
         self.attached = Attached(
             site.command,
@@ -37,7 +37,7 @@ class Present:
             lambda config: self.overview.programs(config),
         )
         self.status = Status(self.children, fleet, self.attached, site.listeners)
-        self.overview = Overview(slots, self.children, self.status, site.supervise, site.command, events.watch)
+        self.overview = Overview(pages, self.children, self.status, site.supervise, site.command, events.watch)
         self.tally = self.overview.tally
         self.attached.follow(site.plan.config)
         self.watch = Watch(self.children)

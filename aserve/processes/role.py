@@ -18,8 +18,8 @@ from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL
 from .channel import Channel
 from .child import name_of
+from .pages import Pages
 from .plan import Plan
-from .slots import Slots
 
 
 class Role(NamedTuple):
@@ -31,7 +31,7 @@ class Role(NamedTuple):
     channel: Channel
     listeners: Sequence[Listener]
     page: memoryview  # words by page.Field
-    slots: Slots | None = None  # all pages
+    pages: Pages | None = None  # of all workers
     load_board: LoadBoard | None = None  # among them
     in_flight: Any = None  # memory for the table of its running requests
     supervisor_pid: int = 0

@@ -87,7 +87,7 @@ class Worker:
         self._channel = role.channel
         self._page = role.page
         self._loop = loop
-        self._slots, self._board = role.slots, role.load_board
+        self._pages, self._board = role.pages, role.load_board
         self._drain_seconds = role.plan.config.drain_delay_seconds + role.plan.config.drain_seconds
         self._server = Server(
             app,
@@ -246,5 +246,5 @@ class Worker:
         self._channel.flush()
         self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
         self._server.statistics().write_to(self._page)
-        if self._board is not None and self._slots is not None:
-            self._board.look_at(self._slots.top - 1)
+        if self._board is not None and self._pages is not None:
+            self._board.look_at(self._pages.top - 1)

@@ -248,7 +248,7 @@ def test_a_server(start, tmp_path):
     told["log"] = process.log
     leaks = {where: found_in(text) for where, text in told.items() if found_in(text) - {"hunter2-set"}}
     assert leaks == {}, told[next(iter(leaks))]
-    assert "aserve-slots" in told["descriptors"] and "inheritance" not in told["descriptors"]
+    assert "aserve-pages" in told["descriptors"] and "inheritance" not in told["descriptors"]
     assert [*(tmp_path / "temporary").iterdir()] == []
     assert "hunter2-set" not in process.log and "hunter2-set" not in told["/field"]
     # Request lines are there as they came.

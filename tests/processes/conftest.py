@@ -10,8 +10,8 @@ from harness.supervising import supervised, system
 from aserve.features import Config
 from aserve.processes.children import Children
 from aserve.processes.clock import Clock
+from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
-from aserve.processes.slots import Slots
 
 __all__ = ["supervised", "system"]
 
@@ -26,7 +26,7 @@ def selector():
 def new(system, selector):
     """Make children: new(slot, **settings) -> Child; new.children, new.heard, new.pass_time."""
     clock, heard = Clock(lambda: system.now), []
-    children = Children(Slots(8), selector, clock, lambda *words: heard.append(words))
+    children = Children(Pages(8), selector, clock, lambda *words: heard.append(words))
 
     def fork(slot=1, **settings):
         child, channel = children.fork(slot, Plan(Config(workers=1, **settings), None))

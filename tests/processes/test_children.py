@@ -16,8 +16,8 @@ from aserve.features import Config
 from aserve.processes import children as children_module
 from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS, Children
 from aserve.processes.clock import Clock
+from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
-from aserve.processes.slots import Slots
 
 
 def _ignore(pid, how):
@@ -166,7 +166,7 @@ def test_a_limit_over_an_upgrade(new, system):
     copies = {name: os.dup(state[name]) for name in ("channel", "in_flight")}
     with selectors.DefaultSelector() as selector:
         clock = Clock(lambda: system.now)
-        others = Children(Slots(8), selector, clock, print)
+        others = Children(Pages(8), selector, clock, print)
         others.adopt({**state, **copies}, child.plan)
         (adopted,) = others
         assert adopted.state is State.STARTING and adopted.due_at - clock() == 28
@@ -249,7 +249,7 @@ def test_nobody_has_ended(new, monkeypatch):
 def test_in_the_child(selector):
     """A real one: it gets its end of the channel, and none of the supervisor's, its brothers' included."""
     heard = []
-    children = Children(Slots(2), selector, Clock(), lambda child, message, fds: heard.append(message))
+    children = Children(Pages(2), selector, Clock(), lambda child, message, fds: heard.append(message))
     for slot in (1, 2):
         child, channel = children.fork(slot, Plan(Config(workers=2), None))
         if channel is not None:

@@ -26,8 +26,8 @@ from aserve.processes.facts import NEVER
 from aserve.processes.fleet import Fleet
 from aserve.processes.inheritance import FORM, Inheritance, hand_down
 from aserve.processes.overview import Overview
+from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
-from aserve.processes.slots import Slots
 from aserve.processes.status import Status
 from aserve.settings import VERSION, parse_bind
 
@@ -55,12 +55,12 @@ class Before:
 
     def __init__(self, tmp_path):
         self.selector = selectors.DefaultSelector()
-        self.slots = Slots(4)
-        self.children = Children(self.slots, self.selector, Clock(), lambda *_: None)
+        self.pages = Pages(4)
+        self.children = Children(self.pages, self.selector, Clock(), lambda *_: None)
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
         self.overview = Overview(
-            self.slots,
+            self.pages,
             self.children,
             Status(self.children, Fleet(PLAN, 3)),
             lambda context: [self.extension],
@@ -87,7 +87,7 @@ class Before:
         state["pages"] = copies[state["pages"]]
         state["kept"] = {name: copies[fd] for name, fd in state["kept"].items()}
         state["descriptors"] = list(copies.values())
-        self.pages = state["pages"]
+        self.pages_fd = state["pages"]
         copy = inheritance.open_memory_file("copy")
         os.write(copy, json.dumps({**state, **other}).encode())
         return copy
@@ -117,7 +117,7 @@ def test_all_of_it(before, system, tmp_path):
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
     assert found.version == VERSION and found.blocked == [signal.SIGUSR1]
-    assert (found.plan, found.size, found.pages, len(found.strangers)) == (PLAN, 3, before.pages, 0)
+    assert (found.plan, found.size, found.pages, len(found.strangers)) == (PLAN, 3, before.pages_fd, 0)
     assert [(listener.bind, listener.inode) for listener in found.listeners] == [
         (listener.bind, listener.inode) for listener in before.listeners
     ]
@@ -129,8 +129,8 @@ def test_all_of_it(before, system, tmp_path):
     assert os.pread(found.kept["a file"], 9, 0) == b"kept"
     os.close(found.kept["a file"])
 
-    selector, slots = selectors.DefaultSelector(), Slots(0, found.pages)
-    children = Children(slots, selector, Clock(), lambda *_: None)
+    selector, pages = selectors.DefaultSelector(), Pages(0, found.pages)
+    children = Children(pages, selector, Clock(), lambda *_: None)
     for state in found.children:
         children.adopt(state, found.plan)
     shown = [
@@ -140,7 +140,7 @@ def test_all_of_it(before, system, tmp_path):
     assert shown[0] == shown[1] and [child.state for child in children] == [State.READY, State.DRAINING]
     first, second = children
     assert [os.pread(child.in_flight, 1, 0) for child in children] == [b"1", b"2"]
-    assert slots.take() == 3 and children.page(first)[Field.PID] == first.pid
+    assert pages.take() == 3 and children.page(first)[Field.PID] == first.pid
     assert first.due_at == NEVER and 0 < second.due_at - time.monotonic() <= 4.5 + ENDING_SECONDS
     drains = [system.workers_ends[second.pid].receive()[0] for _ in range(2)]
     assert drains == [{"do": "drain", "stopping": False}] * 2
@@ -171,7 +171,7 @@ def test_another_form(before, system, other):
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
     assert len(found.strangers) == 2 and found.counted is not None and found.kept == {}
     with pytest.raises(OSError, match="Bad file"):
-        os.fstat(before.pages)
+        os.fstat(before.pages_fd)
     system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
     for _ in range(2):
         found.strangers.dismiss()

@@ -14,8 +14,8 @@ from aserve.features import Config
 from aserve.processes.children import Children
 from aserve.processes.clock import Clock
 from aserve.processes.levelling import MAX_GIFTS, Relief, Standing, gifts, level_out, relief
+from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
-from aserve.processes.slots import Slots
 from aserve.processes.takers import SILENT_NS
 
 
@@ -113,7 +113,7 @@ def test_it_comes_to_rest(seed):
 def ready(system):
     """Make workers that serve, with their numbers of connections: ready(*connections) -> children."""
     with selectors.DefaultSelector() as selector:
-        children = Children(Slots(8), selector, Clock(), lambda *words: None)
+        children = Children(Pages(8), selector, Clock(), lambda *words: None)
 
         def make(*connections):
             for slot, count in enumerate(connections, 1):

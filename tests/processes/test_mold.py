@@ -23,8 +23,8 @@ from aserve.processes.channel import Channel
 from aserve.processes.forked import LEFT_AT_START
 from aserve.processes.mold import run_mold
 from aserve.processes.opened import Opened
+from aserve.processes.pages import Pages
 from aserve.processes.role import Role
-from aserve.processes.slots import Slots
 
 
 def hello(environ, start_response):
@@ -51,8 +51,8 @@ class Led(Leading):
 
     def __init__(self, **settings):
         super().__init__(workers=2, preload=True, **settings)
-        self.slots = Slots(4)
-        self.role = Role(MOLD, 1, self.plan, self.theirs, self.listeners, None, self.slots, supervisor_pid=4242)
+        self.pages = Pages(4)
+        self.role = Role(MOLD, 1, self.plan, self.theirs, self.listeners, None, self.pages, supervisor_pid=4242)
         self.entered = []
         self.ends = []
 
@@ -65,7 +65,7 @@ class Led(Leading):
         self.ends.append(ours)
         memory = open_memory_file("test")
         os.truncate(memory, TABLE_BYTES)
-        order = {"do": "fork", "slot": slot, "generation": 7, "page": self.slots.take()}
+        order = {"do": "fork", "slot": slot, "generation": 7, "page": self.pages.take()}
         self.channel.send(order, [theirs.detach(), memory])
 
     def run(self, load=lambda: hello):
@@ -186,7 +186,7 @@ def test_a_worker(lead, at_word, monkeypatch):
     assert (role.slot, role.generation, role.name, role.supervisor_pid) == (2, 7, "worker 2", 4242)
     assert role.plan is led.role.plan and len(role.in_flight) == TABLE_BYTES
     role.page[Field.REQUESTS] = 5
-    assert led.slots.page(1)[Field.REQUESTS] == 5 and role.load_board is not None
+    assert led.pages.page(1)[Field.REQUESTS] == 5 and role.load_board is not None
     assert led.heard(led.ends[0]) == [{"say": "begun"}] and led.role.channel.fileno() == -1
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getsignal(signal.SIGHUP) is handler
     assert signal.getsignal(signal.SIGQUIT) is mold_module.do_nothing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.processes.slots import Slots
+from aserve.processes.pages import Pages
 
 
 def test_what_looks_sees_the_same_processes(supervised):
@@ -17,5 +17,5 @@ def test_what_looks_sees_the_same_processes(supervised):
 def test_pages(supervised):
     """There are enough for a successor of each worker, and workers look at those that are expected from the start."""
     one = supervised(3)
-    slots = one.supervisor.present.children._slots
-    assert isinstance(slots, Slots) and slots.top == 5
+    pages = one.supervisor.present.children._pages
+    assert isinstance(pages, Pages) and pages.top == 5

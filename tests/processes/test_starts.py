@@ -26,7 +26,7 @@ def test_in_a_child(monkeypatch, tmp_path, preload):
     plan = Plan(Config(workers=2, preload=preload, control=str(tmp_path / "control")), None)
     role = Supervisor(Site(plan, lambda before: plan, (), COMMAND, supervised_of(plan.config).supervise)).run()
     assert (role.slot, role.name) == ((MOLD, "the mold") if preload else (1, "worker 1"))
-    assert role.plan is plan and role.supervisor_pid == os.getppid() and role.slots is not None
+    assert role.plan is plan and role.supervisor_pid == os.getppid() and role.pages is not None
     assert (role.load_board is None) == preload and signal.getsignal(signal.SIGTERM) == before
     role.channel.close()
     assert (tmp_path / "control").exists()  # the parent answers there

@@ -22,8 +22,8 @@ from aserve.processes.children import Children
 from aserve.processes.clock import Clock
 from aserve.processes.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.inheritance import Inheritance, Strangers
+from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
-from aserve.processes.slots import Slots
 from aserve.settings import VERSION
 
 pytestmark = pytest.mark.long_on_pypy
@@ -334,21 +334,21 @@ def test_the_child(supervised, execed, error, why):
 
 def test_it_goes_on(supervised, caplog):
     """Workers of before are adopted, and replaced as by a reload; signals are heard again."""
-    slots, selector = Slots(8), selectors.DefaultSelector()
-    before = Children(slots, selector, Clock(), lambda *_: None)
+    pages, selector = Pages(8), selectors.DefaultSelector()
+    before = Children(pages, selector, Clock(), lambda *_: None)
     plan = Plan(Config(workers=2, drain_seconds=4.0), "a:app")
     pairs = [Channel.pair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs, 1):
-        worker = Child(7000 + number, number, 5, plan, ours, slots.take(), open_memory_file("table"))
+        worker = Child(7000 + number, number, 5, plan, ours, pages.take(), open_memory_file("table"))
         os.truncate(worker.in_flight, TABLE_BYTES)
         before._add(worker)
         before.admit(worker)
-    pages, children = before.describe()
+    pages_fd, children = before.describe()
     selector.close()
     for child in children:
         child["channel"] = os.dup(child["channel"])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    left = Inheritance("0.0.1", [], [], Strangers(), plan, 2, os.dup(pages), children)
+    left = Inheritance("0.0.1", [], [], Strangers(), plan, 2, os.dup(pages_fd), children)
     one = supervised(3, inherited=left)
     assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     one.system.workers_ends.update({7000 + number: theirs for number, (_, theirs) in enumerate(pairs, 1)})

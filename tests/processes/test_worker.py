@@ -26,9 +26,9 @@ from aserve.lifecycle.loading import LoadError
 from aserve.processes import forked as forked_module
 from aserve.processes import worker as worker_module
 from aserve.processes.forked import LEFT_TO_SUPERVISOR
+from aserve.processes.pages import Pages
 from aserve.processes.passing import MAX_RETURNS
 from aserve.processes.role import Role
-from aserve.processes.slots import Slots
 from aserve.processes.worker import Worker, run_worker
 from aserve.server import running as running_module
 
@@ -65,11 +65,11 @@ class Led(Leading):
 
     def __init__(self, **settings):
         super().__init__(**{"workers": 1, "threads": 1, **settings})
-        slots = Slots(1)
-        number = slots.take()
-        self.page = slots.page(number)
+        pages = Pages(1)
+        number = pages.take()
+        self.page = pages.page(number)
         self.address = self.listeners[0].address
-        self.role = Role(2, 1, self.plan, self.theirs, self.listeners, self.page, slots, slots.new_board(number))
+        self.role = Role(2, 1, self.plan, self.theirs, self.listeners, self.page, pages, pages.new_board(number))
 
     def run(self, load, supervise=None):
         """Be this worker, and its supervisor in another thread; return the exit status."""
@@ -181,7 +181,7 @@ def test_serving(lead, wait_until, loop, monkeypatch):
 def test_a_trial(lead, wait_until):
     """It serves without a place among others: nobody can reach it."""
     led = lead()
-    led.role = led.role._replace(slots=None, load_board=None)
+    led.role = led.role._replace(pages=None, load_board=None)
     assert led.run(lambda: hello, lambda: (led.wait_for("ready", wait_until), led.channel.send(DRAIN))) == 0
 
 

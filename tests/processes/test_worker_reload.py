@@ -12,8 +12,8 @@ from aserve.core.errors import Fault
 from aserve.core.page import Field
 from aserve.features.mounts import Mounts, nothing_here
 from aserve.lifecycle.loading import not_loaded
+from aserve.processes.pages import Pages
 from aserve.processes.role import Role
-from aserve.processes.slots import Slots
 from aserve.processes.worker import Worker
 
 DRAIN = {"do": "drain", "stopping": True}
@@ -31,11 +31,11 @@ class Reloading(Leading):
 
     def __init__(self, slot=1, fault=None, spec=None, **settings):
         super().__init__(workers=1, threads=1, reload=True, reload_extra=EXTRA, **settings)
-        slots = Slots(1)
-        self.page = slots.page(slots.take())
+        pages = Pages(1)
+        self.page = pages.page(pages.take())
         self.address = self.listeners[0].address
         plan = self.plan._replace(spec=spec)
-        self.role = Role(slot, 1, plan, self.theirs, self.listeners, self.page, slots, fault=fault)
+        self.role = Role(slot, 1, plan, self.theirs, self.listeners, self.page, pages, fault=fault)
 
     async def start(self, app=hello):
         """Serve until it is ready."""

@@ -109,7 +109,7 @@ class UwsgiModule(Extension[MuleSettings]):
         if role is not None:
             process = process._replace(
                 worker_id=role.slot if role.is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
-                is_preloaded=has_app or role.is_mold, page=role.page if role.is_worker else None, slots=role.slots,
+                is_preloaded=has_app or role.is_mold, page=role.page if role.is_worker else None, pages=role.pages,
                 page_number=role.page_number,
             )  # fmt: skip
         if role is None or role.is_trial:

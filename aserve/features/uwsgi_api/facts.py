@@ -40,11 +40,11 @@ def masterpid() -> int:
 def workers() -> tuple[dict[str, Any], ...]:
     """Return a dict for each worker, as uWSGI has it; without workers for this process."""
     process, tallies = present(), memory.shared().tallies
-    if process.slots is None:
+    if process.pages is None:
         return (_describe(worker_id(), os.getpid(), 0, tallies.row(0, os.getpid()), True),)
     found: dict[int, dict[str, Any]] = {}
-    for number in range(1, process.slots.top):
-        page = process.slots.page(number)
+    for number in range(1, process.pages.top):
+        page = process.pages.page(number)
         pid, slot, generation = page[Field.PID], page[Field.SLOT], page[Field.GENERATION]
         if not pid or slot not in range(1, MOLD):
             continue

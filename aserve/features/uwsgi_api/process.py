@@ -25,7 +25,7 @@ class Process(NamedTuple):
     is_preloaded: bool = False  # workers are forked from a process that has imported the app
     caches: Sequence[str] = ()  # of --uwsgi-cache; a supervisor has made them already
     page: memoryview | None = None  # the page of this worker, with its state
-    slots: Any = None  # the pages of all workers: processes.slots.Slots
+    pages: Any = None  # of all workers: processes.pages.Pages
     spoolers: Sequence[str] = ()  # of --spooler: folders of jobs
     is_spooler: bool = False  # it does jobs, and serves no requests
     shared: Shared | None = None  # of --shared; a supervisor has joined already

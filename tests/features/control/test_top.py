@@ -77,7 +77,7 @@ def test_a_replaced_worker():
     """Its successor begins at zero, and nothing is negative."""
     seen = looks([worker(requests=5000)], [worker(pid=99, generation=2, requests=30, seconds=0.8)])
     assert seen.rate() == pytest.approx(30 / 0.8)
-    seen = looks([worker(requests=5000)], [worker(requests=4000)])  # half of a word (slots.py)
+    seen = looks([worker(requests=5000)], [worker(requests=4000)])  # half of a word (pages.py)
     assert seen.rate() == 0
 
 

@@ -13,7 +13,7 @@ from aserve.core.page import MOLD, Field
 from aserve.features.uwsgi_api import facts, memory
 from aserve.features.uwsgi_api import process as process_module
 from aserve.features.uwsgi_api.process import Process
-from aserve.processes.slots import Slots
+from aserve.processes.pages import Pages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -38,14 +38,14 @@ def become(open_memory, monkeypatch):
     return process_module.become
 
 
-def new_slots(*workers):
+def new_pages(*workers):
     """Return pages of workers: (slot, generation, pid, threads busy)."""
-    slots = Slots(len(workers))
+    pages = Pages(len(workers))
     for slot, generation, pid, busy in workers:
-        page = slots.page(slots.take())
+        page = pages.page(pages.take())
         page[Field.SLOT], page[Field.GENERATION], page[Field.PID] = slot, generation, pid
         page[Field.THREADS_BUSY], page[Field.REQUESTS] = busy, 10 * pid
-    return slots
+    return pages
 
 
 def test_the_keys():
@@ -59,20 +59,20 @@ def test_the_keys():
 
 def test_the_workers(become):
     """One for each slot, the newest; a mold is none. What does not count has the requests of a second ago."""
-    slots = new_slots((2, 1, 12, 0), (2, 0, 15, 1), (1, 1, 11, 0), (1, 2, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
-    become(Process(1, 4242, 2, slots=slots))
+    pages = new_pages((2, 1, 12, 0), (2, 0, 15, 1), (1, 1, 11, 0), (1, 2, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
+    become(Process(1, 4242, 2, pages=pages))
     found = [
         (each["id"], each["pid"], each["requests"], each["status"], each["respawn_count"]) for each in facts.workers()
     ]
     assert found == [(1, 13, 130, b"busy", 2), (2, 12, 120, b"idle", 1)]
     assert facts.total_requests() == 250 and facts.request_id() == 130
-    os.close(slots.fd)
+    os.close(pages.fd)
 
 
 def test_counts(become):
     """A worker that counts says what it has done; what the ones before it have done is in the sums."""
-    slots = new_slots((1, 4, os.getpid(), 0))
-    become(Process(1, 4242, 1, slots=slots, page_number=1))
+    pages = new_pages((1, 4, os.getpid(), 0))
+    become(Process(1, 4242, 1, pages=pages, page_number=1))
     tallies = memory.shared().tallies
     tallies.begin(1, 1).write([END])
     tallies.close(1, os.getpid())
@@ -81,7 +81,7 @@ def test_counts(become):
     assert (worker["requests"], worker["delta_requests"], worker["tx"]) == (3, 2, 15)
     assert (worker["running_time"], worker["avg_rt"], worker["status"]) == (1_500_000, 500_000, b"busy")
     assert facts.total_requests() == facts.request_id() == 3
-    os.close(slots.fd)
+    os.close(pages.fd)
 
 
 def test_a_process_that_is_gone():

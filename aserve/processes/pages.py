@@ -1,6 +1,6 @@
 """The pages of the workers, in memory that all processes share.
 
-Owns:     Slots: the pages, and which of them are taken.
+Owns:     Pages: the pages, and which of them are taken.
 Thread:   the supervisor's only one takes pages and gives them back; each word is written by one process, and read by any.
 Not here: the words of a page (../core/page.py), writing them (children.py, worker.py), conclusions from them.
 
@@ -21,7 +21,7 @@ from ..core.memory_file import map_memory_file, open_memory_file
 from ..core.page import PAGE_BYTES, WORD_BYTES, Field
 
 
-class Slots:
+class Pages:
     """The pages. Number 0 has in its first word the number behind the highest that is taken."""
 
     def __init__(self, count: int, fd: int | None = None, expected: int = 0) -> None:
@@ -92,7 +92,7 @@ class Slots:
 
 
 def _new_file(count: int) -> int:
-    fd = open_memory_file("aserve-slots")
+    fd = open_memory_file("aserve-pages")
     os.truncate(fd, (count + 1) * PAGE_BYTES)  # a page takes no memory until it is written to
     os.pwrite(fd, (1).to_bytes(WORD_BYTES, sys.byteorder), 0)
     return fd
