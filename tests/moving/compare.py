@@ -245,25 +245,22 @@ def wait_until(holds: Any, seconds: float) -> bool:
 
 def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, str], body: bytes) -> Any:
     """Return the answer to a request, without what differs each time."""
-    with connect(place) as plain:
-        plain.settimeout(15)
-        one = secured(plain) if case.ask.startswith("https") else plain
-        one.sendall(
-            packet(method, target, fields, body)
-            if case.ask.startswith("uwsgi")
-            else message(method, target, fields, body)
-        )
-        try:
+    form = packet if case.ask.startswith("uwsgi") else message
+    try:
+        with connect(place) as plain:
+            plain.settimeout(15)
+            one = secured(plain) if case.ask.startswith("https") else plain
+            one.sendall(form(method, target, fields, body))
             response = http.client.HTTPResponse(one)
             response.begin()
             text = response.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException) as fault:
-            return type(fault).__name__
-        names = sorted(
-            name
-            for name in map(str.lower, response.headers)
-            if name not in ("date", "server", "connection", "content-length", "transfer-encoding")
-        )
+    except (OSError, http.client.HTTPException) as fault:
+        return type(fault).__name__
+    names = sorted(
+        name
+        for name in map(str.lower, response.headers)
+        if name not in ("date", "server", "connection", "content-length", "transfer-encoding")
+    )
     with contextlib.suppress(ValueError):
         return {"status": response.status, "fields": names, **json.loads(text)}
     return {"status": response.status, "fields": names}
