@@ -21,6 +21,8 @@ from aserve.settings import ConfigError
         ),
         ("app --bind=:80 --bind :81 --preload", {"bind": [":80", ":81"], "wsgi_app": "app", "preload_app": True}),
         ("-w4 --worker-conn 5 --no-sendfile", {"workers": "4", "worker_connections": "5", "sendfile": False}),
+        ("--paste a.ini", {"paste": "a.ini"}),
+        ("--paster a.ini --paste-global a=b", {"paste": "a.ini", "raw_paste_global_conf": "a=b"}),
         ("--check-config -c g.py a", {"config": "g.py", "wsgi_app": "a"}),
         ("--proxy-protocol --access-logfile - a", {"proxy_protocol": "auto", "accesslog": "-", "wsgi_app": "a"}),
     ],
