@@ -1,5 +1,7 @@
 """Print docs/settings.md, made from the rows of the engine and of all features: `make docs`."""
 
+import re
+
 from aserve.features import SETTINGS
 from aserve.settings import COMMAND_NAMES
 
@@ -41,12 +43,24 @@ def build_page() -> str:
             sections.append(f"## {group}\n")
         sections.append(
             f"### `{f'{setting.flag} {setting.kind.metavar}'.rstrip()}`\n\n"
-            f"{_sentence(setting.help)}\n\n"
-            f"- default: `{setting.kind.show(setting.default)}`. {setting.why}\n"
+            f"{with_links(_sentence(setting.help))}\n\n"
+            f"- default: `{setting.kind.show(setting.default)}`. {with_links(setting.why)}\n"
             f"- accepts: {setting.kind.accepts}\n"
             f"- elsewhere: `{setting.variable}`, TOML `{setting.key}`, keyword `{setting.name}`\n"
         )
     return "\n".join(sections)
+
+
+def with_links(text: str) -> str:
+    """Return a text whose pages are links and whose flags are code; what is code already stays. In a terminal both stand as they are."""
+    text = re.sub(r"\bdocs/([\w-]+\.md)\b", r"[\1](\1)", text)
+    return re.sub(
+        r"`[^`]*`|\[[^]]*\]\([^)]*\)|(?<![\w-])--[a-z][a-z-]*[a-z](?: (?:\d+|-)(?![^\s,;.)]))?", _as_code, text
+    )
+
+
+def _as_code(match: "re.Match[str]") -> str:
+    return f"`{match[0]}`" if match[0].startswith("--") else match[0]
 
 
 def _sentence(text: str) -> str:

@@ -276,6 +276,8 @@ def test_settings_page_is_up_to_date():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"
+    shown = module.with_links("see docs/a-b.md; `--cd` e, --fg 3, and --hi - or --jk-l")
+    assert shown == "see [a-b.md](a-b.md); `--cd` e, `--fg 3`, and `--hi -` or `--jk-l`"
 
 
 def test_reload_implies():
