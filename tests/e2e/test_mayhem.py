@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from harness.combining import long
 from harness.mayhem import SECONDS, start_mayhem
 
 pytestmark = [
@@ -15,10 +16,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
-def test_each_request_is_answered_once(start_workers, tmp_path, lane):
+@pytest.mark.parametrize(("lane", "kills"), [("auto", True), long(("off", True)), ("auto", False)])
+def test_each_request_is_answered_once(start_workers, tmp_path, lane, kills):
     """Or its worker was killed with it. None is begun twice, answered 503, or left without an end."""
-    mayhem = start_mayhem(start_workers, tmp_path, "--lane", lane)
+    mayhem = start_mayhem(start_workers, tmp_path, "--lane", lane, kills=kills)
     mayhem.run()
     print(mayhem.describe())
     assert mayhem.faults() == [], (mayhem.describe(), mayhem._process.log[-6000:])
