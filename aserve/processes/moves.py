@@ -9,7 +9,7 @@ Not here: which requests move, and when (passing.py), connections at rest (taker
 |---|---|
 | comes from the worker where it waits: home    | the worker that it is meant for, if that may take one; or back               |
 | comes back, as that worker has no room, drains, or could not receive it | home; if that has ended, it waits here until the next second |
-| was not taken when its worker ended           | home; if that has ended, to the worker with the fewest; without one it waits |
+| was not taken when its worker ended           | home; if that has ended, to the worker with the fewest; without one that serves on to one that drains; without any it waits |
 | was not taken, and its worker does not answer | the same, after SILENT_NS                                                    |
 | waits here                                    | the same, once a second                                                      |
 
@@ -69,7 +69,7 @@ class Moves:
             put_request_back(fds[1])
             self._send(move, self._home_of(move, sender))
         else:
-            self._send(move, self._meant_for(move) or self._home_of(move) or self._takers.emptiest())
+            self._send(move, self._meant_for(move) or self._home_of(move) or self._other())
 
     def _on_taken(self, sender: Child, message: Message, fds: list[int]) -> None:
         self._drop(message["number"])
@@ -96,14 +96,14 @@ class Moves:
             )
         for move in kept:
             put_request_back(move.fds[1])  # it may have been read already
-            self._send(move, self._home_of(move) or self._takers.emptiest())
+            self._send(move, self._home_of(move) or self._other())
 
     def on_second(self) -> None:
         """Give requests that wait here, or are at a worker that does not answer, to workers that may take them by now."""
         for number, move in list(self._by_number.items()):
             if move.getter is None or self._take_back(move, move.getter):
                 del self._by_number[number]
-                self._send(move, self._home_of(move) or self._takers.emptiest())
+                self._send(move, self._home_of(move) or self._other())
 
     def end(self) -> bool:
         """Log the requests that no worker is left to take; return whether there are any."""
@@ -179,6 +179,11 @@ class Moves:
         alive = self._children.having(State.READY, State.DRAINING)
         found = [child for child in alive if child.page == move.message["giver"] and child is not without]
         return found[0] if found and self._takers.turns(found[0]) else None
+
+    def _other(self) -> Child | None:
+        """Return the worker with the fewest connections; without one that serves on, one that drains, which takes requests at the end of the server."""
+        draining = [child for child in self._children.having(State.DRAINING) if self._takers.turns(child)]
+        return self._takers.emptiest() or (draining[0] if draining else None)
 
     def _describe(self, move: Move) -> str:
         exchange = read_request(look_at_request(move.fds[1]))

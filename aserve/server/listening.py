@@ -109,15 +109,22 @@ class Listening:
         executor = threads.executor
         return [] if isinstance(executor, InlineExecutor) else detach_waiting(executor, self.services, count, before)
 
-    async def adopt(self, detached: Detached, is_own: bool, when_taken: Callable[[], None]) -> bool:
+    async def adopt(
+        self, detached: Detached, is_own: bool = False, when_taken: Callable[[], None] = lambda: None
+    ) -> bool:
         """See Server.adopt."""
 
         def begin(exchange: Exchange) -> None:
             when_taken()
             submit(exchange, is_own)
 
-        has_room = is_own or not (self.is_draining or self.connections.is_full())
+        has_room = is_own or not (self._leaves_to_others(detached) or self.connections.is_full())
         return has_room and await adopt(detached, self._pairs, self.connections, begin)
+
+    def _leaves_to_others(self, detached: Detached) -> bool:
+        """Whether this server drains; at the end of all servers a request is served even so, as it was accepted before."""
+        is_last = detached.request is not None and not any(service.is_replaced for service in self.services)
+        return self.is_draining and not is_last
 
     async def refuse(self, detached: Detached, when_taken: Callable[[], None]) -> bool:
         """See Server.refuse."""

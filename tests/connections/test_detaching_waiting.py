@@ -182,6 +182,25 @@ def test_a_call_stays_plain():
 
 
 @pytest.mark.one_way
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_server_that_drains(stuck, start_server, raw_client, is_replaced):
+    """It takes a request at the end of all servers, and answers it; with another that goes on, it leaves it to that."""
+    old, _ = stuck()
+    client = raw_client(old.address)
+    client.send(GET)
+    wait_until(lambda: old.statistics().requests_waiting == 1)
+    (found,) = old.call(lambda: old.server.detach_waiting())
+    new = start_server(echo, is_checked=False)
+    new.call(lambda: new.server._listening.begin_draining(is_replaced))
+    assert new.call(lambda: new.server.adopt(found)) is not is_replaced
+    if is_replaced:
+        assert old.call(lambda: old.server.adopt(found, is_own=True))
+        stuck.gate.open(2)
+    reply = client.recv_response()
+    assert reply.status == 200 and (is_replaced or client.is_closed())
+
+
+@pytest.mark.one_way
 def test_no_room_after_the_end(stuck, start_server, raw_client):
     """A server whose drain is over takes no request, be it its own: it would not be answered."""
     old, _ = stuck()

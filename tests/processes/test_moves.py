@@ -145,6 +145,18 @@ def test_its_home_has_ended_too(moving):
     assert moving.number_at(moving.third)
 
 
+def test_the_server_ends(moving):
+    """No worker serves on: one that drains yet gets it, not one that hangs."""
+    moving.give(moving.other)
+    moving.number_at(moving.other)
+    moving.end(moving.home)
+    for child in (moving.other, moving.third):
+        moving.new.children.drain(child, is_replaced=False)
+        assert moving.system.workers_ends[child.pid].receive()[0]["do"] == "drain"
+    moving.end(moving.other)
+    assert moving.number_at(moving.third)
+
+
 def test_no_worker_is_left(moving, caplog):
     """It waits for the successor, and is told of as lost if there is none until the server ends."""
     client = moving.give(moving.other)

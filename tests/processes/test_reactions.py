@@ -93,7 +93,8 @@ def test_a_request_that_no_worker_is_left_for(supervised, monkeypatch, caplog):
     one.turn()
     one.end(child)
     reactions = one.supervisor.reactions
-    monkeypatch.setattr(reactions, "let_go", reactions._moves.let_go)  # the rest is the fixture's to close
-    assert reactions.end() == 1 and os.read(reading, 1) == b""
+    with monkeypatch.context() as patch:
+        patch.setattr(reactions, "let_go", reactions._moves.let_go)  # the rest is the fixture's to close
+        assert reactions.end() == 1 and os.read(reading, 1) == b""
     assert "no worker is left for requests that were on their way to one; lost: 1: GET /cart" in caplog.text
     os.close(reading)
