@@ -2,7 +2,7 @@
 
 Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
-Not here: the facts about one worker, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (reactions.py).
+Not here: the facts about one process, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (reactions.py).
 
 `decide` is to be called after every event, and at `next_at`; and again once its actions are done, until it returns none. It looks at facts alone:
 so it does not matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end.
@@ -24,7 +24,7 @@ from typing import Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
-from .facts import NEVER, End, Plan, Question, Reload, Worker
+from .facts import NEVER, End, Plan, Process, Question, Reload
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 
@@ -74,7 +74,7 @@ class Fleet:
     plan: Plan  # the proven one; at first the only one
     size: int  # the number of workers there should be, in the slots from 1 on
     why_size: str = ""  # why there are to be fewer than there were
-    workers: Iterable[Worker] = ()  # all that have not been reaped
+    workers: Iterable[Process] = ()  # all that have not been reaped, molds and trials among them
     has_served: bool = False  # a worker was ready once: there is something to serve
     ends: list[End] = field(default_factory=list)  # not handled yet
     retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
@@ -107,7 +107,7 @@ class Fleet:
         return plan is not self.plan and plan is self.target
 
     @property
-    def newest(self) -> dict[int, Worker]:
+    def newest(self) -> dict[int, Process]:
         """The worker that serves in each slot; of several the one that has begun last."""
         by_age = sorted(self.workers, key=lambda each: each.generation)
         return {each.slot: each for each in by_age if each.state is READY}
@@ -133,14 +133,14 @@ class Fleet:
         """Return the questions that the end of the reload with this number answers."""
         return tuple(each for each in self.waiting if 0 < each.reload <= reload)
 
-    def on_ready(self, worker: Worker) -> None:
+    def on_ready(self, worker: Process) -> None:
         """A worker serves: what could not start in its slot, or as its mold, now can."""
         self.has_served = True
         if self.reload is not None:
             self.reload.failed.pop(worker.slot, None)
             self.reload.failed.pop(MOLD, None)
 
-    def wish(self, worker: Worker, why: str) -> bool:
+    def wish(self, worker: Process, why: str) -> bool:
         """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
         if worker.slot > self.size:
             return False
