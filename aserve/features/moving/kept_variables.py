@@ -55,7 +55,10 @@ def keep_variables(load: Load, text: str, environ: Mapping[str, str]) -> Draft:
     for key in [key for key in draft.settings if key in one.settings and key in other.settings]:
         kept = _template(one.settings[key], first)
         if kept != one.settings[key] and kept == _template(other.settings[key], second):
-            draft.settings[key] = _with_defaults(kept, key, load, names, {**environ, **first})
+            text = _with_defaults(kept, key, load, names, {**environ, **first})
+            unset = [name for name in names if name not in environ and name not in str(draft.settings[key])]
+            if draft is not here or not any(variable(name) in str(text) for name in unset):
+                draft.settings[key] = text  # else a condition has another value where the variable is not set, as here
     app = _template(one.app, first)
     if app != one.app and app == _template(other.app, second):
         draft.app = app

@@ -91,7 +91,7 @@ def text(key: str) -> Take:
     return take
 
 
-_LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload")
+_LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload", "uwsgi-farm")
 
 
 def fact(name: str) -> Take:

@@ -84,7 +84,7 @@ def test_defaults():
     )  # fmt: skip
     draft = keep_variables(load, reading("PORT", "N", "P", "F"), {"P": "1"})
     assert draft.settings == {
-        "bind": ["0.0.0.0:${env:PORT:-8000}"], "workers": "${env:N:-2}", "threads": 4, "preload": True, "pid-file": "${env:F}",
+        "bind": ["0.0.0.0:${env:PORT:-8000}"], "workers": "${env:N:-2}", "threads": 4, "preload": True, "pid-file": "/run/}",
     }  # fmt: skip
 
 
@@ -106,3 +106,15 @@ def test_what_cannot_be_loaded():
         return loader(threads=lambda environ: 3)(environ)
 
     assert keep_variables(picky, reading("A"), {}).settings == {"threads": 3}
+
+
+def test_a_condition(tmp_path):
+    """A variable that only a condition of the file lets in has no place in the translation where it is not set: the other branch is meant."""
+    text = "[uwsgi]\nif-env = SHOP\nhttp = :$(SHOP)\nendif =\nif-not-env = SHOP\nhttp = 127.0.0.1:81\nendif =\nmodule = a\n"
+    (tmp_path / "a.ini").write_text(text)
+
+    def load(environ):
+        return load_uwsgi(str(tmp_path / "a.ini"), environ)
+
+    assert keep_variables(load, text, {}).settings["bind"] == ["127.0.0.1:81"]
+    assert keep_variables(load, text, {"SHOP": "82"}).settings["bind"] == [":${env:SHOP}"]

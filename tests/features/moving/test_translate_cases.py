@@ -38,7 +38,13 @@ def test_the_same_server(path, folder, capsys):
     case = compare.Case(path)
     compare.lay_out(case, folder, PORT)
     words = case.words(PORT)
-    plan = read_settings({**parse_args(words), "dropped_guards": "warn"})
+    try:
+        plan = read_settings({**parse_args(words), "dropped_guards": "warn"})
+    except ConfigError as fault:  # a file without an app
+        with pytest.raises(ConfigError) as caught:
+            run_translate(["translate", *words], os.environ)
+        assert str(caught.value) == str(fault)
+        return
     run_translate(["translate", *words], os.environ)
     (folder / "printed.toml").write_text(capsys.readouterr().out)
     printed = read_settings({"config": "printed.toml", "dropped_guards": "warn"})

@@ -43,6 +43,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsg
         ("processes = 3; lazy-apps = 0", {"workers": 3, "preload": True}),
         ("processes = 1", {"workers": 1}),
         ("workers = 3; master", {"workers": 3, "preload": True}),
+        ("mules = 2; farm = a:1,2; farm = b:1", {"uwsgi-mule": ["-", "-"], "uwsgi-farm": ["a:1,2", "b:1"], "workers": 1}),
         ("stats = 127.0.0.1:1717", {"stats": "127.0.0.1:1717"}),
         ("stats = a.sock; chdir = /srv; stats-minified", {"stats": "unix:/srv/a.sock", "chdir": "/srv"}),
         ("master-fifo = a.fifo; chdir = /srv", {"master-fifo": "/srv/a.fifo", "chdir": "/srv", "workers": 1}),
