@@ -46,6 +46,7 @@ def describe_found(folder: str, command: str) -> str:
         lines += ["To serve it:" if len(specs) == 1 else "To serve one of them:"]
         lines += [f"  {command} {shlex.quote(spec)}" for spec in dict.fromkeys(specs)]
         lines += ["With --reload while you work on it; with --check to see whether it can be imported."]
+        lines += [f"To write its settings and a unit of systemd: {command} init"]
     return "\n".join([*lines, ""])
 
 

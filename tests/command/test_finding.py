@@ -75,6 +75,7 @@ def test_what_is_said(tmp_path):
     write(tmp_path, {"app.py": FLASK})
     text = describe_found(str(tmp_path), "aserve")
     assert "app.py  app = Flask(...)\nTo serve it:\n  aserve app:app\n" in text
+    assert text.endswith("\nTo write its settings and a unit of systemd: aserve init\n")
     write(tmp_path, {"main.py": "def create_app(mode): pass", "server.py": "app = Quart()"})
     text = describe_found(str(tmp_path), "aserve")
     assert "To serve one of them:\n  aserve app:app\n  aserve 'main:create_app(...)'\nWith --reload" in text
