@@ -138,6 +138,7 @@ class LifeContext(NamedTuple):
     lost: Lost | None = None  # with DIED and REAPED
     # Of this process, up to FORKED and with EXITS, but for RELOADS.
     environ: MutableMapping[str, str] | None = None
+    argv: list[str] | None = None  # sys.argv, with IMPORTS
 
 
 class Extension(Generic[S]):
@@ -154,6 +155,8 @@ class Extension(Generic[S]):
     is_reading = True
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
+    # The fields in which proxies describe their client reach the app as they came, from any peer, and change nothing else.
+    keeps_forwarded = False
 
     def __init__(self, config: S) -> None:
         """
@@ -285,6 +288,7 @@ class Extensions:
         found = self._all = tuple(extensions)
         self.fields = tuple(field for one in found for field in one.fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
+        self.keeps_forwarded = any(one.keeps_forwarded for one in found)
         self._answers: dict[str, Callable[[], Any]] = {}
         self._orders: dict[str, Callable[[], None]] = {}
         self._started: contextlib.ExitStack | None = None  # undoes `start`

@@ -24,12 +24,15 @@ static int is_said(PyObject **line)
     return *line == Py_True;
 }
 
-/* Whether a proxy's fields count; if not, no app sees them. */
+/* Whether it is known what becomes of a proxy's fields: the app sees them as
+ * they came, or they count; if not, no app sees them. */
 static int is_told(engine *self, const lane_arrival *arrival)
 {
     engine_service *service = &self->services[arrival->listener];
     int is_believed = 0;
 
+    if (service->removal == Py_False)
+        return 1;
     if (service->changes != NULL)
         is_believed = forwarded_is_believed(self, arrival);
     if (is_believed < 0)
@@ -170,7 +173,10 @@ static int add_plain(engine *self, batch *to, const lane_arrival *arrival)
         }
     }
     to->bodies[to->count] = body;
-    to->arrivals[to->count++] = *arrival;
+    to->arrivals[to->count] = *arrival;
+    if (self->services[arrival->listener].removal == Py_False)
+        to->arrivals[to->count].flags &= ~(uint32_t)HTTP1_FORWARDED;
+    to->count++;
     return 1;
 }
 

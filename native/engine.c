@@ -205,8 +205,8 @@ static void take_optional(PyObject **to, PyObject *object)
         take_object(to, object);
 }
 
-/* services: a list of (app or None, base, prefix, is_front, removal or None,
- * drop or None, is_trusting, id_field or None). */
+/* services: a list of (app or None, base, prefix, is_front, removal or False or
+ * None, drop or None, is_trusting, id_field or None). */
 static int take_services(engine *self, PyObject *services)
 {
     Py_ssize_t count = PyList_GET_SIZE(services);

@@ -40,7 +40,9 @@ typedef struct {
     /* The log line about a field that the app does not see: a LogOnce, which
      * Python logs, or True, when it was logged; NULL: such a request is
      * not plain. */
-    PyObject *removal; /* fields in which proxies describe their client */
+    /* Fields in which proxies describe their client; False: the app sees
+     * them as they came. */
+    PyObject *removal;
     PyObject *drop;    /* fields whose names have an underscore, or Proxy */
     /* The entries of an environ that trusted peers' claims change: a dict of
      * dicts, by octets; NULL: no peer is trusted. */

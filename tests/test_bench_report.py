@@ -273,7 +273,9 @@ def test_results_show_which_server_is_ahead_and_no_targets(tmp_path):
 def test_files_without_comparisons_have_no_first_section(tmp_path):
     """A folder in which no peer was measured says nothing about who is ahead."""
     (tmp_path / "serve-cpython.json").write_text(json.dumps(one_file(sets={"x": one_set({"aserve": {"1": [1]}})})))
-    assert "Which server is ahead" not in pages.results_page(tmp_path) and "## serve-cpython" in pages.results_page(tmp_path)
+    assert "Which server is ahead" not in pages.results_page(tmp_path) and "## serve-cpython" in pages.results_page(
+        tmp_path
+    )
 
 
 def test_the_summary_in_the_readme_is_that_of_the_files():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from ..core.start_folder import FolderGoneError, StartFolder
@@ -29,7 +30,7 @@ logger = logging.getLogger("aserve")
 
 def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, in its surroundings and with its extensions; `role`: in a worker process."""
-    context = LifeContext(plan, role, is_spooler, environ=os.environ)
+    context = LifeContext(plan, role, is_spooler, environ=os.environ, argv=sys.argv)
     set_surroundings(plan.config, os.environ)
     on_life(Life.IMPORTS, context)
     app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()

@@ -26,7 +26,7 @@ def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None
     if not is_upgrade:
         show_banner(config, plan.spec, sys.stderr, environ)
     if plan.origin is not None:
-        plan.origin.note_proxies(config.trusted_proxies)
+        plan.origin.note_proxies(config)
         plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:

@@ -13,7 +13,7 @@ from ..core.errors import RequestRefused
 from ..core.exchange import Client, Exchange
 from ..core.log_once import LogOnce
 from ..protocols.underscores import Underscores
-from ..proxies.forwarded import StripForwarded
+from ..proxies.forwarded import StripForwarded, keep_forwarded
 from ..proxies.trust import TrustedProxies
 from ..wsgi import Gateway, WSGIApp
 from ..wsgi.environ import Environ
@@ -53,8 +53,8 @@ class Plain:
     """C's parameters of one listener, and the steps before the app."""
 
     # The lines that are logged once about removed fields: those of proxies, unless the proxy is trusted; and those with an underscore
-    # in their names. Requests with such fields are plain once the line was logged; None: they never are.
-    removal_line: LogOnce | None
+    # in their names. Requests with such fields are plain once the line was logged; None: they never are; False: the app sees those of proxies.
+    removal_line: LogOnce | bool | None
     drop_line: LogOnce | None
 
     def __init__(
@@ -77,7 +77,7 @@ class Plain:
         # The beginning of the response's field with a request's name; empty: no such field; None: requests get no name.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores
-        self.removal_line = strip.line if type(strip) is StripForwarded else None
+        self.removal_line = strip.line if type(strip) is StripForwarded else False if strip is keep_forwarded else None
         if trusting is not None:
             self.removal_line = trusting.line
         self.drop_line = underscores.line if type(underscores) is Underscores else None

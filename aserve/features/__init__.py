@@ -24,6 +24,8 @@ from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
 from .moving import Translating
+from .moving.arguments import AppArguments
+from .moving.environ import MovedEnviron
 from .moving.master_fifo import MasterFifo
 from .moving.settings import MovingSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
@@ -50,6 +52,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     QueueWait,
     UnderscoreFields,
     ConnectionLimits,
+    MovedEnviron,
     Routing,
     Tracing,
     Maintenance,
@@ -65,6 +68,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Slow,
     ProcessTitles,
     AddedFields,
+    AppArguments,
     UwsgiModule,
     UwsgiMules,
     Spooling,

@@ -1,7 +1,7 @@
 """The fields in which proxies describe their client: Forwarded, X-Forwarded-*, X-Real-IP.
 
-Owns:     their names; removing them from every request; reading their claims,
-          for listeners that trust a proxy. Pure.
+Owns:     their names; removing them from every request, unless an extension keeps them;
+          reading their claims, for listeners that trust a proxy. Pure.
 Thread:   `strip_forwarded` on the event loop, or in the lane's leader; `read_claims` in a worker.
 Spec:     RFC 7239; its section 7.4 is about X-Forwarded-*, which have no specification.
 Not here: which peers are trusted (peers.py), applying a claim (trust.py).
@@ -122,6 +122,13 @@ def strip_forwarded(exchange: Exchange) -> None:
         kept.append(vars[start:])
         exchange.vars = "".join(kept)[1:]
         exchange.forwarded = sent
+
+
+def keep_forwarded(exchange: Exchange) -> None:
+    """Copy the fields to `exchange.forwarded`, and leave them to the app."""
+    vars = exchange.vars
+    strip_forwarded(exchange)
+    exchange.vars = vars
 
 
 class StripForwarded:

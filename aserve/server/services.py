@@ -19,8 +19,8 @@ from ..extension import Extensions, ListenerContext
 from ..protocols import PROTOCOLS
 from ..protocols.base import Limits
 from ..protocols.underscores import ListedUnderscores, Underscores
-from ..proxies.forwarded import StripForwarded, marking, strip_forwarded
-from ..proxies.trust import TrustingLog, needs_identity, trust_of, who_is_believed
+from ..proxies.forwarded import StripForwarded, keep_forwarded, marking, strip_forwarded
+from ..proxies.trust import Trust, TrustingLog, needs_identity, trust_of, who_is_believed
 from ..tls.certificates import Certificates
 from ..wsgi import FileWrapper, Gateway, WSGIApp
 from ..wsgi.environ import build_base_environ
@@ -41,9 +41,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     """Return the service of this listener, which its connections share."""
     shares, bind = shared.context, listener.bind
     config, peers, log = shares.config, shares.peers, shares.ends
-    trust = trust_of(config, bind, peers)
-    strip_forwarded_by: Callable[[Exchange], None]
-    strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
+    # Behind the PROXY protocol only the greeting tells the proxy's address: there the proxy's fields are read before the app.
+    keeps = shared.extensions.keeps_forwarded and not bind.is_proxied
+    trust = None if keeps else trust_of(config, bind, peers)
+    strip_forwarded_by = _strip_by(listener, trust, keeps)
     if config.reload:
         strip_forwarded_by = marking(strip_forwarded_by)
     protocol = "http" if bind.protocol == "https" else bind.protocol
@@ -75,3 +76,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
     )
+
+
+def _strip_by(listener: Listener, trust: Trust | None, keeps: bool) -> Callable[[Exchange], None]:
+    """Return what becomes of the fields in which proxies describe their client."""
+    if keeps:
+        return keep_forwarded
+    return StripForwarded(listener.url) if trust is None else strip_forwarded

@@ -121,6 +121,24 @@ def test_a_proxy_is_believed(start_server, settings):
     assert 0 < engine_of(in_c).promoted_count < plain
 
 
+@pytest.mark.parametrize("settings", [{"environ_as": "uwsgi"}, {**TRUSTING, "environ_as": "gunicorn"}])
+def test_kept(start_server, settings):
+    """Where an extension keeps them, the app sees them as they came, from C as from Python, which joins repeated ones."""
+    in_c, in_python = (
+        start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
+    )
+    ask(in_c, "X_Under: a\r\n")
+    plain = 0
+    for fields in TOLD * 2:
+        head, environ = environ_of(in_python, fields)
+        assert environ_of(in_c, fields) == (head, environ)
+        plain += fields.count("X-Forwarded-For:") < 2
+        assert engine_of(in_c).plain_count == plain
+        sent = [line.partition(": ")[::2] for line in fields.splitlines() if line.startswith("X-Forwarded-")]
+        for name, value in sent:
+            assert value in environ["HTTP_" + name.upper().replace("-", "_")]
+
+
 def test_one_that_is_not_believed(start_server, caplog):
     """The app does not see what it tells, and the log says so once, for all its requests."""
     caplog.set_level("INFO", "aserve")

@@ -15,7 +15,7 @@ from aserve.features.queue_wait import QueueWaitField
 from aserve.features.routes import Routes, compile_routes
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
-from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded
+from aserve.proxies.forwarded import StripForwarded, keep_forwarded, marking, strip_forwarded
 from aserve.proxies.trust import TrustedProxies, peers_of, trust_of
 from aserve.rpc import registry
 from aserve.settings import parse_bind
@@ -107,6 +107,14 @@ def test_what_is_said():
         assert type(removal) is LogOnce
     plain = new_plain(service_of(APP))
     assert (plain.removal_line, plain.drop_line, plain.is_trusting) == (None, None, False)
+
+
+def test_what_is_kept():
+    """C leaves fields of proxies to the app where an extension keeps them; with --reload, which marks such requests, Python does."""
+    plain = new_plain(service_of(APP, limits=Limits(strip_forwarded=keep_forwarded)))
+    assert plain is not None and plain.removal_line is False
+    plain = new_plain(service_of(APP, limits=Limits(strip_forwarded=marking(keep_forwarded))))
+    assert plain is not None and plain.removal_line is None
 
 
 @pytest.mark.parametrize("gateway", [APP, gateway_of(TRUSTING)])

@@ -14,6 +14,7 @@ from aserve.proxies.forwarded import (
     StripForwarded,
     cgi_name,
     field_name,
+    keep_forwarded,
     marking,
     parse_forwarded,
     parse_node,
@@ -440,3 +441,13 @@ def test_forwarded_and_a_prefix():
     named = ["forwarded", "x-forwarded-prefix"]
     found = claims(named, forwarded="for=203.0.113.7, for=10.0.0.1", x_forwarded_prefix="/evil, /app, /inner")
     assert found.client == CLIENT and found.prefix == "/app"
+
+
+def test_kept_fields():
+    """Where an extension keeps them, the app has them as they came, and a mark of --reload sees them."""
+    exchange = new_exchange(("REQUEST_METHOD", "GET"), ("HTTP_X_FORWARDED_FOR", "1.2.3.4, 5.6.7.8"))
+    vars = exchange.vars
+    keep_forwarded(exchange)
+    assert exchange.vars == vars and exchange.forwarded == {"HTTP_X_FORWARDED_FOR": "1.2.3.4, 5.6.7.8"}
+    marking(keep_forwarded)(exchange)
+    assert exchange.vars == f"{vars}\0{IS_FORWARDED}\0yes"

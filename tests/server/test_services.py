@@ -21,6 +21,7 @@ from aserve.features.turnover import Turnover
 from aserve.features.underscore_fields import UnderscoreStep
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
+from aserve.proxies.forwarded import keep_forwarded
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
 from aserve.server.services import Shared, new_service
 from aserve.settings import parse_bind
@@ -92,6 +93,16 @@ def test_trusted_proxies(service):
     """Who is believed stands before the app and the log."""
     found = service(trusted_proxies="127.0.0.1")
     assert before(found) == [TrustedProxies] and isinstance(found.ends, TrustingLog)
+
+
+@pytest.mark.parametrize(
+    ("bind", "steps"), [("127.0.0.1:0", []), ("proxy+http://127.0.0.1:0", [TrustedProxies])], ids=["http", "proxy"]
+)
+def test_kept_fields_of_proxies(service, bind, steps):
+    """Where an extension keeps them for the app, none is applied; behind the PROXY protocol, which names the client, they are."""
+    found = service(bind, trusted_proxies="127.0.0.1", environ_as="gunicorn")
+    assert before(found) == steps
+    assert (found.limits.strip_forwarded is keep_forwarded) is (not steps)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ ACCEPTED = {
     "warm_up": ("/a?token=hunter2", "shop.example/?hunter2"),
     "attach": ("celery --password hunter2", "beat=env PGPASSWORD=hunter2 celery", "sh -c 'PW=hunter2 x'"),
     "cron": ("0 3 * * * ./a --pw=hunter2", "a=* * * * * PW=hunter2 ./a", "0 3 * * * (PW=hunter2 ./a)"),
+    "argv": ("--password=hunter2", "redis://:hunter2@h", "say hunter2"),
     "env": ("PASSWORD=hunter2", "URL=https://me:hunter2@h/?a=hunter2", "-----BEGIN KEY----- hunter2=="),
 }
 REFUSED = {
@@ -43,6 +44,7 @@ REFUSED = {
         ["a=b hunter2", "a=b hunter2"],
     ),
     "cron": ("./a --pw hunter2", "a=hunter2", "0 3 * * PW=hunter2 ./a", "0 3 * * x:y PW=hunter2", "* * * * * a\0hunter2", [3, "hunter2"]),
+    "argv": ([3, "hunter2"], {"hunter2": 1}),
     "env": ("hunter2", ["=hunter2"], {"PASSWORD": "hunter2"}, ["A=\0hunter2"], "A=1\nhunter2", ("A=1", 2, "hunter2")),
 }  # fmt: skip
 

@@ -51,6 +51,8 @@ def load_gunicorn(path: str, environ: Mapping[str, str], line: Sequence[str] | N
         LoadError: its code has raised.
     """
     draft = Draft(path or VARIABLE)
+    arguments = line if line is not None else ["-c", path] if path else []
+    draft.put("argv", ["gunicorn", *arguments], Given("gunicorn's command line", "", ""))
     return put_together(draft, read_settings(draft, path, environ, line), environ)
 
 
@@ -311,9 +313,7 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
         draft.put("statsd-prefix", ".".join(filter(None, [prefix, "gunicorn"])), draft.whence["statsd"][0])
     if settings.get("access-log"):
         draft.default("access-log-format", ACCESS_FORMAT, "gunicorn's default")
-    headers = facts.get("secure_scheme_headers")
-    if headers is not None and any("PROTO" not in str(name).upper() for name in headers.value or ()):
-        draft.note(headers, "X-Forwarded-Proto is obeyed, and no other field; have the proxy set that")
+    draft.default("environ-as", "gunicorn", "X-Forwarded-* reach the app as they come, and RAW_URI is there")
 
 
 def _put_syslog(draft: Draft, given: Given, address: Given | None) -> None:
@@ -330,8 +330,6 @@ def _put_syslog(draft: Draft, given: Given, address: Given | None) -> None:
 def _set_rights(draft: Draft, given: Given) -> None:
     value = 0 if is_unset(given.value) else given.value
     mask = value if type(value) is int else _checked(given, lambda text: int(_with_o(text), 0))
-    if mask:
-        draft.put("umask", f"{mask:03o}", given)
     put_rights(draft, mask, given)
 
 

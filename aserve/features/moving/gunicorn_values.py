@@ -205,6 +205,18 @@ def take_forwarded(draft: Draft, given: Given) -> None:
     draft.facts["forwarded"] = True
 
 
+def take_scheme_fields(draft: Draft, given: Given) -> None:
+    """
+    Take secure_scheme_headers: the value that says https, by the name of the field.
+
+    Raises:
+        ValueError: it is no dict.
+    """
+    if not isinstance(given.value, dict):
+        raise ValueError(f"{given.value!r} is no dict")
+    draft.put("scheme-fields", [f"{name}: {value}" for name, value in given.value.items()] or ["none"], given)
+
+
 def take_cert_reqs(draft: Draft, given: Given) -> None:
     """Take cert_reqs: 0, 1 or 2, as ssl.CERT_NONE and so on."""
     value = whole(int(given.value))

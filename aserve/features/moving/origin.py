@@ -8,7 +8,7 @@ Not here: the flags and names of these files (naming.py), reading them (uwsgi.py
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
@@ -20,6 +20,7 @@ from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
 from .naming import GUNICORN, PROGRAM, UWSGI
+from .settings import MovingSettings
 from .unix_rights import drop_accounts
 
 logger = logging.getLogger("aserve")
@@ -75,14 +76,14 @@ class Origin(NamedTuple):
         if self.draft.guards and dropped_guards == "refuse":
             raise ConfigError(f"{self.draft.guards[0]}. --dropped-guards warn serves the app without it")
 
-    def note_proxies(self, trusted_proxies: Sequence[str]) -> None:
-        """Note that fields of a proxy do not reach the app, as they do in uWSGI, if no proxy is named."""
+    def note_proxies(self, config: MovingSettings) -> None:
+        """Note that X-Forwarded-* of any client count, as in uWSGI, if no proxy is named."""
         given = next((one for one in self.draft.facts.get("socket", ()) if one.key.startswith("http")), None)
-        if given is not None and not trusted_proxies:
+        if given is not None and config.environ_as == "uwsgi" and not config.trusted_proxies:
             self.draft.note(
                 given,
-                "behind a proxy that speaks HTTP the app sees http and the proxy's address, as X-Forwarded-* of any peer are removed; "
-                "if there is one, --trusted-proxies ADDRESS names it",
+                "X-Forwarded-* of any client reach the app, and X-Forwarded-Proto is the scheme, as in uWSGI; "
+                "--trusted-proxies ADDRESS believes those of your proxy alone, and --environ-as aserve removes all",
             )
 
     def log_notes(self) -> None:

@@ -146,6 +146,7 @@ def _finish(draft: Draft) -> None:
     _add_cache(draft)
     _extend(draft)
     draft.default("uwsgi-module", "on", "the app may import uwsgi")
+    _set_environ(draft)
 
 
 def _place_sockets(draft: Draft, folder: str) -> None:
@@ -324,6 +325,16 @@ def _add_cache(draft: Draft) -> None:
         size = f",blocksize={whole(given['cache-blocksize'], 1)}" if "cache-blocksize" in given else ""
         with refusing(given["cache"]):
             draft.add("uwsgi-cache", f"items={whole(given['cache'], 1)}{size}", given["cache"])
+
+
+def _set_environ(draft: Draft) -> None:
+    """Let the app find in sys.argv and in its environ what uWSGI gives it."""
+    given = draft.facts.get("pyargv")
+    words = str(given.value).split() if given is not None else []
+    draft.put("argv", ["uwsgi", *words], given or Given("uWSGI's name", "", ""))
+    draft.default(
+        "environ-as", "uwsgi", "X-Forwarded-* reach the app as they come, and X-Forwarded-Proto is the scheme"
+    )
 
 
 def _told_to_apps(options: list[Given]) -> dict[str, Any]:

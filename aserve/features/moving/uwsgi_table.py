@@ -75,7 +75,8 @@ ROWS: tuple[Row, ...] = (
 
     always("paste-logger", "the file's sections of loggers are read"),
     maps("import shared-import pyimport py-import shared-pyimport shared-py-import python-import shared-python-import", "", collect("imports"), "in each process that imports the app, and before it"),
-    unlike("pyargv pymodule-alias eval pyrun", "do it where the app is imported"),
+    unlike("pymodule-alias eval pyrun", "do it where the app is imported"),
+    maps("pyargv", "argv", fact("pyargv"), "without it `sys.argv` is `['uwsgi']`, as there"),
     unlike("vhost vhost-host", "serve each app by an aserve of its own; the front server knows the hosts"),
     unlike("unenv envdir early-envdir", "change the environment where you start aserve"),
     unlike("wsgi-disable-file-wrapper wsgi-lite wsgi-accept-buffer wsgi-accept-buffers wsgi-env-behavior wsgi-env-behaviour wsgi-strict web3 pump pecan", "the app is served as PEP 3333 says"),

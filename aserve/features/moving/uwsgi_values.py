@@ -25,6 +25,7 @@ MIN_HEAD_BYTES = 256
 FOREGROUND = (
     "aserve stays in the foreground: systemd, a container or a supervisor starts it, or a script with & behind it"
 )
+EVERY_IPV4 = "0.0.0.0"  # without a host: `:8000` of ours would open the port of IPv6, too
 MESSAGES = "messages go to standard error: redirect it where you start aserve; only lines of requests go elsewhere"
 Take = Callable[[Draft, Given], None]
 
@@ -150,10 +151,10 @@ def place_of(value: str, folder: str) -> str:
     if value.startswith("@"):
         return f"unix:{value}"
     if value.isdigit():
-        return f":{value}"
+        return f"{EVERY_IPV4}:{value}"
     if ":" not in value or value.startswith(("/", "./")):
         return f"unix:{os.path.join(folder, value)}"
-    return value[1:] if value.startswith("*:") else value
+    return f"{EVERY_IPV4}{value[value.index(':') :]}" if value.startswith((":", "*:")) else value
 
 
 def https_bind(value: str, folder: str) -> str:

@@ -33,7 +33,8 @@ def load(tmp_path, monkeypatch):
 
 TRUSTED = ["127.0.0.1", "::1", "unix"]
 LINES = {"access-log-format": '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(B)s "%(f)s" "%(a)s"'}
-DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
+OURS = {"argv": ["gunicorn", "-c", "conf.py"], "environ-as": "gunicorn"}
+DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
         ("worker_class = 'eventlet'; worker_connections = 50; threads = 3", {"threads": 50}),
         ("max_requests = 100; max_requests_jitter = 10", {"max-requests": 100, "max-requests-jitter": 10}),
         ("max_requests_jitter = 10", {}),
-        ("preload_app = True; umask = 0o27", {"preload": True, "umask": "027"}),
+        ("preload_app = True; umask = 0o27", {"preload": True}),
         ("preload_app = False; daemon = False; reload = False; user = None", {}),
         ("limit_request_line = 0", {"max-request-line": 16 << 20, "max-head": 16 << 20}),
         ("limit_request_line = 8190; limit_request_field_size = 100000", {"max-request-line": 8190, "max-head": 100000}),
@@ -72,6 +73,8 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED}
         ("syslog = True; syslog_addr = 'unix:///run/log#dgram'", {"access-log": "syslog:/run/log", **LINES}),
         ("timeout = 172800; loglevel = 'warn'", {"request-timeout": 86400, "log-level": "warning"}),
         ("threads = 10000", {"threads": 4096}),
+        ("secure_scheme_headers = {'X-SSL': 'on'}", {"scheme-fields": ["X-SSL: on"]}),
+        ("secure_scheme_headers = {}", {"scheme-fields": ["none"]}),
         ("raw_env = 'A=1'; pythonpath = 'a,b'; loglevel = 'WARNING'", {
             "env": ["A=1"], "python-path": ["a", "b"], "log-level": "WARNING"}),
         ("import os; x = 1; _y = 2; workers = max(x, 2)", {"workers": 2}),
@@ -116,10 +119,6 @@ def test_apps(load, source, app):
         (
             "accesslog = '-'; access_log_format = '%(h)s %(x)s'",
             "conf.py:2: access_log_format = %(h)s %(x)s: lines have a hyphen",
-        ),
-        (
-            "secure_scheme_headers = {'X-Ssl': 'on'}",
-            "conf.py:1: secure_scheme_headers = {'X-Ssl': 'on'}: X-Forwarded-Proto is",
         ),
         (
             "def pre_request(worker, req): print(req)",
@@ -193,6 +192,7 @@ def test_silence(load, source):
         ("bind = 'a:b'", "conf.py:1: bind = a:b: 'a:b': 'b' is not a port"),
         ("bind = '?:1'", "conf.py:1: bind = ?:1: '?:1': '?' is not a host name or address"),
         ("umask = 'x'", "conf.py:1: umask = x: invalid literal"),
+        ("secure_scheme_headers = 3", "conf.py:1: secure_scheme_headers = 3: 3 is no dict"),
         ("loglevel = 'loud'", "conf.py:1: loglevel = loud: 'loud' is none of these"),
     ],
 )
@@ -274,7 +274,7 @@ def test_the_variable(words, settings, tmp_path, monkeypatch):
     """GUNICORN_CMD_ARGS alone."""
     monkeypatch.setattr(sys, "platform", "linux")
     draft, _ = load_gunicorn("", {"GUNICORN_CMD_ARGS": words})
-    assert draft.settings == {**DEFAULTS, **settings} and draft.notes == []
+    assert draft.settings == {**DEFAULTS, "argv": ["gunicorn"], **settings} and draft.notes == []
 
 
 def test_the_variable_wins(load, tmp_path):
@@ -291,14 +291,14 @@ def test_the_variable_wins(load, tmp_path):
 def test_what_platforms_say(load):
     """WEB_CONCURRENCY is read where our own settings are; FORWARDED_ALLOW_IPS is gunicorn's."""
     draft = load("", WEB_CONCURRENCY="3", FORWARDED_ALLOW_IPS="*")
-    assert draft.settings == {"threads": 1, "trusted-proxies": ["*"]}
+    assert draft.settings == {"threads": 1, "trusted-proxies": ["*"], **OURS}
 
 
 def test_elsewhere(load, monkeypatch):
     """Without worker processes, one serves, and that is said."""
     monkeypatch.setattr(sys, "platform", "darwin")
     draft = load("workers = 3; preload_app = True")
-    assert draft.settings == {"threads": 1, "trusted-proxies": TRUSTED}
+    assert draft.settings == {"threads": 1, "trusted-proxies": TRUSTED, **OURS}
     assert {note.text for note in draft.notes} == {"worker processes need Linux; one process serves"}
 
 

@@ -91,8 +91,9 @@ def test_the_variable():
 
 
 @pytest.mark.parametrize(
-    ("text", "umask"), [("007", "007"), ("0o27", "027"), ("18", "022"), ("0x3f", "077"), ("0", None)]
+    ("text", "mode"), [("007", "770"), ("0o27", "750"), ("18", "755"), ("0x3f", "700"), ("0", None)]
 )
-def test_umask(text, umask):
-    """As gunicorn reads it: a leading zero is octal."""
-    assert load_gunicorn("", {}, ["--umask", text, "a"])[0].settings.get("umask") == umask
+def test_umask(text, mode):
+    """As gunicorn reads it: a leading zero is octal. It is for sockets; the process keeps its own."""
+    settings = load_gunicorn("", {}, ["--umask", text, "-b", "unix:a.sock", "a"])[0].settings
+    assert settings.get("unix-mode") == mode and "umask" not in settings

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from aserve.features import Config
 from aserve.features.moving.gunicorn_hooks import GunicornHooks
 from aserve.features.moving.origin import read_origin
 
@@ -39,11 +40,13 @@ def test_reading(folder, monkeypatch, caplog):
     monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: True)
     assert read_origin({"uwsgi_ini": "app.ini"}, {}).settings["user"] == "nobody"
     (folder / "http.ini").write_text("[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = a:b\n")
-    for peers, count in (["127.0.0.1"], 0), ([], 1):
+    for settings, count in ({"trusted_proxies": "127.0.0.1"}, 0), ({}, 0), ({"environ_as": "uwsgi"}, 1):
         origin = read_origin({"uwsgi_ini": "http.ini"}, {})
-        origin.note_proxies(peers)
+        origin.note_proxies(Config(**settings))
         assert len(origin.draft.notes) == count
-    assert "http.ini:2: http-socket = 127.0.0.1:8000: " in str(origin.draft.notes[0])
+    assert "http.ini:2: http-socket = 127.0.0.1:8000: X-Forwarded-* of any client reach the app" in str(
+        origin.draft.notes[0]
+    )
     origin = read_origin({"gunicorn_conf": "conf.py"}, {})
     assert origin.settings["workers"] == 2 and origin.options == {}
     assert [type(one) for one in origin.extensions] == [GunicornHooks]

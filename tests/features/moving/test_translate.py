@@ -60,6 +60,10 @@ workers = 1
 threads = 1
 # the app may import uwsgi
 uwsgi-module = "on"
+# uWSGI's name
+argv = ["uwsgi"]
+# X-Forwarded-* reach the app as they come, and X-Forwarded-Proto is the scheme
+environ-as = "uwsgi"
 
 # What differs, or has no effect:
 #   a.ini:7: idle = 1: it has no effect here: workers start at once, and stay

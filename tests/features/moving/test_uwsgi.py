@@ -29,7 +29,14 @@ def load(tmp_path, monkeypatch):
     return load
 
 
-DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsgi-module": "on"}  # of uWSGI's own
+DEFAULTS = {
+    "threads": 1,
+    "access-log": "-",
+    "access-log-format": "uwsgi",
+    "uwsgi-module": "on",
+    "argv": ["uwsgi"],
+    "environ-as": "uwsgi",
+}  # of uWSGI's own
 
 
 @pytest.mark.parametrize(
@@ -53,14 +60,14 @@ DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsg
         ("enable_threads = 1; max_requests = 9", {"max-requests": 9, "workers": 1}),
         ("gevent = 100", {"threads": 100}),
         ("gevent = 100; threads = 200", {"threads": 200}),
-        ("socket = :1", {"bind": ["uwsgi://:1"]}),
-        ("socket = :1; protocol = http", {"bind": [":1"]}),
-        ("socket = :1; socket = a.sock", {"bind": ["uwsgi://:1", "uwsgi://unix:a.sock"]}),
-        ("http = :1,127.0.0.1:2", {"bind": [":1"]}),
-        ("httprouter = :1", {"bind": [":1"]}),
-        ("uwsgi-socket = :1; http-socket = :2; scgi-socket = :3", {"bind": ["uwsgi://:1", ":2", "scgi://:3"]}),
-        ("shared-socket = :9; http = =0", {"bind": [":9"]}),
-        ("https = :1,a.crt,a.key", {"bind": ["https://:1?certificate=a.crt&key=a.key"]}),
+        ("socket = :1", {"bind": ["uwsgi://0.0.0.0:1"]}),
+        ("socket = :1; protocol = http", {"bind": ["0.0.0.0:1"]}),
+        ("socket = :1; socket = a.sock", {"bind": ["uwsgi://0.0.0.0:1", "uwsgi://unix:a.sock"]}),
+        ("http = :1,127.0.0.1:2", {"bind": ["0.0.0.0:1"]}),
+        ("httprouter = :1", {"bind": ["0.0.0.0:1"]}),
+        ("uwsgi-socket = :1; http-socket = :2; scgi-socket = :3", {"bind": ["uwsgi://0.0.0.0:1", "0.0.0.0:2", "scgi://0.0.0.0:3"]}),
+        ("shared-socket = :9; http = =0", {"bind": ["0.0.0.0:9"]}),
+        ("https = :1,a.crt,a.key", {"bind": ["https://0.0.0.0:1?certificate=a.crt&key=a.key"]}),
         ("chdir = /srv; socket = a.sock; touch-reload = b", {
             "chdir": "/srv", "bind": ["uwsgi://unix:/srv/a.sock"], "touch-reload": ["/srv/b"], "workers": 1}),
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
@@ -96,6 +103,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "access-log-format": "uwsgi", "uwsg
         ("log-syslog", {"access-log": "syslog:"}),
         ("logger = nowhere:1", {}),
         ("master: true; threads : 3", {"workers": 1, "threads": 3}),
+        ("pyargv = --site  shop", {"argv": ["uwsgi", "--site", "shop"]}),
     ],
 )  # fmt: skip
 def test_settings(load, lines, settings):
@@ -244,7 +252,7 @@ def test_errors(load, lines, why):
         ("if-file = b.ini; ini = b.ini; endif =; set = name=b.ini; include = %(name)", {"threads": 7}),
         ("for-readline = b.env; env = %(_); endfor =", {"env": ["A=1", "B=2"]}),
         ("env = FOO", {}),
-        ("for-readline = b.env; env = %(_); socket = :8888", {"env": ["A=1", "B=2"], "bind": ["uwsgi://:8888"]}),
+        ("for-readline = b.env; env = %(_); socket = :8888", {"env": ["A=1", "B=2"], "bind": ["uwsgi://0.0.0.0:8888"]}),
         ("processes = %((%k * 2) + 1)", {}),
         ("harakiri = true; threads =", {}),
         ("umask = 0", {"umask": "000"}),

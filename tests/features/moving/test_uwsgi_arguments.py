@@ -49,7 +49,7 @@ def test_all_mistakes_at_once():
         "--harakiri lacks its value",
         "processes = x: 'x' is not a whole number",
     ]
-    assert said[-1].startswith("http = :abc: ':abc': port 'abc' is not a number")
+    assert said[-1].startswith("http = :abc: '0.0.0.0:abc': port 'abc' is not a number")
 
 
 def test_sources_in_their_order(tmp_path, monkeypatch):

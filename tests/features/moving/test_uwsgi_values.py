@@ -82,9 +82,9 @@ def test_texts():
     ("text", "place"),
     [
         ("127.0.0.1:3031", "127.0.0.1:3031"),
-        (": 5000", ":5000"),
-        ("*:80", ":80"),
-        ("8000", ":8000"),
+        (": 5000", "0.0.0.0:5000"),
+        ("*:80", "0.0.0.0:80"),
+        ("8000", "0.0.0.0:8000"),
         ("[::1]:80", "[::1]:80"),
         ("/run/a.sock", "unix:/run/a.sock"),
         ("a.sock", "unix:/srv/a.sock"),
@@ -102,9 +102,9 @@ def test_places(text, place):
 @pytest.mark.parametrize(
     ("text", "bind"),
     [
-        (":8443,a.crt,a.key", "https://:8443?certificate=a.crt&key=a.key"),
-        (":1,a.crt,a.key,HIGH,!ca.pem", "https://:1?certificate=a.crt&key=a.key&ciphers=HIGH&client-ca=ca.pem&client-certificate=required"),
-        (":1,a.crt,a.key,,ca.pem", "https://:1?certificate=a.crt&key=a.key&client-ca=ca.pem&client-certificate=optional"),
+        (":8443,a.crt,a.key", "https://0.0.0.0:8443?certificate=a.crt&key=a.key"),
+        (":1,a.crt,a.key,HIGH,!ca.pem", "https://0.0.0.0:1?certificate=a.crt&key=a.key&ciphers=HIGH&client-ca=ca.pem&client-certificate=required"),
+        (":1,a.crt,a.key,,ca.pem", "https://0.0.0.0:1?certificate=a.crt&key=a.key&client-ca=ca.pem&client-certificate=optional"),
         (":8443,a.crt", None),
     ],
 )  # fmt: skip
