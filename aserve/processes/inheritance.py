@@ -5,8 +5,8 @@ Thread:   the supervisor's only one.
 Not here: when that happens (upgrade.py), its use by the new code (present.py, upgrade.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
-descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, the
-clients of the metrics that have not asked yet.
+descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests on
+their way to a worker, the clients of the metrics that have not asked yet.
 
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
 `listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
@@ -73,6 +73,7 @@ class Inheritance(NamedTuple):
     counted: State | None = None  # None: not known; see Overview.restore
     attached: Sequence[State] = ()  # see Attached.adopt
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
+    moves: Sequence[State] = ()  # see Moves.adopt
 
     @classmethod
     def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
@@ -92,7 +93,7 @@ class Inheritance(NamedTuple):
                 return cls(
                     *common, Strangers(), plan, state["size"], state["pages"], state["children"], bound, counted,
                     attached,
-                    state.get("kept", {}),
+                    state.get("kept", {}), state.get("moves", ()),
                 )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
@@ -113,6 +114,7 @@ def hand_down(
     blocked: Iterable[int],
     overview: Overview,
     attached: Sequence[State] = (),
+    moves: Sequence[State] = (),
 ) -> Iterator[int]:
     """
     Write an inheritance; within the block, exec keeps the descriptors that it names. Yield its own descriptor.
@@ -130,6 +132,7 @@ def hand_down(
         *(listener.socket.fileno() for listener in (*listeners, *counted.bound)),
         *counted.fds,
         *KEPT.values(),
+        *(fd for move in moves for fd in move["fds"]),
     ]
     state = {
         "form": FORM,
@@ -147,6 +150,7 @@ def hand_down(
         "children": descriptions,
         "attached": attached,
         "kept": KEPT,
+        "moves": moves,
     }
     with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
         json.dump(state, file)

@@ -22,6 +22,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from ..connections.moved_request import read_request
 from ..core.exchange import escape, without_query
@@ -47,6 +49,11 @@ class Move:
         self.message = message
         self.fds = fds  # of its connection and its file; empty: it is not kept
         self.getter: Child | None = None  # None: it waits for a worker
+
+
+def _pid_of_getter(move: Move) -> int:
+    getter = move.getter
+    return getter.pid if getter is not None and getter.channel.is_all_sent else 0
 
 
 class Moves:
@@ -119,6 +126,23 @@ class Moves:
         """Close all descriptors; in a forked child, too."""
         for number in list(self._by_number):
             self._drop(number)
+
+    # Over an exec
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the requests that are kept, for `adopt`. A message that has not been sent is not handed down: its request waits."""
+        return [
+            {"number": number, "message": move.message, "fds": move.fds, "pid": _pid_of_getter(move)}
+            for number, move in self._by_number.items()
+            if move.fds
+        ]
+
+    def adopt(self, states: Iterable[dict[str, Any]]) -> None:
+        """Take over the requests that `describe` described."""
+        for state in states:
+            move = self._by_number[state["number"]] = Move(state["message"], state["fds"])
+            move.getter = next((child for child in self._children if child.pid == state["pid"]), None)
+        self._numbers = itertools.count(max(self._by_number, default=0) + 1)
 
     # The table
 

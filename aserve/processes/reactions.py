@@ -75,14 +75,14 @@ class Reactions:
         manager = self._manager = Manager(main_pid=os.getpid())
         notices = Notices(children, overview)
         crew = self.crew = Crew(fleet, children, clock, status, tally, present.watch, notices)
+        takers = self._takers = Takers(children, fleet)
+        moves = self._moves = Moves(children, takers)
         upgrade = self.upgrade = Upgrade(
-            site.command, fleet, children, events.signals, manager, attached, overview, listeners
+            site.command, fleet, children, events.signals, manager, attached, overview, listeners, moves
         )
         shutdown = self.shutdown = Shutdown(fleet, children, clock, listeners, manager, attached, upgrade)
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
         answers = Answers(fleet, crew, reloads, notices, children, timers, status)
-        takers = self._takers = Takers(children, fleet)
-        moves = self._moves = Moves(children, takers)
         losses = Losses(overview.on_lost, tally, site.on_life)
         ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch, moves)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)

@@ -39,6 +39,7 @@ from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from .fleet import Do, Fleet
 from .forked import say_failed
 from .inheritance import Inheritance, Strangers
+from .moves import Moves
 from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals
@@ -62,6 +63,7 @@ class Upgrade:
         attached: Attached,
         overview: Overview,
         listeners: Sequence[Listener],
+        moves: Moves,
     ) -> None:
         self._command = command
         self._fleet = fleet
@@ -71,6 +73,7 @@ class Upgrade:
         self._attached = attached
         self._overview = overview
         self._listeners = listeners
+        self._moves = moves
         self._asked = ""  # the reason for a trial; "": none is asked for
         self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
@@ -184,7 +187,14 @@ class Upgrade:
             try:
                 fleet, attached = self._fleet, self._attached.describe()
                 with inheritance.hand_down(
-                    self._listeners, fleet.plan, fleet.size, self._children, blocked, self._overview, attached
+                    self._listeners,
+                    fleet.plan,
+                    fleet.size,
+                    self._children,
+                    blocked,
+                    self._overview,
+                    attached,
+                    self._moves.describe(),
                 ) as fd:
                     self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
@@ -199,6 +209,7 @@ class Upgrade:
         for state in inherited.children:
             assert inherited.plan is not None
             self._children.adopt(state, inherited.plan)
+        self._moves.adopt(inherited.moves)
         logger.info(
             "upgraded from %s to %s, with %d old workers",
             inherited.version, VERSION, len(self._children) + len(inherited.strangers),

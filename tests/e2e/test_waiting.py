@@ -185,3 +185,14 @@ def test_a_worker_that_is_killed_with_a_request(held, wait_until):
         process.wait_for_log(r"\(pid %d\) has crashed .*; it was at: GET /hold/%s \(" % (other, name))
         assert moved.is_closed()
         assert moved_requests(process) == 0
+
+
+def test_an_upgrade_in_place(sent):
+    """The new code knows of the request, and gives it to another worker once the one that was stopped is killed."""
+    process, free, busy, stopped, first, waiting = sent
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log("upgraded from")
+    os.kill(stopped, signal.SIGKILL)
+    assert pid_of(waiting.recv_response()) != stopped
+    free()
+    assert pid_of(first.recv_response()) == busy

@@ -73,7 +73,9 @@ class Before:
 
     def write(self, **other):
         """Return the descriptor of a copy in which every descriptor is a copy, too."""
-        with hand_down(self.listeners, PLAN, 3, self.children, {signal.SIGUSR1}, self.overview) as fd:
+        # A request on its way: its message, its connection and its file.
+        moves = [{"number": 7, "message": {"to": 1}, "fds": [os.dup(0), os.dup(0)], "pid": 5}]
+        with hand_down(self.listeners, PLAN, 3, self.children, {signal.SIGUSR1}, self.overview, moves=moves) as fd:
             state = json.loads(os.pread(fd, 1 << 20, 0))
             assert all(os.get_inheritable(each) for each in [fd, *state["descriptors"]])
         assert not any(os.get_inheritable(each) for each in state["descriptors"])
@@ -86,6 +88,10 @@ class Before:
         state["farewell"]["channels"] = [each["channel"] for each in state["children"]]
         state["pages"] = copies[state["pages"]]
         state["kept"] = {name: copies[fd] for name, fd in state["kept"].items()}
+        for each in state["moves"]:
+            for fd in each["fds"]:
+                os.close(fd)
+            each["fds"] = [copies[fd] for fd in each["fds"]]
         state["descriptors"] = list(copies.values())
         self.pages_fd = state["pages"]
         copy = inheritance.open_memory_file("copy")
@@ -128,6 +134,11 @@ def test_all_of_it(before, system, tmp_path):
         listener.socket.close()
     assert os.pread(found.kept["a file"], 9, 0) == b"kept"
     os.close(found.kept["a file"])
+    (move,) = found.moves
+    assert (move["number"], move["message"], move["pid"]) == (7, {"to": 1}, 5)
+    for each in move["fds"]:
+        assert not os.get_inheritable(each)
+        os.close(each)
 
     selector, pages = selectors.DefaultSelector(), Pages(0, found.pages)
     children = Children(pages, selector, Clock(), lambda *_: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -281,6 +282,22 @@ def test_one_that_the_kernel_does_not_send(moving):
     moving.other.channel.on_dropped({"do": "adopt", "number": moving.number_at(moving.other)})
     moving.other.channel.on_dropped({"do": "drain"})
     assert is_open(client) and moving.number_at(moving.home)
+
+
+def test_over_an_upgrade_in_place(moving):
+    """Each request is kept by the next code; what was sent before it may still be taken, what was not sent goes out again."""
+    sent, unsent = moving.give(moving.other), moving.give(moving.third)
+    number = moving.number_at(moving.other)
+    moving.numbers_at(moving.third, 1)
+    moving.third.channel._unsent.append(Unsent(b"{}", (), False))
+    states = json.loads(json.dumps(moving.moves.describe()))
+    after = Moves(moving.new.children, Takers(moving.new.children, Fleet(None, 0)))
+    after.adopt(states)
+    after.by_word["taken"](moving.other, {"number": number}, [])
+    assert not is_open(sent) and is_open(unsent)
+    after.on_second()
+    moving.moves = after  # the descriptors are its own
+    assert moving.number_at(moving.home) > number + 1 and is_open(unsent)
 
 
 def test_in_a_forked_child(moving):
