@@ -57,7 +57,7 @@ def run_mule(args: Mapping[str, object], text: str) -> int:
     plan = read_settings(args)  # see run_jobs
     config = config_of(plan)
     set_up_logging(config, f"mule {number}")
-    memory.share(config.uwsgi_cache, fd, shared_of(config, plan.spec))
+    memory.share(config.uwsgi_cache, fd, shared_of(config, plan.spec), config.extras)
     post.share(queues, number)
     load(plan, is_spooler=True)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aserve.command import cli
 from aserve.command import jobs as jobs_module
+from aserve.features import Config
 from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api.mules import post
 from aserve.features.uwsgi_api.mules import runner as mule_runner
@@ -41,4 +42,4 @@ def test_a_mule(served, monkeypatch):
     )
     mules = ("--workers", "1", "--uwsgi-mule", "-", "--uwsgi-mule", "shop:mule", "--uwsgi-cache", "items=3")
     assert cli.main(["hello:app", *mules, "--attach", "no-such-program"]) == 0
-    assert begun == [(("items=3",), 7, None), (2, (8, 9)), ("hello:app", True), (2, "shop:mule")]
+    assert begun == [(("items=3",), 7, None, Config().extras), (2, (8, 9)), ("hello:app", True), (2, "shop:mule")]

@@ -150,7 +150,7 @@ def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
     monkeypatch.setattr(memory, "share", lambda *what: shared.append((what, len(supervised.made))))
     assert cli.main(["hello:app", "--workers", "1"]) == 0 and shared == []
     assert cli.main(["hello:app", "--workers", "1", "--uwsgi-cache", "items=3"]) == 0
-    assert shared == [((("items=3",), None, None), 1)]
+    assert shared == [((("items=3",), None, None, Config().extras), 1)]
 
     def fail(*what):
         raise OSError(12, "Cannot allocate memory")

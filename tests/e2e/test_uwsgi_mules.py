@@ -85,7 +85,7 @@ def test_signals(start, wait_until):
 @pytest.mark.long_on_pypy
 def test_a_program(start, wait_until):
     """It has the module uwsgi, and waits for messages by itself. A reload starts it anew; what is sent meanwhile is done."""
-    process = start("mule.py", extra="open('mule.py', 'w').write(" + repr(PROGRAM) + ")\n")
+    process = start("mule.py", extra=f"import pathlib\npathlib.Path('mule.py').write_text({PROGRAM!r})\n")
     assert ask(process, "uwsgi.mule_msg('one')")[0] == "True"
     (before,) = wait_until(lambda: who(process, "one"), PATIENCE_SECONDS)
     process.signal(signal.SIGHUP)

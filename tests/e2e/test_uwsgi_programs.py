@@ -50,8 +50,8 @@ def noted():
 END = """
 
 def app(environ, start_response):
-    body = answer(environ)
     start_response("200 OK", [("Content-Type", "text/plain")])
+    body = answer(environ)
     return [body.encode()] if isinstance(body, str) else body
 """
 
@@ -264,7 +264,8 @@ def answer(environ):
     # What a request says, and files.
     "request": Program(
         '''
-open("sent", "w").write("the file")
+with open("sent", "w") as file:
+    file.write("the file")
 
 def answer(environ):
     assert environ["wsgi.input"].read() == b"a=b"
@@ -273,7 +274,8 @@ def answer(environ):
     assert uwsgi.cl() == int(environ.get("CONTENT_LENGTH") or 0) and uwsgi.connection_fd
     uwsgi.set_user_harakiri(30)
     uwsgi.set_user_harakiri(0)
-    return uwsgi.sendfile("sent")
+    uwsgi.sendfile("sent")
+    return []
 ''', "", "the file", body="a=b"),
     # A body of unknown length.
     "chunks": Program(

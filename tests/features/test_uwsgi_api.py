@@ -36,6 +36,9 @@ def installed(monkeypatch):
         ({"uwsgi_cache": "items=3"}, True),
         ({"spooler": "jobs", "workers": 1}, True),
         ({"uwsgi_mule": "-", "workers": 1}, True),
+        ({"uwsgi_queue": "items=3"}, True),
+        ({"uwsgi_sharedarea": "4k"}, True),
+        ({"uwsgi_metric": "m"}, True),
         ({"uwsgi_module": "on"}, True),
         ({"uwsgi_module": "off", "bind": "uwsgi://:0"}, False),
     ],
@@ -110,7 +113,7 @@ def test_what_workers_share(installed):
     plan = Plan(Config(uwsgi_cache="items=3"), "hello:app")
     UwsgiModule(plan.config).on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept={memory.NAME: 7}))
     UwsgiModule(plan.config).on_life(Life.EXITS, LifeContext(plan))
-    assert installed == ([], [(("items=3",), 7, None)])
+    assert installed == ([], [(("items=3",), 7, None, plan.config.extras)])
 
 
 @pytest.mark.parametrize(("settings", "is_told"), [({"uwsgi_module": "on"}, True), ({"bind": "uwsgi://:0"}, False)])

@@ -10,7 +10,8 @@ from typing import Any
 _BEGIN = """\
 import os, sys, time
 from aserve.features.uwsgi_api.memory import Memory
-memory = Memory.open({texts!r}, {fd})
+from aserve.features.uwsgi_api.settings import Extras
+memory = Memory.open({texts!r}, {fd}, Extras(areas={areas!r}))
 def tell(what):
     print(what, flush=True)
 def wait():
@@ -22,7 +23,8 @@ class Other:
     """A process that runs this code: `memory` is the memory, `tell(text)` and `wait()` speak with the test."""
 
     def __init__(self, memory: Any, code: str, texts: tuple[str, ...] = ()) -> None:
-        source = _BEGIN.format(texts=texts, fd=memory.fd) + code
+        areas = tuple(str(area.size) for area in memory.areas)
+        source = _BEGIN.format(texts=texts, fd=memory.fd, areas=areas) + code
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", source], pass_fds=[memory.fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ...lifecycle.loading import PASTE
 from .draft import Draft, Given, refusing
@@ -143,7 +143,8 @@ def _finish(draft: Draft) -> None:
     _set_limits(draft)
     add_routes(draft, facts.get("routes", []))
     _set_logs(draft)
-    _add_cache(draft)
+    _add_items(draft, "cache", draft.add)
+    _add_items(draft, "queue", draft.put)
     _extend(draft)
     draft.default("uwsgi-module", "on", "the app may import uwsgi")
     _set_environ(draft)
@@ -318,13 +319,13 @@ def _extend(draft: Draft) -> None:
     facts["extensions"] = found
 
 
-def _add_cache(draft: Draft) -> None:
-    """Add the cache of uWSGI's old form: cache = 1000, cache-blocksize = 4096."""
-    given = {each.key: each for each in draft.facts.get("cache", ())}
-    if "cache" in given:
-        size = f",blocksize={whole(given['cache-blocksize'], 1)}" if "cache-blocksize" in given else ""
-        with refusing(given["cache"]):
-            draft.add("uwsgi-cache", f"items={whole(given['cache'], 1)}{size}", given["cache"])
+def _add_items(draft: Draft, key: str, add: Callable[[str, object, Given], None]) -> None:
+    """Add the cache of uWSGI's old form, cache = 1000, cache-blocksize = 4096; or the queue, of the same form."""
+    given = {each.key: each for each in draft.facts.get(key, ())}
+    if key in given:
+        size = f",blocksize={whole(given[f'{key}-blocksize'], 1)}" if f"{key}-blocksize" in given else ""
+        with refusing(given[key]):
+            add(f"uwsgi-{key}", f"items={whole(given[key], 1)}{size}", given[key])
 
 
 def _set_environ(draft: Draft) -> None:

@@ -59,7 +59,7 @@ OTHERS = frozenset(
     extract fd-safe file-write flock flock-wait flock-wait2 flock2 for for-glob for-readline for-times force-cwd forkbomb-delay get heartbeat
     https-session-context https-socket-modifier1 https-socket-modifier2 https2 ifdir ifenv ifexists ifplugin immediate-gid immediate-uid inject-after
     inject-before iprint jid-file jidfile libjail listen-queue-alarm load-file-in-cache load-file-in-cache-gzip log-socket lq-alarm max-apps
-    mem-collector-freq metric metric-alarm metric-dir metric-threshold mode mountpoint-check multicast multicast-loop multicast-ttl not-alarm-log
+    mem-collector-freq metric-alarm metric-dir metric-threshold mode mountpoint-check multicast multicast-loop multicast-ttl not-alarm-log
     not-log-alarm notify-socket ns ns-net optimize pause ping ping-timeout pivot_root post-pymodule-alias print-sym print-symbol
     privileged-binary-patch privileged-binary-patch-arg py py-executable py-program-name py-programname py-sharedarea py-sys-executable python
     python-raw python-worker-override raw-modifier1 raw-modifier2 reload reload-on-exception-repr reload-on-exception-type reload-on-exception-value

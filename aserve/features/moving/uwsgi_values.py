@@ -20,6 +20,7 @@ from .draft import Draft, Given, check
 
 OFF = ("false", "off", "no")  # in any case of letters; for a switch, 0 too
 MAX_THREADS = 256  # Guess: in place of greenlets; a thread is started only when the others are busy
+AREA_PAGE_BYTES = 4096  # of sharedarea
 MAX_BACKLOG = 65535
 MIN_HEAD_BYTES = 256
 FOREGROUND = (
@@ -281,6 +282,30 @@ def take_mule(draft: Draft, given: Given) -> None:
         programs = ["-" if value in ("", "1", "true") else value]
     for program in programs:
         draft.add("uwsgi-mule", program, given)
+
+
+def take_area(draft: Draft, given: Given) -> None:
+    """Take sharedarea: a number of pages, or size=OCTETS."""
+    text = text_of(given)
+    match = re.match(r"(?:pages=)?([0-9]+)\Z", text)
+    if match:
+        draft.add("uwsgi-sharedarea", str(int(match[1]) * AREA_PAGE_BYTES), given)
+        return
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    if "size" not in fields or {*fields} - {"size"}:
+        draft.note(given, "it has no effect here: an area is memory, of a number of pages, and no file")
+        return
+    draft.add("uwsgi-sharedarea", fields["size"], given)
+
+
+def take_metric(draft: Draft, given: Given) -> None:
+    """Take metric: its name, or name=NAME and more."""
+    text = text_of(given)
+    fields = dict(part.partition("=")[::2] for part in text.split(",")) if "=" in text else {"name": text}
+    others = {*fields} - {"name", "type", "oid"}
+    if others:
+        draft.note(given, f"{', '.join(sorted(others))}: a metric begins with 0, and the app sets it")
+    draft.add("uwsgi-metric", fields.get("name", ""), given)
 
 
 # The environment of Python

@@ -27,7 +27,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("aserve")
 
 # Settings that show, with --uwsgi-module auto, that the app was written for uWSGI.
-MEANT = Needs(("uwsgi_cache", "uwsgi_mule", "spooler", "shared", "route", "uwsgi://"))
+MEANT = Needs(
+    (
+        "uwsgi_cache",
+        "uwsgi_queue",
+        "uwsgi_sharedarea",
+        "uwsgi_metric",
+        "uwsgi_mule",
+        "spooler",
+        "shared",
+        "route",
+        "uwsgi://",
+    )
+)
 ALONE = "the cache, locks, timers, cron and jobs of `import uwsgi` are for this host only; to share them between hosts give --shared"
 
 
@@ -88,7 +100,7 @@ class UwsgiModule(Extension[MuleSettings]):
 
         shared = shared_of(context.plan.config, context.plan.spec)
         try:
-            memory.share(self._config.uwsgi_cache, context.kept.get(memory.NAME), shared)
+            memory.share(self._config.uwsgi_cache, context.kept.get(memory.NAME), shared, self._config.extras)
         except OSError as fault:
             raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
@@ -100,6 +112,7 @@ class UwsgiModule(Extension[MuleSettings]):
             options=plan.origin.options if plan.origin is not None else {}, caches=self._config.uwsgi_cache,
             spoolers=plan.config.spooler, shared=shared_of(plan.config, plan.spec), threads=plan.config.threads or 1,
             mules=len(plan.config.uwsgi_mule),
+            extras=self._config.extras,
         )  # fmt: skip
         if context.is_spooler:
             mule_id = self._mule_id()

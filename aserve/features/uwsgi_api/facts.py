@@ -48,17 +48,18 @@ def workers() -> tuple[dict[str, Any], ...]:
         pid, slot, generation = page[Field.PID], page[Field.SLOT], page[Field.GENERATION]
         if not pid or slot not in range(1, MOLD):
             continue
-        if slot in found and found[slot]["respawn_count"] >= generation:
+        respawns = max(generation - 1, 0)  # uWSGI does not count the first start
+        if slot in found and found[slot]["respawn_count"] >= respawns:
             continue  # draining
         row = tallies.row(number, pid)
         row = row if row.spawned_at else Row(requests=page[Field.REQUESTS])  # it does not count
         is_busy = bool(page[Field.THREADS_BUSY]) or pid == os.getpid()
-        found[slot] = _describe(slot, pid, generation, row, is_busy, tallies.ended(slot))
+        found[slot] = _describe(slot, pid, respawns, row, is_busy, tallies.ended(slot))
     return tuple(found[slot] for slot in sorted(found))
 
 
 def _describe(
-    slot: int, pid: int, generation: int, row: Row, is_busy: bool, ended: Row = Row()  # noqa: B008
+    slot: int, pid: int, respawns: int, row: Row, is_busy: bool, ended: Row = Row()  # noqa: B008
 ) -> dict[str, Any]:  # fmt: skip
     """Return the dict of a worker. `row`: since its process began; `ended`: of the processes before it."""
     sums, (rss, vsz) = row.plus(ended), memory_of(pid)
@@ -69,7 +70,7 @@ def _describe(
     return {
         "id": slot, "pid": pid, "requests": sums.requests, "delta_requests": row.requests, "signals": sums.signals,
         "exceptions": sums.exceptions, "status": b"busy" if is_busy else b"idle", "rss": rss, "vsz": vsz,
-        "running_time": sums.microseconds, "last_spawn": row.spawned_at or began_at(pid), "respawn_count": generation,
+        "running_time": sums.microseconds, "last_spawn": row.spawned_at or began_at(pid), "respawn_count": respawns,
         "tx": sums.octets, "avg_rt": sums.microseconds // sums.requests if sums.requests else 0, "apps": (app,),
     }  # fmt: skip
 

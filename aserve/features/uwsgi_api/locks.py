@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 USER_COUNT = 256  # of uwsgi.lock(); a lock costs nothing here; uWSGI has 1, or `locks`
 OURS = USER_COUNT
 RUNNING = OURS + 1  # the first of one for each signal
+AREAS = RUNNING + 256  # the first of one for each area of memory
 # How long to wait between two tries for a lock of the app. Between tries --request-timeout can interrupt the thread, and the kernel
 # reports no deadlock when only two threads of one process wait, and not the whole process. Guess.
 FIRST_SECONDS, MAX_SECONDS = 0.0005, 0.005
@@ -99,7 +100,9 @@ class Locks:
             ValueError: there is no such lock.
             TypeError: the number is no whole number. The same for all of these.
         """
-        number = check_lock(number)
+        self._hold(check_lock(number))
+
+    def _hold(self, number: int) -> None:
         us, seconds = object(), FIRST_SECONDS
         try:
             while self._held.setdefault(number, us) is not us or not self._try(number):
@@ -116,10 +119,20 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        number = check_lock(number)
+        self._release(check_lock(number))
+
+    def _release(self, number: int) -> None:
         us = self._held.get(number)
         if us is not None:
             self._let_go(number, us)
+
+    def lock_area(self, area: int) -> None:
+        """Wait until the lock of an area of memory is free, and take it."""
+        self._hold(AREAS + area)
+
+    def unlock_area(self, area: int) -> None:
+        """Release the lock of an area, if a thread of this process holds it."""
+        self._release(AREAS + area)
 
     def is_locked(self, number: int) -> bool:
         """

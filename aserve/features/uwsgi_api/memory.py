@@ -2,7 +2,7 @@
 
 Owns:     Memory: the file, its layout and its locks; the memory of this process.
 Thread:   made by the main thread, before the processes that share it are forked; then any.
-Not here: its content (caches.py, signals.py), files in memory as such (core/memory_file.py).
+Not here: its content (caches.py, signals.py, tallies.py, ring.py), files in memory as such (core/memory_file.py).
 
 The death of a worker loses nothing: the supervisor keeps the file over reloads, recycling and, by its descriptor, an upgrade of
 the supervisor itself.
@@ -19,7 +19,9 @@ from ...core.named_tuple import NamedTuple
 from ..sharing.settings import Shared
 from .caches import Cache, bytes_of
 from .locks import Locks
-from .settings import CacheSpec, parse_cache
+from .ring import Ring
+from .ring import bytes_of as ring_bytes
+from .settings import AREA, CacheSpec, Extras, parse_cache, parse_queue
 from .tallies import SIZE as TALLIES_BYTES
 from .tallies import Tallies
 
@@ -35,7 +37,16 @@ FORM = 2  # raise it when the layout changes
 HEAD_BYTES = 4096  # the form and the caches, as text
 SIGNAL_COUNT = 256  # uWSGI's
 SIGNAL_BYTES = 64
-SIGNALS, TALLIES = "/signals", "/tallies"  # places; no cache has such a name
+SIGNALS, TALLIES, QUEUE, METRICS, AREA_NAME = (
+    "/signals",
+    "/tallies",
+    "/queue",
+    "/metrics",
+    "/area/{}",
+)  # places; no cache has such a name
+
+
+NOTHING = Extras()
 
 
 class Place(NamedTuple):
@@ -48,18 +59,24 @@ class Place(NamedTuple):
 class Memory:
     """One file, mapped."""
 
-    def __init__(self, specs: Sequence[CacheSpec], fd: int) -> None:
+    def __init__(self, specs: Sequence[CacheSpec], fd: int, extras: Extras = NOTHING) -> None:
         """Map the file, which has this form and these caches."""
         self.fd = fd
         self.octets = map_memory_file(fd)
         self.locks = Locks(fd)
         self.app_locks: Locks | SharedLocks = self.locks
-        places = _places(specs)
+        places = _places(specs, extras)
         self.signals = places[SIGNALS]
         self.tallies = Tallies(self.octets, places[TALLIES].offset)
         self.caches: Mapping[str, AnyCache] = {
             spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs
         }
+        self.ring: Ring | None = None
+        if extras.queue:
+            self.ring = Ring(parse_queue(extras.queue), self.octets, places[QUEUE].offset, self.locks)
+        self.areas = [places[AREA_NAME.format(number)] for number in range(len(extras.areas))]
+        # By name, the place of a number of 64 bits.
+        self.metrics = {name: places[METRICS].offset + 8 * number for number, name in enumerate(extras.metrics)}
         self.hosts: Hosts | None = None  # the state shared with other hosts
 
     def join(self, hosts: Hosts) -> None:
@@ -67,7 +84,7 @@ class Memory:
         self.caches, self.app_locks, self.hosts = hosts.caches, hosts.locks, hosts
 
     @classmethod
-    def open(cls, texts: Sequence[str], fd: int | None = None) -> Memory:
+    def open(cls, texts: Sequence[str], fd: int | None = None, extras: Extras = NOTHING) -> Memory:
         """
         Make the memory with the caches of `--uwsgi-cache`; or take over the file of the previous process, if its form and caches are the same.
 
@@ -75,23 +92,27 @@ class Memory:
             OSError: there is not enough memory, or no descriptor.
         """
         specs = [parse_cache(text) for text in texts]
-        head = f"{FORM} {specs!r}".encode()
+        head = f"{FORM} {specs!r} {extras!r}".encode()
         if len(head) > HEAD_BYTES:
-            raise OSError(0, f"{len(specs)} caches are too many")
+            raise OSError(0, f"{len(specs)} caches are too many, or areas and metrics beside them")
         if fd is None or os.pread(fd, len(head) + 1, 0) != head + b"\0":
             if fd is not None:
                 os.close(fd)
             fd = open_memory_file(NAME)
-            last = [*_places(specs).values()][-1]
+            last = [*_places(specs, extras).values()][-1]
             os.truncate(fd, last.offset + last.size)
             os.pwrite(fd, head, 0)
-        return cls(specs, fd)
+        return cls(specs, fd, extras)
 
 
-def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
-    """Return the ranges of the tables, and of the caches, by name."""
+def _places(specs: Sequence[CacheSpec], extras: Extras) -> dict[str, Place]:
+    """Return the ranges of the tables, of the caches, and of what else there is, by name."""
     sizes = {SIGNALS: SIGNAL_COUNT * SIGNAL_BYTES, TALLIES: TALLIES_BYTES}
     sizes.update((spec.name, bytes_of(spec)) for spec in specs)
+    sizes.update((AREA_NAME.format(number), int(str(AREA.parse(text)))) for number, text in enumerate(extras.areas))
+    sizes[METRICS] = 8 * len(extras.metrics)
+    if extras.queue:
+        sizes[QUEUE] = ring_bytes(parse_queue(extras.queue))
     places, offset = {}, HEAD_BYTES
     for name, size in sizes.items():
         places[name] = Place(offset, size)
@@ -102,7 +123,9 @@ def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
 _memory: Memory | None = None
 
 
-def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = None) -> Memory:
+def share(
+    texts: Sequence[str], fd: int | None = None, shared: Shared | None = None, extras: Extras = NOTHING
+) -> Memory:
     """
     Make the memory of this process and of its future children, once. With `shared`, caches and locks are shared with other
     hosts.
@@ -112,7 +135,7 @@ def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = N
     """
     global _memory
     if _memory is None:
-        _memory = Memory.open(texts if shared is None else (), fd)
+        _memory = Memory.open(texts if shared is None else (), fd, extras)
         if shared is not None:
             from .hosts import join  # imports the package redis, too
 

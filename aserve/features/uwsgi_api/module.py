@@ -3,8 +3,7 @@
 Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds if no others exist.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), jobs (spooler/), the facts about the server (facts.py), locks, cache, signals and timers (functions.py), names that are not
-          there (names.py), calling functions of `postfork` (lifecycle/hooks.py).
+Not here: RPC itself (rpc/), jobs (spooler/), what else the module has (provided.py), names that are not there (names.py), calling functions of `postfork` (lifecycle/hooks.py).
 """
 
 from __future__ import annotations
@@ -13,33 +12,28 @@ import atexit
 import importlib.abc
 import importlib.machinery
 import logging
-import os
-import socket
 import sys
-import time
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Callable, Union
 
 from ... import rpc as aserve_rpc
 from ...lifecycle.hooks import at_end, post_fork
-from ...settings import VERSION
 from ...wsgi import WSGIApp
 from . import memory
 from .decorators import DECORATORS as SHARED_DECORATORS
-from .facts import FACTS, worker_id
-from .functions import FUNCTIONS, SIGNALS
+from .facts import worker_id
+from .functions import SIGNALS, free_signal
 from .handlers import places_of
-from .harakiri import set_user_harakiri
 from .mules import functions as mules
 from .names import DECORATORS as DECORATOR_NAMES
 from .names import NAMES, why_missing
 from .process import Process, become, present
-from .request import REQUEST, remembering
+from .provided import names_of
+from .request import remembering
 from .spooler import functions as spooler
 from .spooler.settings import QUEUE
 from .tallies import Tally
-from .websocket import WEBSOCKET
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -98,26 +92,7 @@ def rpc_list() -> tuple[bytes, ...]:
     return tuple(name.encode() for name in aserve_rpc.registered())
 
 
-PROVIDED: dict[str, Any] = {
-    function.__name__: function for function in (register_rpc, rpc, call, rpc_list, set_user_harakiri)
-}
-PROVIDED.update(FACTS)
-PROVIDED.update(FUNCTIONS)
-PROVIDED.update(mules.FUNCTIONS)
-PROVIDED.update(REQUEST)
-PROVIDED.update(WEBSOCKET)
-PROVIDED["version"] = f"aserve {VERSION}".encode()
-PROVIDED["version_info"] = (2, 0, 30, 0, b"")  # of the uWSGI whose module this one follows
-PROVIDED["numproc"] = present().numproc
-PROVIDED["hostname"] = socket.gethostname().encode()
-PROVIDED["started_on"] = int(time.time())
-PROVIDED["applications"] = {}
-PROVIDED["loop"] = PROVIDED["unbit"] = None
-PROVIDED["cores"], PROVIDED["has_threads"], PROVIDED["buffer_size"] = 1, 1, 4096
-PROVIDED["is_a_reload"] = False  # a value, as in uWSGI; a worker cannot tell whether it was started by a reload
-# Threads are always enabled, and Python's own fork hooks are called: monitoring agents refuse to start, or warn, without
-# these options.
-PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
+RPC: dict[str, Any] = {function.__name__: function for function in (register_rpc, rpc, call, rpc_list)}
 
 
 def _refuse(name: str) -> Any:
@@ -165,7 +140,12 @@ def mule_hook() -> Callable[[bytes], Any] | None:
     return mules.mule_msg_dispatcher if mules.has_functions() else None
 
 
-DECORATORS: dict[str, Any] = {"postfork": postfork, **SHARED_DECORATORS, **mules.DECORATORS}
+DECORATORS: dict[str, Any] = {
+    "postfork": postfork,
+    "get_free_signal": free_signal,
+    **SHARED_DECORATORS,
+    **mules.DECORATORS,
+}
 
 
 def _call_atexit() -> None:
@@ -196,20 +176,6 @@ def _refuse_decorator(name: str) -> Any:
     raise AttributeError(why_missing(DECORATORS_NAME, name, DECORATOR_NAMES))
 
 
-def _options() -> dict[str, Any]:
-    """Return `uwsgi.opt`: the options of the file, and the true values of those that monitoring agents check."""
-    truths, process = dict(PROVIDED["opt"]), present()
-    if process.masterpid:
-        truths["master"] = True
-    if not process.is_preloaded:
-        truths["lazy-apps"] = True
-    options = {key: value for key, value in process.options.items() if key not in ("master", "lazy", "lazy-apps")}
-    if process.spoolers:
-        folders = [os.fsencode(folder) for folder in process.spoolers]
-        truths["spooler"] = folders[0] if len(folders) == 1 else folders
-    return {**options, **truths}
-
-
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Makes one of the modules at its import."""
 
@@ -222,11 +188,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__doc__ = "What uWSGI offers to apps, as far as aserve has it."
         if module.__name__ == NAME:
-            process = present()
-            module.__dict__.update(
-                PROVIDED, numproc=process.numproc, cores=process.threads, opt=_options(), __getattr__=_refuse
-            )
-            module.__dict__.update(spooler.FUNCTIONS if process.spoolers else {})
+            module.__dict__.update(RPC, **names_of(present()), __getattr__=_refuse)
         else:
             module.__dict__.update(DECORATORS, __getattr__=_refuse_decorator)
             module.__dict__.update(spooler.DECORATORS if present().spoolers else {})
@@ -269,7 +231,9 @@ def install(process: Process = Process()) -> None:  # noqa: B008
     """
     become(process)
     if not process.masterpid:
-        memory.share(process.caches, shared=process.shared)  # with a supervisor, it has done this
+        memory.share(
+            process.caches, shared=process.shared, extras=process.extras
+        )  # with a supervisor, it has done this
     spooler.use_folders(process.spoolers, _queues(process.spoolers))
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder(NAME))  # last: many apps have a file uwsgi.py of their own

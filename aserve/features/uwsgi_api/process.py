@@ -13,6 +13,7 @@ from typing import Any
 from ...core.named_tuple import NamedTuple
 from ...core.page import Field, State
 from ..sharing.settings import Shared
+from .settings import Extras
 
 
 class Process(NamedTuple):
@@ -33,6 +34,7 @@ class Process(NamedTuple):
     mule_id: int = 0  # the number of this mule; 0: it is none
     mules: int = 0  # of --uwsgi-mule: how many there are
     threads: int = 1  # of --threads
+    extras: Extras = Extras()
 
     @property
     def serves(self) -> bool:

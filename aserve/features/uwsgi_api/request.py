@@ -22,7 +22,9 @@ from ...wsgi.wrapping import named_as
 
 Text = Union[str, bytes]
 PIECE_BYTES = 65536
-LOG_VARIABLES = "uwsgi.logvars"  # a key in the environ
+# Keys in the environ.
+LOG_VARIABLES = "uwsgi.logvars"
+FILE = "uwsgi.sendfile"
 
 _code: Any = None  # of the layer
 
@@ -31,11 +33,33 @@ def remembering(app: WSGIApp) -> WSGIApp:
     """Return an app that calls `app`, and by which `environ_here` finds its request."""
 
     def remembered(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        return app(environ, start_response)
+        found = app(environ, start_response)
+        return found if FILE not in environ else _with_file(environ.pop(FILE), found)
 
     global _code
     _code = remembered.__code__
     return named_as(remembered, app)
+
+
+def _with_file(file: Iterable[bytes], found: Iterable[bytes]) -> Iterable[bytes]:
+    """Return the response of an app that has called `sendfile`: the file, and behind it what the app returned, if that is anything."""
+    if found is file or not found or found == [b""]:
+        close = getattr(found, "close", None)
+        if found is not file and close is not None:
+            close()
+        return file
+    return _both(file, found)
+
+
+def _both(*parts: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        for part in parts:
+            yield from part
+    finally:
+        for part in parts:
+            close = getattr(part, "close", None)
+            if close is not None:
+                close()
 
 
 def environ_here(frame: Any = None) -> dict[str, Any] | None:
@@ -65,7 +89,9 @@ def environ_for(name: str) -> dict[str, Any]:
 
 def sendfile(file: str | int | BinaryIO, chunk: int = 0, start: int = 0, size: int = 0) -> Iterable[bytes]:
     """
-    Return the response that sends a file, by its path, descriptor or object; `size`: octets from `start` on, 0: all of them.
+    Let the response be a file, by its path, descriptor or object; `size`: octets from `start` on, 0: all of them.
+
+    The app returns the result, or nothing, as in uWSGI: `uwsgi.sendfile(path); return []`.
 
     Raises:
         OSError: it cannot be opened.
@@ -77,7 +103,11 @@ def sendfile(file: str | int | BinaryIO, chunk: int = 0, start: int = 0, size: i
         opened = open(file, "rb")
     if start:
         opened.seek(start)
-    return FileWrapper(opened, chunk or PIECE_BYTES) if not size else _pieces(opened, size)
+    sent: Iterable[bytes] = FileWrapper(opened, chunk or PIECE_BYTES) if not size else _pieces(opened, size)
+    environ = environ_here()
+    if environ is not None:
+        environ[FILE] = sent
+    return sent
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
 from ...settings import ConfigError, row
-from ...settings.kinds import GIB, KIB, Kind, choice, count, show_texts, size, texts_of
+from ...settings.kinds import GIB, KIB, Kind, choice, count, show_text, show_texts, size, texts_of
 from ..sharing.settings import SharingSettings
 
 DEFAULT_NAME = "default"  # uWSGI's name of the cache if none is given
@@ -83,6 +83,64 @@ CACHES = Kind(
 )
 
 
+class QueueSpec(NamedTuple):
+    """The ring of messages that all processes share."""
+
+    items: int = 0
+    value_bytes: int = 64 * KIB  # the longest message; uWSGI's default
+
+
+def parse_queue(text: str) -> QueueSpec:
+    """
+    Parse `items=N,blocksize=SIZE`; only `items` is required.
+
+    Raises:
+        ValueError: the text is not of that form.
+    """
+    spec = parse_cache(text)
+    if spec != CacheSpec(items=spec.items, value_bytes=spec.value_bytes):
+        raise ValueError(f"{text!r} has more than items= and blocksize=")
+    return QueueSpec(spec.items, spec.value_bytes)
+
+
+class Extras(NamedTuple):
+    """What processes share besides caches: few sites have any of it."""
+
+    queue: str | None = None  # of --uwsgi-queue
+    areas: Sequence[str] = ()  # of --uwsgi-sharedarea
+    metrics: Sequence[str] = ()  # of --uwsgi-metric
+
+
+def _parse_queue(value: object) -> str | None:
+    if value is None:
+        return None
+    (text,) = texts_of(value, lambda given: [given])
+    parse_queue(text)
+    return text
+
+
+def _parse_areas(value: object) -> tuple[str, ...]:
+    texts = tuple(texts_of(value, str.splitlines))
+    for text in texts:
+        AREA.parse(text)
+    return texts
+
+
+def _parse_metrics(value: object) -> tuple[str, ...]:
+    texts = tuple(texts_of(value, str.splitlines))
+    for text in texts:
+        if not _METRIC.match(text):
+            raise ValueError(f"{text!r} is not the name of a metric: up to 64 letters, digits, _, . and -")
+    return tuple(dict.fromkeys(texts))
+
+
+AREA = size(1, GIB)
+_METRIC = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}\Z")
+QUEUE = Kind("items=N[,blocksize=SIZE]", "how many messages, and how long one may be (64k)", _parse_queue, show_text)
+AREAS = Kind("SIZE", "octets, or a size such as 64k; in a variable one to a line", _parse_areas, show_texts)
+METRICS = Kind("NAME", "letters, digits, _, . and -; in a variable one to a line", _parse_metrics, show_texts)
+
+
 class UwsgiSettings(SharingSettings):
     """The settings of this feature."""
 
@@ -100,7 +158,30 @@ class UwsgiSettings(SharingSettings):
         "Only you know what is worth caching. Memory is taken as the cache fills.",
         fixed=True,
     )
+    uwsgi_queue: str | None = row(
+        None, "Serving", "--uwsgi-queue", QUEUE,
+        "a ring of messages that all workers share, for uwsgi.queue_push and the like, as in uWSGI's option queue; see docs/uwsgi-api.md",
+        "Only apps written for uWSGI use it.",
+        fixed=True,
+    )
+    uwsgi_sharedarea: Sequence[str] = row(
+        (), "Serving", "--uwsgi-sharedarea", AREAS,
+        "memory that all workers share, for uwsgi.sharedarea_read and the like, as in uWSGI's option sharedarea; repeatable; see docs/uwsgi-api.md",
+        "Only apps written for uWSGI use it.",
+        fixed=True,
+    )
+    uwsgi_metric: Sequence[str] = row(
+        (), "Serving", "--uwsgi-metric", METRICS,
+        "a number that all workers share, for uwsgi.metric_inc and the like, as in uWSGI's option metric; repeatable; see docs/uwsgi-api.md",
+        "Only apps written for uWSGI use it; prometheus_client's metrics are in --metrics.",
+        fixed=True,
+    )
     # fmt: on
+
+    @property
+    def extras(self) -> Extras:
+        """What processes share besides caches."""
+        return Extras(self.uwsgi_queue, self.uwsgi_sharedarea, self.uwsgi_metric)
 
     def check(self) -> None:
         """See Settings."""
@@ -108,3 +189,7 @@ class UwsgiSettings(SharingSettings):
             raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.shared and self.uwsgi_module == "off":
             raise ConfigError("shared is for apps that import uwsgi, which uwsgi-module off prevents")
+        if self.extras != Extras() and self.uwsgi_module == "off":
+            raise ConfigError(
+                "uwsgi-queue, uwsgi-sharedarea and uwsgi-metric are for apps that import uwsgi, which uwsgi-module off prevents"
+            )

@@ -54,7 +54,7 @@ class Tallies:
 
     def begin(self, number: int, slot: int) -> Tally:
         """Return the row of this process, by the number of its page; its numbers begin with 0."""
-        tally = Tally(self._row(min(number, ROWS - 1)))
+        tally = Tally(self._row(min(number, ROWS - 1)), self._octets)
         tally.clear(slot)
         return tally
 
@@ -90,8 +90,9 @@ class Tally:
 
     places = tuple(_CLASSES), _BODIES, _WAITS, _RUNS, 0
 
-    def __init__(self, words: Any) -> None:
-        self._words = words
+    def __init__(self, words: Any, memory: Any) -> None:
+        """`words`: a pointer into `memory`, which is kept beside it."""
+        self._words, self._memory = words, memory
         self._lock = threading.Lock()
         self.thread_seconds = 0.0
 

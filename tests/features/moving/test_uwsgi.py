@@ -73,6 +73,7 @@ DEFAULTS = {
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
         ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3, "preload": True}),
         ("max-requests-delta = 7", {}),
+        ("queue = 100; queue-blocksize = 1024", {"uwsgi-queue": "items=100,blocksize=1024"}),
         ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "uwsgi-mule": ["-"], "workers": 1}),
         ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
             "cron": ["59 2 * * * exec timeout -s KILL 60 /bin/sh -c 'a b'", "* 1 * * * exec timeout -s KILL 60 /bin/sh -c c"],

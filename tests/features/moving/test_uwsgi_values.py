@@ -14,6 +14,7 @@ from aserve.features.moving.uwsgi_values import (
     number,
     place_of,
     put_virtualenv,
+    take_area,
     take_attached,
     take_cache,
     take_chmod,
@@ -22,6 +23,7 @@ from aserve.features.moving.uwsgi_values import (
     take_header,
     take_log_file,
     take_logger,
+    take_metric,
     take_mule,
     take_plugins,
     text_of,
@@ -267,6 +269,31 @@ def test_mules():
     ):
         draft = taken(take_mule, value, key)
         assert draft.settings == {"uwsgi-mule": programs} and draft.notes == []
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "is_told"),
+    [
+        ("2", "8192", False),
+        ("pages=1", "4096", False),
+        ("size=64k", "64k", False),
+        ("file=/x,size=5", None, True),
+        ("fd=3", None, True),
+    ],
+)
+def test_areas(value, size, is_told):
+    """Pages there, octets here; an area that is a file has no effect, which is said."""
+    draft = taken(take_area, value, "sharedarea")
+    assert draft.settings == ({"uwsgi-sharedarea": [size]} if size else {}) and bool(draft.notes) is is_told
+
+
+def test_metrics():
+    """By their names; what else is given is said."""
+    assert taken(take_metric, "visits", "metric").settings == {"uwsgi-metric": ["visits"]}
+    draft = taken(take_metric, "name=visits,type=counter", "metric")
+    assert draft.settings == {"uwsgi-metric": ["visits"]} and draft.notes == []
+    draft = taken(take_metric, "name=visits,initial_value=5", "metric")
+    assert "initial_value: a metric begins with 0" in draft.notes[0].text
 
 
 def test_a_cache():

@@ -7,16 +7,16 @@ import os
 import pytest
 from harness.sharing_uwsgi import Other, wait_for_runs
 
-from aserve.features.uwsgi_api.memory import Memory
+from aserve.features.uwsgi_api.memory import NOTHING, Memory
 
 
 @pytest.fixture
 def open_memory():
-    """Make memory: open_memory(*texts) -> Memory; its file is closed behind the test."""
+    """Make memory: open_memory(*texts, fd=None, extras=NOTHING) -> Memory; its file is closed behind the test."""
     opened = []
 
-    def open_(*texts, fd=None):
-        opened.append(Memory.open(texts, fd))
+    def open_(*texts, fd=None, extras=NOTHING):
+        opened.append(Memory.open(texts, fd, extras))
         return opened[-1]
 
     yield open_

@@ -59,7 +59,7 @@ def test_the_keys():
 
 def test_the_workers(become):
     """One for each slot, the newest; a mold is none. What does not count has the requests of a second ago."""
-    pages = new_pages((2, 1, 12, 0), (2, 0, 15, 1), (1, 1, 11, 0), (1, 2, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
+    pages = new_pages((2, 2, 12, 0), (2, 1, 15, 1), (1, 1, 11, 0), (1, 3, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
     become(Process(1, 4242, 2, pages=pages))
     found = [
         (each["id"], each["pid"], each["requests"], each["status"], each["respawn_count"]) for each in facts.workers()

@@ -9,6 +9,7 @@ import pytest
 from aserve.features.sharing.settings import Shared
 from aserve.features.uwsgi_api import memory as module
 from aserve.features.uwsgi_api.memory import Memory, share, shared
+from aserve.features.uwsgi_api.settings import Extras
 
 
 @pytest.fixture
@@ -70,3 +71,18 @@ def test_shared(nothing_shared):
     memory = share(["items=3"])
     assert shared() is memory is share(["items=4"])
     assert module.KEPT[module.NAME] == memory.fd
+
+
+def test_extras(open_memory):
+    """A queue, areas and metrics have places of their own, beside the caches; with others, new memory is made."""
+    extras = Extras("items=2,blocksize=8", ("7", "16"), ("a", "b"))
+    memory = open_memory("items=3,blocksize=8,keysize=8", extras=extras)
+    memory.ring.set(1, b"x" * 8)
+    for area in memory.areas:
+        memory.octets[area.offset : area.offset + area.size] = b"y" * area.size
+    for offset in memory.metrics.values():
+        memory.octets[offset : offset + 8] = b"z" * 8
+    assert memory.ring.get(0) is None and memory.ring.get(1) == b"x" * 8 and memory.caches["default"].keys() == []
+    assert [memory.octets[area.offset : area.offset + area.size] for area in memory.areas] == [b"y" * 7, b"y" * 16]
+    same = open_memory("items=3,blocksize=8,keysize=8", fd=memory.fd, extras=extras)
+    assert same.fd == memory.fd and same.ring.get(1) == b"x" * 8 and list(same.metrics) == ["a", "b"]

@@ -12,12 +12,14 @@ import time
 import pytest
 
 from aserve import rpc
+from aserve.features.uwsgi_api import memory
 from aserve.features.uwsgi_api import module as uwsgi_module
 from aserve.features.uwsgi_api.functions import SIGNALS
 from aserve.features.uwsgi_api.handlers import places_of
 from aserve.features.uwsgi_api.module import Process, install
 from aserve.features.uwsgi_api.mules import functions as mules
 from aserve.features.uwsgi_api.schedules import Cron, Every
+from aserve.features.uwsgi_api.settings import Extras
 from aserve.lifecycle import hooks
 
 
@@ -242,6 +244,24 @@ def test_is_imported(uwsgi):
     assert uwsgi_module.is_imported()
     sys.modules["uwsgi"] = sys
     assert not uwsgi_module.is_imported()
+
+
+def test_extras(monkeypatch, open_memory):
+    """A queue, areas and metrics are there with their settings, as in uWSGI, and only then."""
+    extras = Extras("items=10,blocksize=16", ("4k",), ("visits",))
+    monkeypatch.setattr(memory, "_memory", open_memory(extras=extras))
+    install(Process(extras=extras))
+    uwsgi = importlib.import_module("uwsgi")
+    assert uwsgi.queue_size == 10 and uwsgi.queue_push("a") is True and uwsgi.queue_pull() == b"a"
+    assert uwsgi.sharedarea_inc64(0, 8) is None and uwsgi.sharedarea_read64(0, 8) == 1
+    assert uwsgi.metric_inc("visits") is True and uwsgi.metric_get("visits") == 1
+    del sys.modules["uwsgi"]
+    install()
+    uwsgi = importlib.import_module("uwsgi")
+    with pytest.raises(
+        AttributeError, match=r"uwsgi\.queue_push is not available under aserve; --uwsgi-queue offers it"
+    ):
+        uwsgi.queue_push("a")
 
 
 def test_the_layer(uwsgi):

@@ -11,18 +11,23 @@ import pytest
 from harness.uwsgi_names import ask_for_names
 
 from aserve.features.uwsgi_api import names as module
+from aserve.features.uwsgi_api.areas import AREAS
 from aserve.features.uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
-from aserve.features.uwsgi_api.module import DECORATORS, PROVIDED
+from aserve.features.uwsgi_api.metrics import METRICS
+from aserve.features.uwsgi_api.module import DECORATORS, RPC
 from aserve.features.uwsgi_api.names import ABSENT, HERE, NAMES, SAME, SET, why_missing
+from aserve.features.uwsgi_api.provided import PROVIDED
+from aserve.features.uwsgi_api.queues import QUEUE
 from aserve.features.uwsgi_api.spooler import functions as spooler
 
 
 def test_what_is_here():
     """A name is in the module if, and only if, the table says so; likewise its decorators."""
-    here = {*PROVIDED, *spooler.FUNCTIONS}
+    with_settings = {*spooler.FUNCTIONS, "spoolers", *QUEUE, "queue_size", *AREAS, *METRICS}
+    here = {*RPC, *PROVIDED, *with_settings}
     assert here == {name for name, row in NAMES.items() if row.how in (SAME, HERE)}
     assert {*DECORATORS, *spooler.DECORATORS} == {name for name, row in module.DECORATORS.items() if row.how != ABSENT}
-    assert {*spooler.FUNCTIONS} == {name for name, row in NAMES.items() if row.needs and row.how != SET}
+    assert with_settings == {name for name, row in NAMES.items() if row.needs and row.how != SET}
     assert {*SHARED_DECORATORS} <= {*DECORATORS}
 
 
@@ -53,7 +58,7 @@ def test_all_decorators_of_uwsgi():
         for line in source.splitlines()
         if line.startswith(("class ", "def "))
     }
-    inner = {"get_free_signal", "manage_spool_request", "postfork_chain_hook", "spool_decorate"}
+    inner = {"manage_spool_request", "postfork_chain_hook", "spool_decorate"}
     inner |= {"farm_loop", "mule_brain", "mule_brainloop", "mulemsg_loop"}
     assert {name for name in found if name[0] != "_"} - inner <= {*module.DECORATORS}
 

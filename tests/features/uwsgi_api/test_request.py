@@ -65,6 +65,54 @@ def test_a_file(tmp_path):
         request.sendfile(str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize(
+    ("returned", "sent"),
+    [
+        ([], b"file"),
+        ([b""], b"file"),
+        (b"", b"file"),
+        ((), b"file"),
+        ([b"more"], b"filemore"),
+        (io.BytesIO(b"more"), b"filemore"),
+    ],
+)
+def test_a_file_beside_what_is_returned(tmp_path, returned, sent):
+    """As in uWSGI the app may ignore what sendfile returns; what it returns itself comes behind the file."""
+    (tmp_path / "f").write_bytes(b"file")
+
+    def app(environ, start_response):
+        assert request.sendfile(str(tmp_path / "f"))
+        return returned
+
+    found = remembering(app)({}, None)
+    assert b"".join(found) == sent
+    found.close()
+
+
+def test_an_empty_result_is_closed(tmp_path):
+    """An empty iterable with a close is closed, the file is sent; a file that is returned is sent once."""
+    (tmp_path / "f").write_bytes(b"file")
+    closed = []
+
+    class Nothing:
+        def __len__(self):
+            return 0
+
+        def close(self):
+            closed.append(True)
+
+    for result in (lambda: Nothing(), None):
+
+        def app(environ, start_response, result=result):
+            file = request.sendfile(str(tmp_path / "f"))
+            return result() if result is not None else file
+
+        found = remembering(app)({}, None)
+        assert b"".join(found) == b"file"
+        found.close()
+    assert closed == [True]
+
+
 def test_a_body():
     """A buffered one in pieces, until nothing is left; of a live one a line."""
     environ = {"wsgi.input": io.BytesIO(b"x" * 70000), "CONTENT_LENGTH": "70000"}

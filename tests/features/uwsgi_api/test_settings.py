@@ -7,7 +7,7 @@ from harness.refusals import defaults_of
 
 from aserve.features import Config
 from aserve.features.sharing.settings import SharingSettings
-from aserve.features.uwsgi_api.settings import CacheSpec, UwsgiSettings, parse_cache
+from aserve.features.uwsgi_api.settings import CacheSpec, Extras, QueueSpec, UwsgiSettings, parse_cache, parse_queue
 from aserve.settings import ConfigError
 
 
@@ -57,4 +57,28 @@ def test_without_the_module():
 
 def test_defaults():
     """Without them nothing of it is done."""
-    assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), "uwsgi_module": "auto", "uwsgi_cache": ()}
+    own = {"uwsgi_module": "auto", "uwsgi_cache": (), "uwsgi_queue": None, "uwsgi_sharedarea": (), "uwsgi_metric": ()}
+    assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), **own}
+
+
+def test_extras():
+    """A queue is spelled as a cache; areas and metrics are repeatable."""
+    assert parse_queue("items=3,blocksize=1k") == QueueSpec(3, 1024)
+    config = Config(uwsgi_queue="items=3", uwsgi_sharedarea=["4k", "9"], uwsgi_metric=["a", "b.c", "a"])
+    assert config.extras == Extras("items=3", ("4k", "9"), ("a", "b.c")) and Config().extras == Extras()
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"uwsgi_queue": "3"}, "is none of name="),
+        ({"uwsgi_queue": "items=3,keysize=5"}, "has more than items= and blocksize="),
+        ({"uwsgi_sharedarea": ["much"]}, "'MUCH' is not a size|'much' is not a size"),
+        ({"uwsgi_metric": ["a b"]}, "'a b' is not the name of a metric"),
+        ({"uwsgi_queue": "items=3", "uwsgi_module": "off"}, "uwsgi-queue, .* which uwsgi-module off prevents"),
+    ],
+)
+def test_wrong_extras(values, why):
+    """That is said."""
+    with pytest.raises(ConfigError, match=why):
+        Config(**values)

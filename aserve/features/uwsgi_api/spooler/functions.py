@@ -14,8 +14,10 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Union
 
+from ..process import present
 from .folder import list_jobs, read_job, write_job
 from .runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, values_of
+from .supervising import SPOOLER_VARIABLE
 
 if TYPE_CHECKING:
     from .queues import Queue
@@ -90,14 +92,49 @@ def set_spooler_frequency(seconds: int) -> bool:
     return True
 
 
+def spooler_pids() -> list[int]:
+    """Return the pids of the processes that do jobs, as far as this user may see them."""
+    master, mark = present().masterpid, f"{SPOOLER_VARIABLE}=".encode()
+    return [pid for pid in _children_of(master) if any(each.startswith(mark) for each in _environ_of(pid))]
+
+
+def spooler_pid() -> int:
+    """Return the pid of the first process that does jobs; 0: this user may see none."""
+    return next(iter(spooler_pids()), 0)
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(each) for each in file.read().split()]
+    except OSError:
+        return []
+
+
+def _environ_of(pid: int) -> list[bytes]:
+    """Return the variables that a process was started with."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def _octets(value: Any) -> bytes:
     return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else str(value).encode()
 
 
 FUNCTIONS: dict[str, Any] = {
-    function.__name__: function for function in (spool, spooler_jobs, spooler_get_task, set_spooler_frequency)
+    function.__name__: function
+    for function in (spool, spooler_jobs, spooler_get_task, set_spooler_frequency, spooler_pid, spooler_pids)
 }
-FUNCTIONS.update(send_to_spooler=spool, SPOOL_OK=SPOOL_OK, SPOOL_RETRY=SPOOL_RETRY, SPOOL_IGNORE=SPOOL_IGNORE)
+FUNCTIONS.update(
+    send_to_spooler=spool,
+    parsefile=spooler_get_task,
+    SPOOL_OK=SPOOL_OK,
+    SPOOL_RETRY=SPOOL_RETRY,
+    SPOOL_IGNORE=SPOOL_IGNORE,
+)
 
 
 # Decorators

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
+from aserve.features.uwsgi_api import process as process_module
+from aserve.features.uwsgi_api.process import Process
 from aserve.features.uwsgi_api.spooler import functions as module
 from aserve.features.uwsgi_api.spooler.folder import list_jobs, read_job
 from aserve.features.uwsgi_api.spooler.functions import (
@@ -19,6 +23,7 @@ from aserve.features.uwsgi_api.spooler.functions import (
     use_folders,
 )
 from aserve.features.uwsgi_api.spooler.runner import SPOOL_OK, SPOOL_RETRY, values_of
+from aserve.features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +124,24 @@ def test_what_a_client_sends(folders):
         values = done.pop()
         assert (values["args"], values["kwargs"]) == ("no pickle", "no pickle")
         os.unlink(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pids(monkeypatch):
+    """The processes that do jobs are children of the supervisor, which have a folder of jobs; others are none, nor those of another user."""
+    monkeypatch.setattr(process_module, "_present", Process(0, os.getpid()))
+    code = "import sys; print('begun', flush=True); sys.stdin.read()"
+    started = [
+        subprocess.Popen([sys.executable, "-I", "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for env in ({SPOOLER_VARIABLE: "/jobs"}, {})
+    ]
+    for each in started:
+        assert each.stdout.readline() == b"begun\n"
+    assert module.spooler_pids() == [started[0].pid] and module.spooler_pid() == started[0].pid
+    for each in started:
+        each.communicate()
+    assert module.spooler_pids() == [] and module.spooler_pid() == 0
+    monkeypatch.setattr(process_module, "_present", Process())
+    assert module.spooler_pids() == []
+    monkeypatch.setattr(module, "_children_of", lambda pid: [1 << 30])
+    assert module.spooler_pids() == []
