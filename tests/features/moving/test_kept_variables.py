@@ -118,3 +118,14 @@ def test_a_condition(tmp_path):
 
     assert keep_variables(load, text, {}).settings["bind"] == ["127.0.0.1:81"]
     assert keep_variables(load, text, {"SHOP": "82"}).settings["bind"] == [":${env:SHOP}"]
+
+
+def test_words():
+    """A variable that may be no number has a word as its sample."""
+
+    def load(environ):
+        if environ.get("USER_NAME", "x").isdigit():
+            raise ConfigError("a name")
+        return loader(user=lambda environ: environ.get("USER_NAME", "www-data"))(environ)
+
+    assert keep_variables(load, reading("USER_NAME"), {}).settings == {"user": "${env:USER_NAME:-www-data}"}

@@ -23,3 +23,4 @@ def test_log_formats():
     draft = taken(take_log_format, "%(cpu)")
     assert not draft.settings and draft.notes[0].text.endswith("lines are in the default format")
     assert taken(take_log_format, "%(ftime) %(vars)").settings == {"access-log-format": "%(ltime) %(vars)"}
+    assert not taken(take_log_format, 3).settings  # of a file that is code
