@@ -199,6 +199,10 @@ def test_mounts(load):
             "req-logger = file:/r1.log; req-logger = file:/r2.log",
             "a.ini:2: req-logger = file:/r1.log: nothing is written there: the access log has one",
         ),
+        (
+            "add-gid = games",
+            "a.ini:2: add-gid = ...: it has no effect here: a user has the groups that the machine gives it",
+        ),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
         ("master: 1", "a.ini:2: master: 1: uWSGI wants an equals sign there"),
     ],
