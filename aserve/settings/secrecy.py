@@ -22,7 +22,7 @@ _PROGRAM_NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
 _WORD = lazy_pattern(r"[\w.~/+@-]+\Z")
 # Pattern, action and function of a route; arguments follow.
 _ROUTE = lazy_pattern(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
-_GUARD = lazy_pattern(r"(\S+\s+)?(basicauth|break|continue|last)(?=[\s:])")
+_GUARD = lazy_pattern(r"(\S+\s+)?(basicauth|break|continue|last|redirect-permanent|redirect)(?=[\s:])")
 _TIME = lazy_pattern(r"[0-9*,/-]{1,40}\Z")
 _SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
 # Without a number after the colon, the text is a password whose @ is missing.

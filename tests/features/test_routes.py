@@ -133,7 +133,7 @@ def test_a_pattern_alone(text, lacks):
         ("^/x rpcblob f", "there is no action 'rpcblob'; there are rpc, call, rpcraw, rpcret"),
         ("rpcvar:VAR f", "there is no action 'rpcvar'"),
         ("rpcnext f", "there is no action 'rpcnext'"),
-        ("^/x redirect:/y", "there is no action 'redirect'"),
+        ("^/x static:/y", "there is no action 'static'"),
         ("^/x rpc:f@10.0.0.1:3031 a", "is on another server"),
         ("rpc f $1", "$1 stands for a group"),
         ("^/x rpc f $1", "$1 stands for a group"),

@@ -4,7 +4,7 @@ Owns:     the grammar of --route, its actions, Routes, and Routing, the extensio
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, uWSGI 2.0.30's behaviour.
-Not here: actions without a function (guards.py), the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
+Not here: actions without a function (guards.py), placeholders (arguments.py), the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without a pattern the route is for every request. Actions:
@@ -19,7 +19,7 @@ import http
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, Union
+from typing import Literal
 
 from ... import rpc
 from ...core.errors import AppError, ResponseTruncated
@@ -35,6 +35,7 @@ from ...wsgi.environ import Environ, build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.head import Headers
 from ...wsgi.response import CommonFields, Response, error_response
+from .arguments import Piece, compile_argument, fill
 from .guards import GUARDS, Guard, compile_guard
 
 logger = logging.getLogger("aserve.rpc")
@@ -44,11 +45,8 @@ ACTIONS = ("rpc", "call", "rpcraw", "rpcret")
 REFUSED_ACTIONS = ("rpcblob", "rpcnext", "rpcvar")
 FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
 
-_ACTION = lazy_pattern(r"([a-z]+)(?:\s+|:)(.*)", re.DOTALL)
+_ACTION = lazy_pattern(r"([a-z-]+)(?:\s+|:)(.*)", re.DOTALL)
 _FUNCTION = lazy_pattern(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
-# Placeholders in an argument: ${NAME} or $1 to $9.
-_PLACEHOLDER = lazy_pattern(r"\$(?:\{([^}]*)\}|([1-9]))")
-_VARIABLE = lazy_pattern(r"[A-Z][A-Z0-9_]*")
 _STATUS_LINE = lazy_pattern(rb"HTTP/1\.[01] ([2-5][0-9]{2}(?: [^\r\n]*)?)")
 # aserve frames the response to the client.
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "proxy-connection", "trailer", "upgrade"))
@@ -56,8 +54,6 @@ _HOP_BY_HOP = frozenset(("connection", "keep-alive", "proxy-connection", "traile
 
 # The grammar
 
-# A piece of an argument: octets, the name of a variable, or the number of a group.
-Piece = Union[bytes, str, int]
 Verdict = Literal["next", "continue"]  # of an rpcret
 
 
@@ -100,8 +96,8 @@ def _compile(text: str) -> Route:
     pattern = None
     if pattern_text:
         try:
-            pattern = re.compile(pattern_text)
-        except re.error as fault:
+            pattern = re.compile(_in_environ(pattern_text), re.ASCII)  # of octets, as uWSGI's PCRE
+        except (re.error, ValueError) as fault:  # ValueError: (?u)
             raise _route_error(text, f"{pattern_text!r} is no regular expression: {fault}") from None
     action = _ACTION.match(action_text.strip())
     if action is None:
@@ -109,7 +105,7 @@ def _compile(text: str) -> Route:
     name, call = action[1], action[2]
     if name in GUARDS:
         try:
-            return Route(text, pattern, name, b"", (), True, compile_guard(name, call))
+            return Route(text, pattern, name, b"", (), True, compile_guard(name, call, pattern))
         except ValueError as fault:
             raise _route_error(text, str(fault)) from None
     if name not in ACTIONS:
@@ -120,30 +116,19 @@ def _compile(text: str) -> Route:
     if "@" in function[1]:
         raise _route_error(text, f"{function[1]!r} is on another server; a route calls functions of this process only")
     # Split first, so that a variable's value cannot become two arguments. (uWSGI does the same.)
-    arguments = tuple(_compile_argument(word, text, pattern) for word in function[2].split())
+    try:
+        arguments = tuple(compile_argument(word, pattern) for word in function[2].split())
+    except ValueError as fault:
+        raise _route_error(text, str(fault)) from None
     if len(arguments) > rpc.MAX_ARGUMENTS:
         raise _route_error(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
     has_variables = any(isinstance(piece, str) for pieces in arguments for piece in pieces)
     return Route(text, pattern, name, function[1].encode(), arguments, pattern is not None or has_variables)
 
 
-def _compile_argument(word: str, text: str, pattern: re.Pattern[str] | None) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
-    position = 0
-    for found in _PLACEHOLDER.finditer(word):
-        pieces.append(word[position : found.start()].encode())
-        position = found.end()
-        variable, group = found[1], found[2]
-        if group is None:
-            if not _VARIABLE.fullmatch(variable):
-                raise _route_error(text, f"${{{variable}}} is no variable of the environ, such as ${{REQUEST_URI}}")
-            pieces.append(variable)
-        else:
-            if pattern is None or int(group) > pattern.groups:
-                raise _route_error(text, f"${group} stands for a group that the pattern does not have")
-            pieces.append(int(group))
-    pieces.append(word[position:].encode())
-    return tuple(piece for piece in pieces if piece != b"")
+def _in_environ(text: str) -> str:
+    """Return text in the form of PATH_INFO, where a character stands for an octet (PEP 3333, "Unicode Issues")."""
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def _route_error(text: str, why: str) -> ConfigError:
@@ -176,7 +161,7 @@ class Routes(Before):
                         continue
             if route.guard is not None:
                 assert environ is not None
-                reply = self._decide(route.guard, exchange, environ)
+                reply = self._decide(route.guard, exchange, environ, match)
             else:
                 reply = self._run(route, exchange, environ, match)
             if forked:
@@ -186,8 +171,10 @@ class Routes(Before):
             return None if reply == "continue" else reply
         return None
 
-    def _decide(self, guard: Guard, exchange: Exchange, environ: Environ) -> Reply | Verdict:
-        decision = guard(exchange, environ)
+    def _decide(
+        self, guard: Guard, exchange: Exchange, environ: Environ, match: re.Match[str] | None
+    ) -> Reply | Verdict:
+        decision = guard(exchange, environ, match)
         if decision == "close":
             return _break()
         if isinstance(decision, str):
@@ -201,7 +188,7 @@ class Routes(Before):
         """Call the function of a route; return the response, or the verdict of an rpcret."""
         response = exchange.response = Response(exchange, self._common_fields)
         try:
-            result = rpc.call_local(route.function, *(_fill(pieces, environ, match) for pieces in route.arguments))
+            result = rpc.call_local(route.function, *(fill(pieces, environ, match) for pieces in route.arguments))
             if route.action == "rpcraw":
                 return _respond_raw(response, result)
             if route.action == "rpcret":
@@ -212,21 +199,6 @@ class Routes(Before):
                 logger.error("--route %r: %s", show_route(route.text), exc)
             response.code, exchange.has_app_failed = 500, True
             return error_response(500, "a function failed; the server's log says why", exchange, self._common_fields)
-
-
-def _fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str] | None) -> bytes:
-    """Return one argument; a variable or group that is missing is empty."""
-    octets = b""
-    for piece in pieces:
-        if isinstance(piece, bytes):
-            octets += piece
-        elif isinstance(piece, int):
-            assert match is not None
-            octets += (match[piece] or "").encode("latin-1")
-        else:
-            assert environ is not None
-            octets += environ.get(piece, "").encode("latin-1")
-    return octets
 
 
 def _respond_raw(response: Response, result: bytes) -> Reply:
@@ -309,7 +281,7 @@ class RouteSettings(EngineSettings):
     # fmt: off
     route: Sequence[str] = row(
         (), "Serving", "--route", ROUTES,
-        "requests that a registered RPC function answers, or that a password or a status keeps from the app; repeatable; see docs/rpc.md",
+        "requests that a registered RPC function answers, or that a password, a status or a redirect keeps from the app; repeatable; see docs/rpc.md",
         "For configurations that use uWSGI's internal routing to call RPC functions.",
         secret=show_route,
         lacks=lacks_action,

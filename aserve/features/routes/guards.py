@@ -1,46 +1,65 @@
-"""Actions of routes that let a request pass, or not, without a function: basicauth, break, continue, last.
+"""Actions of routes that let a request pass, or not, without a function: basicauth, break, redirect, continue, last.
 
 Owns:     GUARDS, their names; compile_guard.
 Thread:   compiling: the main thread; a Guard is called in a worker, several at once (with --threads 0: on the event loop).
-Spec:     RFC 7617; uWSGI 2.0.31, plugins/router_basicauth and core/routing.c.
-Not here: patterns, and sending the answer (__init__.py).
+Spec:     RFC 7617; uWSGI 2.0.31, plugins/router_basicauth, plugins/router_redirect and core/routing.c.
+Not here: patterns, and sending the answer (__init__.py), placeholders (arguments.py).
 """
 
 from __future__ import annotations
 
 import base64
 import http
+import re
 from collections.abc import Sequence
 from typing import Callable, Literal, Union
 
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...wsgi.environ import Environ
+from .arguments import compile_argument, fill
 
-GUARDS = ("basicauth", "break", "continue", "last")
+REDIRECTS = {"redirect": "302 Found", "redirect-permanent": "301 Moved Permanently"}
+GUARDS = ("basicauth", "break", "continue", "last", *REDIRECTS)
 
 # Status and fields of an answer without a body; "close": no answer; "next": the routes that follow; "continue": the app.
 Answer = tuple[str, Sequence[tuple[str, str]]]
 Decision = Union[Answer, Literal["close", "next", "continue"]]
-Guard = Callable[[Exchange, Environ], Decision]
+Guard = Callable[[Exchange, Environ, "re.Match[str] | None"], Decision]  # the match: of the route's pattern
 
 _STATUS = lazy_pattern(r"([2-5][0-9]{2})(?: ([\x20-\x7e]*))?\Z")
 _REALM = lazy_pattern(r'[^\x00-\x1f\x7f"\\]*\Z')
+# Octets that a field may not have, or a URL: a group of the path is decoded, and may have a CR.
+_UNFIT = lazy_pattern(r"[^\x21-\x7e]")
 
 
-def compile_guard(action: str, argument: str) -> Guard:
+def compile_guard(action: str, argument: str, pattern: re.Pattern[str] | None = None) -> Guard:
     """
-    Return the function of an action.
+    Return the function of an action; `pattern`: the route's.
 
     Raises:
         ValueError: the argument is not of the action's form; the text does not show it.
     """
     if action == "basicauth":
         return _BasicAuth(argument)
+    if action in REDIRECTS:
+        return _redirect(REDIRECTS[action], argument.strip(), pattern)
     decision: Decision = "continue"
     if action == "break":
         decision = (status_line(argument.strip()), ()) if argument.strip() else "close"
-    return lambda exchange, environ: decision
+    return lambda exchange, environ, match: decision
+
+
+def _redirect(status: str, target: str, pattern: re.Pattern[str] | None) -> Guard:
+    pieces = compile_argument(target, pattern)
+    if not pieces or any(isinstance(piece, bytes) and re.search(rb"\$[0{]", piece) for piece in pieces):
+        raise ValueError("a URL was expected, with placeholders such as $1 and ${REQUEST_URI}")
+
+    def redirect(exchange: Exchange, environ: Environ, match: re.Match[str] | None) -> Decision:
+        place = fill(pieces, environ, match).decode("latin-1")
+        return status, [("Location", _UNFIT.sub(lambda unfit: f"%{ord(unfit[0]):02X}", place))]
+
+    return redirect
 
 
 def status_line(text: str) -> str:
@@ -72,7 +91,7 @@ class _BasicAuth:
         self._token = base64.b64encode(pair.encode("utf-8", "surrogateescape"))
         self._challenge: Answer = ("401 Unauthorized", [("WWW-Authenticate", f'Basic realm="{realm}"')])
 
-    def __call__(self, exchange: Exchange, environ: Environ) -> Decision:
+    def __call__(self, exchange: Exchange, environ: Environ, match: re.Match[str] | None) -> Decision:
         """Compare the credentials."""
         scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         given = token.strip().encode("latin-1", "replace")

@@ -116,4 +116,50 @@ def test_what_is_no_guard(text):
 def test_statuses():
     """A status without a known reason has one, too; compile_guard takes the action's name."""
     assert status_line("499") == "499 Refused"
-    assert compile_guard("last", "")(None, {}) == "continue"
+    assert compile_guard("last", "")(None, {}, None) == "continue"
+
+
+@pytest.mark.parametrize(
+    ("route", "path", "place"),
+    [
+        ("^/old/(.*) redirect:/new/$1?${QUERY_STRING}", "/old/a b", b"/new/a%20b?q=1"),
+        ("redirect:https://${HTTP_HOST}${REQUEST_URI}", "/x", b"https://shop.example/x"),
+        ("(?s)^/(.*) redirect:/$1", "/a\r\nSet-Cookie: x=1", b"/a%0D%0ASet-Cookie:%20x=1"),
+        ("^/(.*) redirect:/$1", "/\xc3\xbc", b"/%C3%BC"),
+    ],
+)
+def test_redirect(route, path, place):
+    """Its Location has groups of the path and variables; a line end of the path does not end the field."""
+    fields = {"PATH_INFO": path, "QUERY_STRING": "q=1", "HTTP_HOST": "shop.example"}
+    reply = respond(route, **fields)
+    assert reply.startswith(b"HTTP/1.1 302 Found\r\n") and b"\r\nLocation: " + place + b"\r\n" in reply
+    assert respond(route.replace("redirect", "redirect-permanent"), **fields).startswith(b"HTTP/1.1 301 Moved")
+
+
+@pytest.mark.parametrize(
+    "text", ["redirect:", "^/ redirect: ", "^/ redirect:/$1", "redirect:/$0", "redirect:/${x}", "^/(.) redirect:/${x"]
+)
+def test_what_is_no_redirect(text):
+    """A target that cannot be made is an error at the start."""
+    with pytest.raises(ConfigError):
+        compile_routes([text])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "is_found"),
+    [
+        ("^/gesch\xfctzt", "/gesch\xc3\xbctzt", True),
+        ("^/[\xe4\xfc]", "/\xc3\xbc", True),
+        (r"^/\w+$", "/\xe9", False),
+        (r"^/\W", "/\xe9", True),
+    ],
+)
+def test_patterns_are_of_octets(pattern, path, is_found):
+    """A pattern beyond ASCII finds the path in UTF-8, as in uWSGI; letters of classes are those of ASCII."""
+    assert respond(f"{pattern} break:403", PATH_INFO=path).startswith(b"HTTP/1.1 403 ") == is_found
+
+
+def test_a_pattern_of_text():
+    """A flag for Unicode contradicts that, and is an error."""
+    with pytest.raises(ConfigError, match="no regular expression"):
+        compile_routes(["(?u)^/x break:403"])

@@ -1,0 +1,61 @@
+"""Arguments of a route's action: text with placeholders for variables of the environ and groups of the pattern.
+
+Owns:     compile_argument, fill.
+Thread:   compiling: any; filling: a worker.
+Spec:     uWSGI 2.0.31, core/routing.c (uwsgi_routing_translate).
+Not here: splitting a route into its parts (__init__.py), what an action does with its arguments (__init__.py, guards.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Union
+
+from ...core.patterns import lazy_pattern
+from ...wsgi.environ import Environ
+
+# A piece of an argument: octets, the name of a variable, or the number of a group.
+Piece = Union[bytes, str, int]
+
+_PLACEHOLDER = lazy_pattern(r"\$(?:\{([^}]*)\}|([1-9]))")
+_VARIABLE = lazy_pattern(r"[A-Z][A-Z0-9_]*")
+
+
+def compile_argument(word: str, pattern: re.Pattern[str] | None) -> tuple[Piece, ...]:
+    """
+    Return the pieces of an argument with ${NAME} and $1 to $9.
+
+    Raises:
+        ValueError: it names a group that the pattern lacks, or what is no variable.
+    """
+    pieces: list[Piece] = []
+    position = 0
+    for found in _PLACEHOLDER.finditer(word):
+        pieces.append(word[position : found.start()].encode("utf-8", "surrogateescape"))
+        position = found.end()
+        variable, group = found[1], found[2]
+        if group is None:
+            if not _VARIABLE.fullmatch(variable):
+                raise ValueError(f"${{{variable}}} is no variable of the environ, such as ${{REQUEST_URI}}")
+            pieces.append(variable)
+        else:
+            if pattern is None or int(group) > pattern.groups:
+                raise ValueError(f"${group} stands for a group that the pattern does not have")
+            pieces.append(int(group))
+    pieces.append(word[position:].encode("utf-8", "surrogateescape"))
+    return tuple(piece for piece in pieces if piece != b"")
+
+
+def fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str] | None) -> bytes:
+    """Return one argument; a variable or group that is missing is empty."""
+    octets = b""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            octets += piece
+        elif isinstance(piece, int):
+            assert match is not None
+            octets += (match[piece] or "").encode("latin-1")
+        else:
+            assert environ is not None
+            octets += environ.get(piece, "").encode("latin-1")
+    return octets
