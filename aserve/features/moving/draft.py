@@ -26,6 +26,8 @@ MAX_SHOWN = 100  # characters of a setting in a message
 # Harmless values of a setting that may hold a secret: numbers, switches, addresses and paths.
 HARMLESS = re.compile(r"([0-9.,:*-]{0,39}|(?i:true|false|yes|no|on|off|none)|(/[\w.-]+)+(=(/[\w.-]+)+)?)\Z")
 
+NAME = re.compile(r"([\w.-]+(, [\w.-]+)*)?")  # of an option, or of several of a family
+
 
 class Given(NamedTuple):
     """One setting of the other server, as the user gave it."""
@@ -38,10 +40,13 @@ class Given(NamedTuple):
     def __str__(self) -> str:
         if callable(self.value):
             return f"{self.key}()"
-        value = self.value if isinstance(self.value, str) else repr(self.value)
+        key, value = self.key, self.value if isinstance(self.value, str) else repr(self.value)
         if self.is_secret and not HARMLESS.match(value):
             value = HIDDEN
-        text = " ".join(f"{self.key} = {value}".split()).rstrip(" =")
+        name = NAME.match(key)
+        if self.is_secret and name and name.end() < len(key):  # a line without its equals sign
+            key = f"{name[0]} {HIDDEN}"
+        text = " ".join(f"{key} = {value}".split()).rstrip(" =")
         return shortened(text, MAX_SHOWN)
 
 
@@ -116,6 +121,7 @@ class Draft:
         self.notes: list[Note] = []
         self.mistakes: list[str] = []  # what stops the start, to be reported together
         self.guards: list[Note] = []  # those of the notes that are about a rule that keeps clients from the app
+        self.replaced: list[Note] = []  # values that give way to aserve's own sources, or come before theirs
         self.app: str | None = None
         self.app_whence: Given | None = None
         self.facts: dict[str, Any] = {}  # values that the loader needs at the end, when it knows all settings

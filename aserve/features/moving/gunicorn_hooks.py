@@ -194,5 +194,6 @@ def does_nothing(function: object) -> bool:
     if not isinstance(function, FunctionType):
         return False
     code = function.__code__
-    is_short = len(code.co_code) <= len(_EMPTY.co_code) and not code.co_names
-    return is_short and all(value in (None, function.__doc__) for value in code.co_consts)
+    # One instruction is an octet and its argument, on CPython and PyPy; a docstring gives None another place.
+    is_empty = code.co_code[::2] == _EMPTY.co_code[::2] and not code.co_names
+    return is_empty and all(value in (None, function.__doc__) for value in code.co_consts)

@@ -39,6 +39,7 @@ ROWS: tuple[Row, ...] = (
     maps("backlog", "backlog", number("backlog", 1, 65535)),
     always("reuse_port", "all workers accept from one socket, and share its connections by their load"),
     maps("protocol", "bind", fact("protocol"), "`uwsgi://`, if it is `uwsgi`"),
+    maps("uwsgi_allow_ips", "dropped-guards", fact("uwsgi_allow_ips"), "beside `protocol = 'uwsgi'`: with a bind for other machines, and unless it is `'*'`, it ends the start, as aserve answers each peer there"),
     # What to serve
     maps("wsgi_app", "APP", fact("app")),
     maps("chdir", "chdir", fact("chdir")),
@@ -63,7 +64,7 @@ ROWS: tuple[Row, ...] = (
     maps("reload_extra_files", "touch-reload", take_paths("touch-reload")),
     always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
     always("proc_name default_proc_name", "a process has aserve's name"),
-    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric uwsgi_allow_ips", "it is as a server needs it"),
+    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric", "it is as a server needs it"),
     unlike("check_config print_config spew config", "`aserve --check`, and `aserve translate`"),
     # The process
     unlike("daemon", "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
@@ -108,7 +109,7 @@ ROWS: tuple[Row, ...] = (
     maps("pre_fork post_fork post_worker_init worker_exit", "", fact("hook"), "called in the worker, `pre_fork` right before `post_fork`, with small objects: `worker.pid`, `worker.age`, `worker.log`, `worker.cfg`"),
     unlike("pre_exec", "it is not called; SIGUSR2 starts new code by trying it first"),
     unlike("worker_int worker_abort", "it is not called; `aserve stacks` and the log show what a worker is at"),
-    maps("pre_request", "dropped-guards", hook("pre_request"), "it is not called; a WSGI middleware sees each request. One that does more than log ends the start"),
+    maps("pre_request", "dropped-guards", hook("pre_request"), "it is not called; a WSGI middleware sees each request. One that does more than log, or whose source cannot be read, ends the start"),
     unlike("post_request", "it is not called; a WSGI middleware sees each request"),
     unlike("nworkers_changed on_dirty_starting", "it is not called; the log has each change"),
     maps("ssl_context", "dropped-guards", hook("ssl_context"), "it is not called, and beside `certfile` it ends the start; the settings of TLS are in tls.md"),

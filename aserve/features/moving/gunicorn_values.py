@@ -66,10 +66,10 @@ def fact(name: str) -> Take:
 
 
 def hook(name: str) -> Take:
-    """Return a function that keeps a hook for the end, if it does anything."""
+    """Return a function that keeps a hook for the end, if it does anything; gunicorn takes the name of a function, too."""
 
     def take(draft: Draft, given: Given) -> None:
-        if callable(given.value) and not does_nothing(given.value):
+        if not is_unset(given.value) and not does_nothing(given.value):
             draft.facts[name] = given
 
     return take

@@ -71,10 +71,12 @@ class Origin(NamedTuple):
         Refuse a file with a rule that keeps clients from the app, and that has no effect here, unless --dropped-guards says otherwise.
 
         Raises:
-            ConfigError: there is such a rule.
+            ConfigError: there are such rules; a line for each.
         """
-        if self.draft.guards and dropped_guards == "refuse":
-            raise ConfigError(f"{self.draft.guards[0]}. --dropped-guards warn serves the app without it")
+        lines = list(dict.fromkeys(map(str, self.draft.guards)))
+        if lines and dropped_guards == "refuse":
+            which = "it" if len(lines) == 1 else "them"
+            raise ConfigError("\n".join(lines) + f". --dropped-guards warn serves the app without {which}")
 
     def note_proxies(self, config: MovingSettings) -> None:
         """Note that X-Forwarded-* of any client count, as in uWSGI, if no proxy is named."""
@@ -87,9 +89,11 @@ class Origin(NamedTuple):
             )
 
     def log_notes(self) -> None:
-        """Log the settings without effect here, or with another one."""
+        """Log the settings without effect here, or with another one; and those that give way to aserve's own sources."""
         for note in self.draft.notes:
             logger.warning("%s", note)
+        for note in self.draft.replaced:
+            logger.info("%s", note)
 
 
 def read_origin(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Origin | None:

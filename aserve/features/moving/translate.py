@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
+from ...core.errors import FAILED
 from ...settings import ConfigError
 from .draft import BY_KEY, Draft, Given
 from .gunicorn import load_gunicorn
@@ -61,8 +62,11 @@ def run_translate(argv: Sequence[str], environ: MutableMapping[str, str]) -> int
         ):  # a file of gunicorn's may print
             return _load_line(words[0], words[1:], environ) if line else _load(words[0], environ)
 
-    sys.stdout.write(as_toml(keep_variables(load, "\n".join(map(_text_of, words)), dict(environ))))
-    return 0
+    draft = keep_variables(load, "\n".join(map(_text_of, words)), dict(environ))
+    sys.stdout.write(as_toml(draft))
+    for guard in draft.guards:
+        sys.stderr.write(f"aserve {COMMAND}: {_shown(str(guard))}\n")
+    return FAILED if draft.guards else 0
 
 
 @contextlib.contextmanager
@@ -107,15 +111,19 @@ def _load(path: str, environ: Mapping[str, str]) -> Draft:
 def as_toml(draft: Draft) -> str:
     """Return a draft as the text of a TOML file, with the origin of each line, and the settings without effect."""
     lines = [f"# From {_shown(draft.name)}, by aserve {COMMAND}. Start it with: aserve --config THIS_FILE", ""]
+    if draft.guards:
+        lines += ["# It keeps requests from the app there, and is NOT in this file:"]
+        lines += [*(f"#   {_shown(str(note))}" for note in draft.guards), ""]
     if draft.app is not None:
         lines += [f"# {_whence(draft.app_whence)}"] if draft.app_whence is not None else []
         lines.append(f"app = {_value(draft.app)}")
     for key, value in draft.settings.items():
         lines += [f"# {text}" for text in dict.fromkeys(_whence(given) for given in draft.whence[key])]
         lines.append(f"{key} = {_value(_native(key, value))}")
-    if draft.notes:
+    notes = [note for note in draft.notes if note not in draft.guards]
+    if notes:
         lines += ["", "# What differs, or has no effect:"]
-        lines += [f"#   {_shown(str(note))}" for note in draft.notes]
+        lines += [f"#   {_shown(str(note))}" for note in notes]
     hooks = draft.facts.get("hooks", ())
     if hooks:
         lines += ["", f"# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: {', '.join(hooks)}"]

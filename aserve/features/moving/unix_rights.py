@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from .draft import Draft, Given
 
@@ -19,20 +20,28 @@ OWNERS = {"unix-owner": "user", "unix-group": "group"}  # of a socket, by the se
 
 
 def put_rights(draft: Draft, mask: int, whence: Given, owners: Mapping[str, str] = OWNERS) -> None:
-    """Give unix sockets the mode and the owner that the other server would; rights that are named stay."""
+    """
+    Give unix sockets the mode and the owner that the other server would; rights that are named stay.
+
+    Without such a socket they are a fact, for one that aserve's own sources may name.
+    """
+    rights: dict[str, tuple[Any, Given]] = {"unix-mode": (f"{ALL_RIGHTS & ~mask:03o}", whence)} if mask else {}
+    for key, source in owners.items():
+        if source in draft.settings:
+            rights[key] = draft.settings[source], draft.whence[source][0]
     paths = [place.partition("unix:")[2] for place in draft.settings.get("bind", ()) if "unix:" in place]
     if all(path.startswith("@") for path in paths):
+        draft.facts["rights"] = rights if "umask" in draft.settings else {}
         return
-    if mask and "unix-mode" not in draft.settings:
-        draft.put("unix-mode", f"{ALL_RIGHTS & ~mask:03o}", whence)
-    for key, source in owners.items():
-        if source in draft.settings and key not in draft.settings:
-            draft.put(key, draft.settings[source], draft.whence[source][0])
+    for key, (value, given) in rights.items():
+        if key not in draft.settings:
+            draft.put(key, value, given)
 
 
 def drop_accounts(draft: Draft, why: str) -> None:
     """Remove user and group, and the owners of sockets that come from them."""
     for key, source in OWNERS.items():
+        draft.facts.get("rights", {}).pop(key, None)
         if draft.whence.get(key) == draft.whence.get(source):
             draft.drop(key, why)
         draft.drop(source, why)

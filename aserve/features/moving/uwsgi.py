@@ -79,8 +79,9 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
     key = option.key
     if not key.startswith(("-", "%")) and option.value == "" and ":" in key and TABLE.find(key.split(":")[0].strip()):
         key, _, value = (part.strip() for part in key.partition(":"))
-        draft.note(option, f"uWSGI wants an equals sign there, and so has no {key}; here it is {key} = {value}")
-        option = Given(key, value, option.where)
+        hidden = option._replace(is_secret=True)
+        option = Given(key, value, option.where, is_secret=True)
+        draft.note(hidden, f"uWSGI wants an equals sign there, and so has no {key}; here it is {option}")
     row = TABLE.find(key) or TABLE.find(key.replace("_", "-"))
     if row is not None:
         is_off = option.value.strip().lower() in OFF or (row.is_told and option.value.strip() == "0")

@@ -88,7 +88,7 @@ def _include(
         is_late = blocks.are_around(option) or "%(" in option.value  # the resolver includes it, if a condition holds
         if len(found) > MAX_OPTIONS:
             raise ConfigError(
-                f"{option.where}: {option}: more than {MAX_OPTIONS:,} options, with those of included files"
+                f"{option.where}: {_said(option)}: more than {MAX_OPTIONS:,} options, with those of included files"
             )
         if option.key in INCLUDES and option.value and not is_late:
             if depth == MAX_DEPTH:
@@ -96,6 +96,12 @@ def _include(
             value = _ENVIRON.sub(lambda match: environ.get(match[1], match[0]), option.value)
             path, its = _read_included(option, value, file)
             _include(its, environ, path, depth + 1, found, blocks)
+
+
+def _said(option: Given) -> Given:
+    """Return an option for messages: what is no include, condition or loop may have a secret in its value."""
+    is_logic = option.key in INCLUDES or _IF.match(option.key) or _FOR.match(option.key)
+    return option._replace(is_secret=not is_logic)
 
 
 def _read_included(option: Given, value: str, file: str) -> tuple[str, list[Given]]:
@@ -126,7 +132,7 @@ class _Resolver:
     def resolve(self, options: list[Given]) -> list[Given]:
         self._ahead = {option.key: option.value for option in reversed(options)}
         found: list[Given] = []
-        self._walk(options, "", found, 0)
+        self._walk([_said(option) for option in options], "", found, 0)
         return found
 
     def _walk(self, options: list[Given], this: str, found: list[Given], depth: int) -> None:
@@ -163,7 +169,7 @@ class _Resolver:
         options = include(options, self._environ, path)
         for each in options:
             self._ahead.setdefault(each.key, each.value)
-        self._walk(options, "", found, 0)
+        self._walk([_said(option) for option in options], "", found, 0)
         self._nesting -= 1
 
     def _spend(self, count: int, option: Given) -> None:

@@ -1,6 +1,6 @@
 """uWSGI's static files: its folders, their index, types, and how long clients may keep files.
 
-Owns:     place_files.
+Owns:     place_files; options that keep files from clients there, and not here, as guards.
 Thread:   any.
 Not here: the other options (uwsgi.py), serving files (features/files/).
 """
@@ -27,6 +27,7 @@ def place_files(draft: Draft, folder: str) -> None:
         if given.key == "static-map2":
             path = os.path.join(path, prefix)
         _add_or_note(draft, "static", f"/{prefix}={os.path.join(folder, path)}", given)
+    _guard_files(draft)
     for given in draft.facts.get("static-index", ()):
         _add_or_note(draft, "static-index", text_of(given), given)
     if "static" in draft.settings:
@@ -42,6 +43,17 @@ def place_files(draft: Draft, folder: str) -> None:
     if "static" in draft.settings:
         for given in draft.facts.get("types", ()):
             _add_types(draft, given)
+
+
+def _guard_files(draft: Draft) -> None:
+    has_files = "static" in draft.settings
+    for given in draft.facts.get("static-skip-ext", ()) if has_files else ():
+        draft.guard(given, "aserve serves files of all names: keep those out of the folders of static-map")
+    for given in draft.facts.get("chroot", ()):
+        if has_files:
+            draft.guard(given, "folders of static-map are below that root there, and here they are the machine's")
+        else:
+            draft.note(given, "it has no effect here: systemd does it: `RootDirectory=`")
 
 
 def _add_types(draft: Draft, given: Given) -> None:

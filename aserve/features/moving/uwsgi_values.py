@@ -179,8 +179,9 @@ def https_bind(value: str, folder: str) -> str:
 
 
 def take_chmod(draft: Draft, given: Given) -> None:
-    """Take chmod-socket: a mode, or none, which means 666."""
-    draft.put("unix-mode", (text_of(given).lstrip("0") if is_on(given) else "") or "666", given)
+    """Take chmod-socket: a mode, or none, which means 666, as 1 does."""
+    mode = text_of(given) if is_on(given) else ""
+    draft.put("unix-mode", "666" if mode in ("", "1") else mode.lstrip("0").rjust(min(3, len(mode)), "0"), given)
 
 
 def take_env(draft: Draft, given: Given) -> None:

@@ -94,3 +94,9 @@ def test_secrets(to, value, shown):
     row = maps("a", to, lambda draft, given: draft.note(given, "why")) if to else unlike("a", "why")
     draft.take(row, Given("a", value, "a.ini:1"))
     assert str(draft.notes[0]).startswith(f"a.ini:1: {shown}: ")
+
+
+def test_a_line_without_its_equals_sign():
+    """What follows its first word may be a secret."""
+    assert str(Given("route ^/ basicauth:R,u:p", "", "a.ini:1", is_secret=True)) == "route ..."
+    assert str(Given("static-map /a", "", "a.ini:1")) == "static-map /a"

@@ -34,6 +34,12 @@ def load(tmp_path, monkeypatch):
         "def pre_request(worker, req): req.headers[:] = []",
         "def made(check):\n    def pre_request(worker, req): check(req)\n    return pre_request\npre_request = made(print)",
         "import functools\npre_request = functools.partial(print, 1)",
+        "def pre_request(worker, req): raise",
+        "def pre_request(worker, req):\n    h = req.headers\n    h += [('X', '1')]",
+        "def pre_request(worker, req, check=print): check(req)",
+        "def pre_request(worker, req, *, check=print): check(req)",
+        "def pre_request(worker, req): worker.log.debug(dict(req.headers)['X-KEY'])",
+        "def pre_request(worker, req): worker.log.debug('%s', 1 / (len(req.path) - 9))",
         TLS
         + "def ssl_context(config, default):\n    context = default()\n    context.verify_mode = 2\n    return context",
     ],
@@ -65,3 +71,33 @@ def test_what_guards_nothing(load, source, count):
     draft = load(source)
     Origin(draft).check_guards("refuse")
     assert len(draft.notes) == count
+
+
+@pytest.mark.parametrize(
+    ("source", "guard"),
+    [
+        ("bind='0.0.0.0:3031'", "protocol = uwsgi"),
+        ("bind=['127.0.0.1:3031', ':3031']", "protocol = uwsgi"),
+        ("bind='fd://3'", "protocol = uwsgi"),
+        ("bind='0.0.0.0:3031'\nuwsgi_allow_ips='10.0.0.1'", "uwsgi_allow_ips = 10.0.0.1"),
+        ("bind='0.0.0.0:3031'\nuwsgi_allow_ips='*'", None),
+        ("bind=['127.0.0.1:3031', '[::1]:3031', 'localhost:3031', 'unix:/run/x']", None),
+        ("", None),
+    ],
+)
+def test_peers_that_speak_uwsgi(load, source, guard):
+    """gunicorn answers those of a list, and aserve all: on an address for other machines that is a guard."""
+    draft = load(f"protocol='uwsgi'\n{source}")
+    assert [note.said for note in draft.guards] == ([guard] if guard else [])
+
+
+def test_peers_that_are_none(load):
+    """A wrong list is an error with its line."""
+    with pytest.raises(ConfigError, match=r"^g\.py:3: uwsgi_allow_ips = 3: "):
+        load("protocol='uwsgi'\nbind=':3031'\nuwsgi_allow_ips=3")
+
+
+def test_a_hook_that_is_named(load):
+    """gunicorn takes a function by its name, too: it may do anything."""
+    draft = load("pre_request = 'hooks.check'")
+    assert [note.said for note in draft.guards] == ["pre_request = hooks.check"]

@@ -115,3 +115,18 @@ def test_command_lines(monkeypatch, tmp_path, capsys):
     assert '\napp = "a:b"\n' in told and "\n# uWSGI's command line: processes = 3\nworkers = 3\n" in told
     assert run_translate(["translate", "gunicorn", "-w", "3", "a:b"], {}) == 0
     assert "\n# gunicorn's command line: workers = 3\nworkers = 3\n" in capsys.readouterr().out
+
+
+def test_a_guard_that_is_not_in_the_file(monkeypatch, tmp_path, capsys):
+    """It is named first, and on standard error; the status is 1, so that `&&` ends there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = a:b\nroute = ^/ lua:s3cret\nroute = ^/x break:403\n")
+    assert run_translate(["translate", "a.ini"], {}) == 1
+    out, err = capsys.readouterr()
+    told = "a.ini:3: route = ...: aserve cannot obey it, and it may keep requests from the app: "
+    assert out.split("\n")[2:4] == [
+        "# It keeps requests from the app there, and is NOT in this file:",
+        out.split("\n")[3],
+    ]
+    assert f"#   {told}" in out and err.startswith(f"aserve translate: {told}") and out.count(told) == 1
+    assert 'route = ["^/x break:403"]' in out and "s3cret" not in out + err

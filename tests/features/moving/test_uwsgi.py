@@ -204,7 +204,7 @@ def test_mounts(load):
             "a.ini:2: add-gid = ...: it has no effect here: a user has the groups that the machine gives it",
         ),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
-        ("master: 1", "a.ini:2: master: 1: uWSGI wants an equals sign there"),
+        ("master: 1", "a.ini:2: master ...: uWSGI wants an equals sign there"),
     ],
 )
 def test_notes(load, lines, note):
@@ -327,3 +327,57 @@ def test_real_files(path, monkeypatch, tmp_path):
     environ = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP_UID": "root", "SHOP_GID": "root"}
     draft = load_uwsgi(f"{path}:development" if path.stem == "sections" else str(path), environ)
     Config.from_sources({}, {}, draft.settings)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "route: ^/ basicauth:R,u:s3cret",
+        "route ^/ basicauth:R,u:s3cret",
+        "env: PASSWORD:s3cret",
+        "env: PASSWORD=s3cret",
+        "env PASSWORD s3cret",
+        "env = s3cret",
+        "basicauth s3cret",
+        "nosuch = s3cret",
+        "env = PASSWORD=s3cret@(/no/such/file)",
+        "route-run = basicauth:R,u:s3cret@(/no/such/file)",
+        "route-run = basicauth:R,u:s3cret%(1000000000000000000000 + 1)",
+        "for-times = 1000000\nroute-run = basicauth:R,u:s3cret\nendfor =",
+        "route = ( basicauth:R,u:s3cret",
+    ],
+)
+def test_values_that_may_be_secrets(tmp_path, monkeypatch, lines):
+    """No message has them, whatever is wrong with the line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text(f"[uwsgi]\nmodule = a:b\n{lines}\n")
+    try:
+        draft = load_uwsgi("a.ini", {})
+    except ConfigError as fault:
+        told = str(fault)
+    else:
+        told = f"{list(map(str, draft.notes))}{list(map(str, draft.guards))}"
+    assert "s3cret" not in told
+
+
+def test_files_that_are_not_served_there(tmp_path, monkeypatch):
+    """static-skip-ext and a root keep files from clients; here they end the start, beside static-map."""
+    monkeypatch.chdir(tmp_path)
+    for lines, count in (
+        ("static-map = /s=/srv\nstatic-skip-ext = .py", 1),
+        ("static-map = /s=/srv\nchroot = /jail", 1),
+        ("chroot = /jail\nstatic-skip-ext = .py", 0),
+    ):
+        (tmp_path / "a.ini").write_text(f"[uwsgi]\nmodule = a:b\n{lines}\n")
+        draft = load_uwsgi("a.ini", {})
+        assert [note.where for note in draft.guards] == ["a.ini:4"] * count
+
+
+@pytest.mark.parametrize(
+    ("value", "mode"), [("", "666"), ("1", "666"), ("660", "660"), ("0660", "660"), ("000", "000"), ("060", "060")]
+)
+def test_modes_of_sockets(tmp_path, monkeypatch, value, mode):
+    """A mode is never wider than it says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text(f"[uwsgi]\nmodule = a:b\nsocket = /run/x\nchmod-socket = {value}\n")
+    assert load_uwsgi("a.ini", {}).settings["unix-mode"] == mode

@@ -65,7 +65,7 @@ def test_a_value_from_a_file(tmp_path):
     """@(file), without the newline at its end; one that cannot be read is an error."""
     (tmp_path / "v").write_text("1.2\n")
     assert resolved(f"x = v@({tmp_path}/v)") == ["x = v1.2"]
-    with pytest.raises(ConfigError, match=r"a\.ini:1: x = @\(/no/such\): cannot read /no/such: No such file"):
+    with pytest.raises(ConfigError, match=r"a\.ini:1: x = \.\.\.: cannot read /no/such: No such file"):
         resolved("x = @(/no/such)")
 
 
@@ -175,9 +175,9 @@ TOO_MUCH = "loops and placeholders make too much of it"
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        (DOUBLING, rf"a\.ini:2\d: a\d+ = %.*{TOO_MUCH}"),
-        (JOINING, rf"a\.ini:2\d: a\d+ = %.*{TOO_MUCH}"),
-        (SQUARING, r"a\.ini:\d+: a\d+ = %.*: a number of \d+ digits is too large"),
+        (DOUBLING, rf"a\.ini:2\d: a\d+ = \.\.\.: {TOO_MUCH}"),
+        (JOINING, rf"a\.ini:2\d: a\d+ = \.\.\.: {TOO_MUCH}"),
+        (SQUARING, r"a\.ini:\d+: a\d+ = \.\.\.: a number of \d+ digits is too large"),
         ("a = %(b)%(b)\nx = " + "%(a)" * 1000 + "\nb = " + "y" * 100_000, rf"a\.ini:2: .*{TOO_MUCH}"),
         ("for-times = 1000000000\nendfor", rf"a\.ini:1: for-times = 1000000000: {TOO_MUCH}"),
         ("for-times = 1000000000\nx = 1\nendfor", TOO_MUCH),
@@ -187,7 +187,7 @@ TOO_MUCH = "loops and placeholders make too much of it"
         ("x = 1\nif-hostname-match = (", r"a\.ini:2: if-hostname-match = \(: no pattern: missing \)"),
         ("if-hostname-match = a{99999999999999999999}", r"a\.ini:1: .*: no pattern: "),
         (f"if-hostname-match = {'(' * 20_000}{')' * 20_000}", r"a\.ini:1: .*: no pattern: "),
-        ("x = @(/dev/zero)", r"a\.ini:1: x = @\(/dev/zero\): cannot read /dev/zero: it has more than 10,000,000 characters"),
+        ("x = @(/dev/zero)", r"a\.ini:1: x = \.\.\.: cannot read /dev/zero: it has more than 10,000,000 characters"),
         ("x = @(a\0b)", r"a\.ini:1: .*: cannot read a.b: embedded null"),
         ("for-glob = a\0/*\nendfor", r"a\.ini:1: .*: embedded null"),
         ("for-readline = /dev/zero\nendfor", r"a\.ini:1: for-readline = /dev/zero: cannot read /dev/zero: it has more than"),
