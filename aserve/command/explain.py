@@ -2,7 +2,7 @@
 
 Owns:     explain.
 Thread:   the main thread; pure, but for looking names up.
-Not here: the table (settings/), reading the TOML file (plans.py) and flags (flags.py).
+Not here: the table (settings/), reading the TOML file and another server's settings (plans.py), and flags (flags.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.near_names import near_names
 from ..features import SETTINGS, Config
+from ..features.moving.merging import Own, sources_of
 from ..settings import RELOAD_IMPLIES, TERMINAL_IMPLIES, ConfigError, Setting, platform_settings
+from .plans import merged
+
+if TYPE_CHECKING:
+    from ..features.moving.origin import Origin
 
 EXPLAIN = "--explain"
 WIDTH = 100
@@ -49,29 +54,27 @@ def explain(
     toml: Mapping[str, object],
     toml_name: str,
     is_at_terminal: bool = False,
+    origin: Origin | None = None,
 ) -> str:
     """
-    Return a text about one setting; without a name, about all that differ from their defaults.
+    Return a text about one setting; without a name, about all that differ from their defaults. `origin`: another server's settings.
 
     Raises:
         ConfigError: there is no such setting; or a source has a wrong one.
     """
     setting = _find(name) if name is not None else None
-    config = Config.from_sources(
-        {key: value for key, value in given.items() if key not in ("app", "config")},
-        environ,
-        toml,
-        toml_name,
-        is_at_terminal,
-    )
+    given = {key: value for key, value in given.items() if key not in ("app", "config")}
+    config = Config.of_given(merged(origin, given, environ, toml, toml_name), is_at_terminal)
+    config.refuse_idle(given)
 
     implied: dict[str, object] = {**RELOAD_IMPLIES, **TERMINAL_IMPLIES} if config.reload else {}
 
+    own = Own(given, environ, toml, toml_name)
+
     def source_of(setting: Setting) -> str:
+        named = sources_of(origin.draft, setting, own) if origin is not None else own.source_of(setting)
         for source, where in (
-            (setting.name in given, setting.flag),
-            (setting.variable in environ, setting.variable),
-            (setting.key in toml, toml_name),
+            (named, named),
             (setting.name in platform_settings(environ), "the platform"),
             (implied.get(setting.name) == getattr(config, setting.name) != setting.default, "--reload"),
         ):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
@@ -63,7 +63,7 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     `before`: a plan, of which this is another with the same settings, if no source has changed.
     """
     given = dict(args)
-    origin = _read_origin(take_flags(given))
+    origin = read_origin_of(given)
     toml, toml_name = read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     app, is_at_terminal = given.pop("app", None), sys.stdout.isatty()
     folder = StartFolder.of_this_process(os.environ)
@@ -73,8 +73,7 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     spec = app or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
         spec = spec or origin.draft.app
-        toml = {**origin.settings_beside(given), **toml}  # the origin's were checked already, with their line in errors
-    values = Config.merged(given, os.environ, toml, toml_name)
+    values = merged(origin, given, os.environ, toml, toml_name)
     config = Config.of_given(values, is_at_terminal)
     config.refuse_idle(given)
     if origin is not None:
@@ -93,12 +92,37 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     return plan
 
 
-def _read_origin(flags: Mapping[str, str]) -> Origin | None:
+def read_origin_of(given: MutableMapping[str, object]) -> Origin | None:
+    """
+    Read the settings of another server that these flags name, and take such flags out; None: they name none.
+
+    Raises:
+        ConfigError: a file cannot be read, or a value is wrong.
+    """
+    flags = take_flags(given)
     if not flags:
         return None
     from ..features.moving.origin import read_origin
 
     return read_origin(flags, os.environ)
+
+
+def merged(
+    origin: Origin | None,
+    given: Mapping[str, object],
+    environ: Mapping[str, str],
+    toml: Mapping[str, object],
+    toml_name: str,
+) -> dict[str, Any]:
+    """
+    Return the values of all sources.
+
+    Raises:
+        ConfigError: an unknown name or a wrong value in any source.
+    """
+    if origin is None:
+        return Config.merged(given, environ, toml, toml_name)
+    return origin.merge(given, environ, toml, toml_name)
 
 
 def read_again(

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
+from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
+from ..features import extensions_of
 from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import find_account
 from ..processes.plan import Plan
+from ..settings import parse_bind
 from ..tls.certificates import load_certificates
 from .apps import load
 from .banner import command, describe, version_line
 from .flags import build_parser
 from .plans import config_of, is_demo
+from .start_notes import log_notes
 
 
 def show(args: MutableMapping[str, object]) -> bool:
@@ -51,10 +55,13 @@ def show_found(plan: Plan) -> bool:
     return bool(found)
 
 
-def show_check(plan: Plan) -> None:
-    """Import the app and print what would be served."""
+def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
+    """Import the app, log what a start would, and print what would be served."""
     set_up_logging(plan.config)
+    log_notes(plan, environ)
     find_account(plan.config.user, plan.config.group)
     app = load(plan)
     load_certificates(plan.config).log_warnings()
+    extensions_of(plan.config).wrap_app(app)  # logs which folders of files are not there
+    warn_of_exposed(map(parse_bind, plan.config.bind))
     sys.stdout.write(describe(config_of(plan), app, plan.spec))

@@ -45,7 +45,7 @@ def start(args: Mapping[str, object], inheritance_fd: int | None, environ: Mutab
     if inherited is None and show_found(plan):
         return USAGE_ERROR
     if is_check:
-        show_check(plan)
+        show_check(plan, environ)
         return 0
     read = functools.partial(read_again, args, folder, own)
     return serve(plan, inherited, read, functools.partial(load_worker, folder, own), environ)

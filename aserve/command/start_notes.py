@@ -1,6 +1,7 @@
-"""Notes when the command begins to serve: on a terminal, and in the log.
+"""Notes when the command begins to serve, or checks whether it could: on a terminal, and in the log.
 
-Owns:     tell_start: the banner; notes on what the user has not asked for: settings of the platform, running as root, the demo.
+Owns:     tell_start: the banner; log_notes: settings of another server that have no effect or give way, and what the user has not asked for:
+          settings of the platform, running as root, the demo.
 Thread:   the main thread.
 Not here: the banner's text (banner.py), logging the addresses (server/running.py).
 """
@@ -22,9 +23,14 @@ logger = logging.getLogger("aserve")
 
 def tell_start(plan: Plan, environ: Mapping[str, str], is_upgrade: bool) -> None:
     """Write the notes; after an upgrade in place only to the log."""
-    config, said = config_of(plan), platform_settings(environ)
     if not is_upgrade:
-        show_banner(config, plan.spec, sys.stderr, environ)
+        show_banner(config_of(plan), plan.spec, sys.stderr, environ)
+    log_notes(plan, environ)
+
+
+def log_notes(plan: Plan, environ: Mapping[str, str]) -> None:
+    """Log the notes; --check logs the same."""
+    config, said = config_of(plan), platform_settings(environ)
     if plan.origin is not None:
         plan.origin.note_proxies(config)
         plan.origin.log_notes()

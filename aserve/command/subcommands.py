@@ -13,7 +13,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from ..core.start_folder import StartFolder
 from ..features import commands
 from .flags import parse_args
-from .plans import read_file
+from .plans import read_file, read_origin_of
 
 CONFIG, INIT = "config", "init"
 OWN = (CONFIG, INIT)
@@ -48,5 +48,6 @@ def _explain(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
     name, rest = split_name(argv)
     args = parse_args(rest, environ)
+    origin = read_origin_of(args)
     toml, toml_name = read_file(args.get("config", environ.get("ASERVE_CONFIG")))
-    return explain(name, args, environ, toml, toml_name, sys.stdout.isatty())
+    return explain(name, args, environ, toml, toml_name, sys.stdout.isatty(), origin)

@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import socket
+from collections.abc import Iterable, Sequence
 from typing import Callable, Union
 
 from ..core.errors import BindError
@@ -61,11 +62,7 @@ class Listener(NamedTuple):
         """
         if self.bind.kind == "unix":
             return str(self.bind)
-        host, port = self.socket.getsockname()[:2]
-        if self.bind.protocol in ("http", "https") and not self.bind.is_proxied:
-            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        host = f"[{host}]" if ":" in host else host
-        return f"{PROXIED if self.bind.is_proxied else ''}{self.bind.protocol}://{host}:{port}"
+        return _url(self.bind, *self.socket.getsockname()[:2])
 
     @property
     def server_name_and_port(self) -> tuple[str, str]:
@@ -80,9 +77,7 @@ class Listener(NamedTuple):
     @property
     def is_exposed(self) -> bool:
         """Whether other machines may connect, and are believed like a front server: REMOTE_USER, HTTPS."""
-        if self.bind.kind == "unix" or self.bind.protocol not in ("uwsgi", "scgi"):
-            return False
-        return not is_loopback(self.socket.getsockname()[0])
+        return self.bind.kind != "unix" and _is_exposed(self.bind, self.socket.getsockname()[0])
 
     def take_queued(self) -> list[Socket]:
         """
@@ -182,14 +177,40 @@ def open_listeners(
         for listener in listeners:
             listener.close()
         raise
-    exposed = [listener.url for listener in listeners if listener.is_exposed]
-    if exposed:
+    _warn_of_exposed([listener.url for listener in listeners if listener.is_exposed])
+    return listeners
+
+
+def warn_of_exposed(binds: Iterable[Bind]) -> None:
+    """
+    Warn, without binding, of addresses whose listeners would expose too much; those of inherited sockets are not known.
+
+    Raises:
+        BindError: a host is not found.
+    """
+    places = [(bind, address[4]) for bind in binds if bind.kind == "tcp" for address in look_up(bind)]
+    _warn_of_exposed([_url(bind, *place[:2]) for bind, place in places if _is_exposed(bind, place[0])])
+
+
+def _is_exposed(bind: Bind, host: str) -> bool:
+    return bind.protocol in ("uwsgi", "scgi") and not is_loopback(host)
+
+
+def _warn_of_exposed(urls: Sequence[str]) -> None:
+    if urls:
         logger.warning(
             "%s: every peer that connects is believed, REMOTE_USER and HTTPS included; let only the front server through, or "
             "bind 127.0.0.1 or a unix socket",
-            ", ".join(exposed),
+            ", ".join(urls),
         )
-    return listeners
+
+
+def _url(bind: Bind, host: str, port: int) -> str:
+    """Return the URL of an address on TCP; see Listener.url."""
+    if bind.protocol in ("http", "https") and not bind.is_proxied:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = f"[{host}]" if ":" in host else host
+    return f"{PROXIED if bind.is_proxied else ''}{bind.protocol}://{host}:{port}"
 
 
 def limit_unsent(sock: Socket, most_bytes: int) -> None:

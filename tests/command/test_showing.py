@@ -94,3 +94,67 @@ def test_help_for_a_line_of_another_server(served, capsys, word):
     """It is about such lines, and serves nothing."""
     assert cli.main([word, "--help"]) == 0
     assert served == [] and f"aserve {word}" in capsys.readouterr().out
+
+
+FILE = "[uwsgi]\nmodule = hello:app\nsocket = 0.0.0.0:0\nvhost = true\nroute = ^/ basicauth:R,u:s3cret\nenv = PASSWORD=s3cret\nlisten = 7\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a.ini"],
+        ["a.ini", "--route", "^/x last:", "--backlog", "9", "--env", "KEY=s3cret"],
+        ["a.ini", "--static", "/s=/no/such/folder"],
+        ["uwsgi", "--ini", "a.ini", "--http-socket", ":0"],
+    ],
+)
+def test_check_warns_as_a_start_does(served, capsys, monkeypatch, tmp_path, words):
+    """With the same arguments both log the same, and neither shows a value that may be a secret."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    (tmp_path / "a.ini").write_text(FILE)
+    assert cli.main(["--check", *words]) == 0 and served == []
+    out, checked = capsys.readouterr()
+    sys.modules.pop("uwsgi", None)
+    assert cli.main(words) == 0 and len(served) == 1
+    started = capsys.readouterr().err
+    sys.modules.pop("uwsgi", None)
+
+    assert warnings_in(started) and warnings_in(started) <= warnings_in(checked)
+    assert "a.ini:4: vhost = true: it has no effect here" in checked and "s3cret" not in out + checked + started
+
+
+def warnings_in(text):
+    """Return the warnings of a log, without times."""
+    return {line.partition("WARNING")[2] for line in text.splitlines() if "WARNING" in line}
+
+
+def test_check_says_what_wins(served, capsys, monkeypatch, tmp_path):
+    """A route of a flag comes after the file's, other values give way: --check says so, and `aserve config` from where each is."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    (tmp_path / "a.ini").write_text(FILE)
+    words = ["a.ini", "--route", "^/x last:", "--backlog", "9"]
+    assert cli.main(["--check", *words]) == 0
+    sys.modules.pop("uwsgi", None)
+    told = capsys.readouterr().err
+    assert "a.ini:5: route = ...: --route comes after it" in told and "a.ini:7: listen = 7: --backlog wins" in told
+    assert cli.main(["config", *words]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["backlog", "9", "from", "--backlog"] in rows
+    (route,) = [row for row in rows if row[0] == "route"]
+    assert " ".join(route).endswith("from a.ini:5 and --route") and "s3cret" not in str(rows)
+
+
+def test_check_of_exposed_places(served, capsys):
+    """What every peer of other machines could say is a warning before anything is bound."""
+    assert (
+        cli.main(
+            [
+                "--check",
+                "hello:app",
+                "--bind",
+                "uwsgi://0.0.0.0:1,uwsgi://127.0.0.1:2,scgi://[::1]:3,http://:4,uwsgi://unix:a",
+            ]
+        )
+        == 0
+    )
+    assert "WARNING  uwsgi://0.0.0.0:1: every peer that connects is believed" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from ...wsgi import WSGIApp
 from .draft import Draft
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
+from .merging import Own, merge
 from .naming import GUNICORN, PROGRAM, UWSGI
 from .settings import MovingSettings
 from .unix_rights import drop_accounts
@@ -65,6 +66,12 @@ class Origin(NamedTuple):
         is_default = any(not given.where for given in self.draft.whence.get("preload", ()))
         left_out = ("preload",) if is_default and flags.get("reload") else ()
         return {key: value for key, value in self.settings.items() if key not in left_out}
+
+    def merge(
+        self, given: Mapping[str, Any], environ: Mapping[str, str], toml: Mapping[str, Any], toml_name: str
+    ) -> dict[str, Any]:
+        """Return the values of all sources, aserve's own included; see merging.merge."""
+        return merge(self.draft, self.settings_beside(given), Own(given, environ, toml, toml_name))
 
     def check_guards(self, dropped_guards: str) -> None:
         """

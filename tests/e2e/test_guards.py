@@ -1,0 +1,132 @@
+"""What a configuration of uWSGI or gunicorn keeps from the app is kept from it here, whatever is added to it; and values are in no message."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from harness.interpreter import ONCE
+from harness.process import ServerProcess
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
+
+SECRET = "hunter2"
+APP = """\
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "3")])
+    return [b"app"]
+"""
+CLOSED = f"[uwsgi]\nmodule = site_app\nmaster = 1\nenv = KEY={SECRET}\nroute = ^/health last:\nroute = ^/ basicauth:Site,ann:{SECRET}\n"
+NEVER = f"[uwsgi]\nmodule = site_app\nroute = ^/a send:{SECRET}\nroute = ^/b basicauth:Site,ann:{SECRET}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the app, a file that asks for a password, and one that cannot be obeyed."""
+    (tmp_path / "site_app.py").write_text(APP)
+    (tmp_path / "closed.ini").write_text(CLOSED)
+    (tmp_path / "never.ini").write_text(NEVER)
+    return tmp_path
+
+
+@pytest.fixture
+def serve(folder):
+    """Start aserve there: serve(*arguments, **variables) -> ServerProcess."""
+    running = []
+
+    def start(*arguments, **variables):
+        running.append(ServerProcess(list(arguments), folder, variables))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.signal()
+        assert process.wait(20) == 0 and SECRET not in process.log, process.log
+        process.end()
+
+
+def ask(raw_client, process, path, password=None):
+    """Return the status of a request."""
+    client = raw_client(process.address)
+    token = base64.b64encode(f"ann:{password}".encode()).decode()
+    field = f"Authorization: Basic {token}\r\n" if password else ""
+    client.send(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{field}\r\n".encode())
+    return int(client.recv_to_end().split()[1])
+
+
+def run(folder, *words, **variables):
+    """Run the command to its end; return its status, and what it has written."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "aserve", *words], cwd=folder, env={**env, **variables}, capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@ONCE
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        ((), {}),
+        (("--route", "^/open last:"), {}),
+        ((), {"ASERVE_ROUTE": "^/open last:"}),
+        (("--route", "continue:", "--dropped-guards", "warn"), {"ASERVE_ROUTE": "last:"}),
+    ],
+)
+def test_a_route_more_opens_nothing(serve, raw_client, words, variables):
+    """The file's routes come first, so its password is asked for."""
+    process = serve("closed.ini", *words, **variables)
+    assert [ask(raw_client, process, path) for path in ("/", "/open", "/health")] == [401, 401, 200]
+    assert ask(raw_client, process, "/open", SECRET) == 200 and ask(raw_client, process, "/", "no") == 401
+
+
+@ONCE
+def test_a_file_that_cannot_be_obeyed(folder, serve, raw_client):
+    """It ends the start, with a line for each such route; --dropped-guards warn drops these, and no others."""
+    for words in (["never.ini"], ["--check", "never.ini"], ["uwsgi", "--ini", "never.ini"]):
+        status, told = run(folder, *words)
+        assert status == 2 and "never.ini:3: route = ...: aserve cannot obey it" in told and SECRET not in told
+    process = serve("never.ini", "--dropped-guards", "warn")
+    assert [ask(raw_client, process, path) for path in ("/a", "/b")] == [200, 401]
+
+
+@ONCE
+def test_no_message_has_a_value(folder):
+    """Neither --check, `aserve config` nor an error shows a password or a variable's value; `aserve translate` has them in its file only."""
+    flags = ["--route", f"^/x basicauth:Site,bob:{SECRET}", "--env", f"OTHER={SECRET}"]
+    for words in (
+        ["--check", "closed.ini", *flags],
+        ["config", "closed.ini", *flags],
+        ["config", "--explain", "route", "closed.ini", *flags],
+        ["config", "--explain", "env", "closed.ini", *flags],
+        ["--check", "never.ini", *flags, "--dropped-guards", "warn"],
+        ["--check", "closed.ini", "--route", f"( basicauth:Site,bob:{SECRET}"],
+        ["--check", "closed.ini", "--route", f"^/x basicauth:{SECRET}"],
+        ["--check", "closed.ini", "--env", SECRET],
+    ):
+        _, told = run(folder, *words)
+        assert SECRET not in told and told, words
+    status, told = run(folder, "translate", "never.ini")
+    assert status == 1 and told.count("never.ini:3: route = ...: aserve cannot obey it") == 2
+    assert f"send:{SECRET}" not in told and f"basicauth:Site,ann:{SECRET}" in told
+
+
+@ONCE
+@pytest.mark.parametrize("words", [["--bind", "uwsgi://0.0.0.0:0"], ["--static", "/s=/no/such/folder"], []])
+def test_check_warns_as_a_start_does(folder, serve, words):
+    """--check has each warning that the start with the same arguments has."""
+    (folder / "noted.ini").write_text("[uwsgi]\nmodule = site_app\nvhost = true\nroute = ^/ donotlog:\n")
+    process = serve("noted.ini", *words)
+    process.wait_for_log("serving on")
+    status, told = run(folder, "--check", "noted.ini", "--bind", "127.0.0.1:0", *words)
+    assert status == 0 and warnings_in(process.log) and warnings_in(process.log) <= warnings_in(told)
+
+
+def warnings_in(text):
+    """Return the warnings of a log, without times and numbers of ports."""
+    found = [line.partition("WARNING")[2] for line in text.splitlines() if "WARNING" in line]
+    return {re.sub(r":[0-9]+", "", line) for line in found}
