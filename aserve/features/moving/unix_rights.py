@@ -31,7 +31,7 @@ def put_rights(draft: Draft, mask: int, whence: Given, owners: Mapping[str, str]
             rights[key] = draft.settings[source], draft.whence[source][0]
     paths = [place.partition("unix:")[2] for place in draft.settings.get("bind", ()) if "unix:" in place]
     if all(path.startswith("@") for path in paths):
-        draft.facts["rights"] = rights if "umask" in draft.settings else {}
+        draft.facts["rights"] = rights if whence.where else {}
         return
     for key, (value, given) in rights.items():
         if key not in draft.settings:
