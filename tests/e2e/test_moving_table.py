@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from harness.interpreter import ONCE
-from moving import compare
+from moving import classes, compare
 
 RECORDED = json.loads(compare.RECORDED.read_text())
 # One or two of each kind: files, sockets with rights, logs, static files, command lines.
@@ -39,3 +39,48 @@ def test_the_table_is_of_the_records():
     assert compare.table_of(RECORDED) == compare.TABLE.read_text()
     assert {path.name for path in compare.CASES.iterdir()} == set(RECORDED)
     assert all(pathlib.Path(name).suffix in (*compare.UWSGI_FILES, ".py", ".cmd") for name in RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "kind"),
+    [
+        ("exit: -3 -> 0", [], classes.HARMLESS),
+        ("exit: 0 -> 1", [], classes.DIFFERENT),
+        ("left: ['a.pid'] -> []", [], classes.HARMLESS),
+        ("left: [] -> ['a.pid']", [], classes.DIFFERENT),
+        ("static: fields: ['etag'] -> ['etag', 'vary']", [], classes.HARMLESS),
+        ("static: fields: ['etag', 'x'] -> ['etag', 'vary']", [], classes.DIFFERENT),
+        ("at once: 1 -> 4", [], classes.DIFFERENT),
+        ("at once: 1 -> 4", ["case.ini:7: cheaper = 1: it has no effect here"], classes.WARNED),
+        ("proxied: wsgi.url_scheme: http -> https", [], classes.DIFFERENT),
+        ("get: user: 33 -> 0", ["case.ini:7: stats = x"], classes.DIFFERENT),
+    ],
+)
+def test_kinds_of_differences(text, said, kind):
+    """Each has one; what is not known to be harmless is not."""
+    assert classes.worst(classes.classed({"x": text}, said)) == kind
+    assert classes.worst([]) == classes.SAME
+
+
+def test_mapped_addresses():
+    """gunicorn does not find 127.0.0.1 as ::ffff:127.0.0.1, and so does not believe the proxy; aserve does."""
+    found = classes.classed(
+        {
+            "REMOTE_ADDR": "get: REMOTE_ADDR: ::ffff:127.0.0.1 -> 127.0.0.1",
+            "wsgi.url_scheme": "proxied: wsgi.url_scheme: http -> https",
+        },
+        [],
+    )
+    assert classes.worst(found) == classes.HARMLESS
+
+
+# Cases that differ in something that does harm, or may, without a line of the log.
+SILENT = {"u22_stats.ini", "u37_static_rules.ini", "u41_groups.ini"}
+
+
+def test_what_differs_is_harmless_or_said():
+    """But for these, no recorded case differs in something that does harm, and that no line of the log says."""
+    found = {
+        name for name, record in RECORDED.items() if classes.worst(compare.classed_of(record)) == classes.DIFFERENT
+    }
+    assert found == SILENT

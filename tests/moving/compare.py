@@ -31,6 +31,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+try:
+    from .classes import KINDS, Classed, classed, worst
+except ImportError:  # as a program
+    from classes import KINDS, Classed, classed, worst  # type: ignore[no-redef]
+
 HERE = pathlib.Path(__file__).parent
 CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
 UWSGI_FILES = (".ini", ".yaml", ".xml")
@@ -331,20 +336,26 @@ def is_different(key: str, one: Any, other: Any) -> bool:
     return bool(one != other)
 
 
+def classed_of(record: Mapping[str, Facts]) -> list[Classed]:
+    """Return what differs in a case, with its kind."""
+    return classed(differences(record["theirs"], record["ours"]), record["ours"]["said"])
+
+
 def table_of(recorded: Mapping[str, Any]) -> str:
     """Return the text of docs/moving-table.md."""
-    rows = []
+    rows, kinds = [], []
     for name in sorted(recorded):
-        found = differences(recorded[name]["theirs"], recorded[name]["ours"])
         said = recorded[name]["ours"]["said"]
+        found = classed_of(recorded[name])
+        kinds.append(worst(found))
         cells = (
             "`" + name + "`",
             Case(CASES / name).about,
-            "<br>".join(map(shown, found.values())) or "same",
+            "<br>".join(f"{shown(one.text)} ({one})" for one in found) or "same",
             "<br>".join(map(shown, said)) or "-",
         )
         rows.append(f"| {' | '.join(cells)} |")
-    same = sum("| same |" in row for row in rows)
+    same, harmless, warned, different = map(kinds.count, KINDS)
     return f"""\
 # Moving: cases compared
 
@@ -352,7 +363,10 @@ Read this page to see what differs where a deployment of uWSGI or gunicorn runs 
 
 Each case is a file of `tests/moving/cases`, with the structure of real ones: a configuration, or the command of a Dockerfile. It runs once on uWSGI 2.0.31 or
 gunicorn 23, and once on aserve. Compared are listeners, answers, environ, user, umask, folder, modes of sockets, requests at once, log files, the end, and what is left.
-`make moving` runs the cases that are not recorded yet, and writes this page. Of {len(rows)} cases {same} are the same in all of this.
+`make moving` runs the cases that are not recorded yet, and writes this page.
+
+Of {len(rows)} cases {same} are the same in all of this. {harmless} differ without harm, as the row says. Of {warned} a line of the log says at the start what differs.
+{different} differ in something else.
 
 | case | what it is | theirs -> aserve's | aserve's log says |
 |---|---|---|---|
@@ -384,8 +398,8 @@ def main() -> int:
         before = recorded.get(path.name, {}).get("theirs") if given.ours else None
         recorded[path.name] = {"theirs": before or run(case, [given.folder]), "ours": run(case, [given.aserve])}
         RECORDED.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
-        found = differences(recorded[path.name]["theirs"], recorded[path.name]["ours"])
-        sys.stdout.write(f"{path.name}: {'; '.join(found.values()) or 'same'}\n")
+        found = classed_of(recorded[path.name])
+        sys.stdout.write(f"{path.name}: {'; '.join(f'{one.text} ({one.kind})' for one in found) or 'same'}\n")
         sys.stdout.flush()
     TABLE.write_text(table_of(recorded))
     return 0

@@ -1,0 +1,74 @@
+"""What a difference between another server and aserve means for a deployment: no harm, a line of the log, or neither.
+
+A difference is a text of `differences` in compare.py, as "exit: -3 -> 0".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+SAME, HARMLESS, WARNED, DIFFERENT = KINDS = ("same", "harmless", "warned", "different")
+# What a difference is like, and why it does no harm.
+WITHOUT_HARM = {
+    r"exit: -?\d+ -> 0": "an end by a signal that asks for it has status 0",
+    r"left: \[.*\] -> \[\]": "what aserve has made it removes",
+    r"left: \[\] -> \['\.wake'\]": "a file of the spooler's stays in its folder, with the jobs",
+    r"starts: False -> True": "it starts here",
+    r"get: groups: \[\] -> \[\d+\]": "the user's own groups, in place of those of the process that starts the server",
+    r"get: wsgi\.multithread: True -> False": "one thread runs the app",
+    r"get: REMOTE_ADDR: ::ffff:([\d.]+) -> \1": "the same address, as IPv4 clients have it",
+    r"sockets: \S+: 777 (\S+) -> 666 \1": "a socket is not executed",
+    r"static: fields: \[(.*)\] -> \[.*\]": "more fields: browsers ask whether their copy is fresh, and may ask for a part",
+}
+# gunicorn does not find ::ffff:127.0.0.1 in `forwarded_allow_ips`, where 127.0.0.1 is.
+OF_MAPPED = (r"proxied: wsgi\.url_scheme: http -> https", "the proxy has the IPv4 address that is trusted")
+# What a difference is like, and the line of the log that says it.
+BY_LINES = {
+    r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",
+    r"(sockets|left): .*stats.*": r"stats = ",
+    r"at once: .*": r"cheaper = |gevent|worker_class",
+    r"static: .*": r"static-|route = |route-",
+    r"starts: True -> False": r"aserve: error: \S+:\d+: ",
+}
+
+
+class Classed(NamedTuple):
+    """A difference, its kind, and why it is of this kind."""
+
+    text: str
+    kind: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
+def classed(differences: Mapping[str, str], said: Collection[str]) -> list[Classed]:
+    """Return each difference with its kind; `said`: the lines of aserve's log."""
+    texts = list(differences.values())
+    is_mapped = any("::ffff:" in text for text in texts)
+    harmless = dict([*WITHOUT_HARM.items(), *([OF_MAPPED] if is_mapped else [])])
+    return [_class_of(text, harmless, said) for text in texts]
+
+
+def _class_of(text: str, harmless: Mapping[str, str], said: Collection[str]) -> Classed:
+    for pattern, why in harmless.items():
+        if re.fullmatch(pattern, text) and _has_all_fields(text):
+            return Classed(text, HARMLESS, why)
+    for pattern, line in BY_LINES.items():
+        if re.fullmatch(pattern, text) and any(re.search(line, each) for each in said):
+            return Classed(text, WARNED, "the log says it")
+    return Classed(text, DIFFERENT)
+
+
+def _has_all_fields(text: str) -> bool:
+    """Whether no field of the other server's response is missing, if the difference is in fields."""
+    match = re.fullmatch(r"\w+: fields: \[(.*)\] -> \[(.*)\]", text)
+    return match is None or set(match[1].split(", ")) <= set(match[2].split(", "))
+
+
+def worst(found: Iterable[Classed]) -> str:
+    """Return the kind of a case with these differences."""
+    return max((one.kind for one in found), key=KINDS.index, default=SAME)
