@@ -63,6 +63,7 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
         ("max_requests = 100; max_requests_jitter = 10", {"max-requests": 100, "max-requests-jitter": 10}),
         ("max_requests_jitter = 10", {}),
         ("preload_app = True; umask = 0o27", {"preload": True}),
+        ("access_log_format = None; statsd_host = ''", {}),
         ("preload_app = False; daemon = False; reload = False; user = None", {}),
         ("limit_request_line = 0", {"max-request-line": 16 << 20, "max-head": 16 << 20}),
         ("limit_request_line = 8190; limit_request_field_size = 100000", {"max-request-line": 8190, "max-head": 100000}),

@@ -100,6 +100,13 @@ def test_what_cannot_be_loaded():
     draft = keep_variables(loader(env=lambda environ: [environ.get(name, "") for name in names]), reading(*names), {})
     assert draft.settings["env"][-1] == "" and draft.settings["env"][0] == "${env:N0:-}"
 
+    def of_words(environ):
+        if environ.get("A", "").isdigit():
+            raise ConfigError("a word was expected")
+        return loader(app=lambda environ: f"{environ.get('A', 'b')}.c")(environ)
+
+    assert keep_variables(of_words, reading("A"), {}).settings == {"app": "${env:A:-b}.c"}
+
     def picky(environ):
         if "A" in environ:
             raise ConfigError("A must not be set")
