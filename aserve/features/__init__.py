@@ -60,7 +60,6 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Compress,
     XSendfileFolders,
     FaultPages,
-    Mounting,
     AccessLogging,
     Metrics,
     AgentCheck,
@@ -75,6 +74,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Programs,
     Controlling,
     MasterFifo,
+    Mounting,  # what loads the mounted apps is nearest to the app
     Translating,
 )
 

@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ...lifecycle.loading import LoadError
 from ...settings import ConfigError
-from ...settings.variables import variable
+from ...settings.variables import expand, variable
 from .draft import Draft, Given
 
 Load = Callable[[Mapping[str, str]], Draft]
@@ -56,9 +56,8 @@ def keep_variables(load: Load, text: str, environ: Mapping[str, str]) -> Draft:
         kept = _template(one.settings[key], first)
         if kept != one.settings[key] and kept == _template(other.settings[key], second):
             text = _with_defaults(kept, key, load, names, {**environ, **first})
-            unset = [name for name in names if name not in environ and name not in str(draft.settings[key])]
-            if draft is not here or not any(variable(name) in str(text) for name in unset):
-                draft.settings[key] = text  # else a condition has another value where the variable is not set, as here
+            is_set_here = all(name in environ for name in names if variable(name) in str(kept))
+            draft.settings[key] = text or (kept if is_set_here else draft.settings[key])
     app = _template(one.app, first)
     if app != one.app and app == _template(other.app, second):
         draft.app = app
@@ -131,20 +130,29 @@ def _template(value: Any, samples: Mapping[str, str]) -> Any:
 
 def _with_defaults(template: Any, key: str, load: Load, names: Sequence[str], samples: Mapping[str, str]) -> Any:
     """
-    Return a text with the default that the file has for a variable, if that is a part of the text alone.
+    Return a text with the defaults that the file has for its variables; None: without one of them the value has another form, as by a condition.
 
     $(NAME) is not replaced by uWSGI where NAME is not set; that is a value only for a variable of the app's.
     """
     for name in names:
-        without = _load(load, {each: value for each, value in samples.items() if each != name})
-        if (
-            isinstance(without, Draft)
-            and key in without.settings
-            and (key == "env" or name not in str(without.settings[key]))
-        ):
-            others = {each: samples[each] for each in names if each != name}
-            template = _filled(template, name, _template(without.settings[key], others))
+        others = {each: value for each, value in samples.items() if each != name}
+        without = _load(load, others)
+        value = without.settings.get(key) if isinstance(without, Draft) else None
+        if value is None or (key != "env" and f"$({name})" in str(value)):
+            continue
+        template = _filled(template, name, _template(value, {each: samples[each] for each in names if each != name}))
+        try:
+            if expand({key: template}, others, "")[key] != _text_of(value):
+                return None
+        except ConfigError:
+            return None
     return template
+
+
+def _text_of(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return list(map(_text_of, value))
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def _filled(template: Any, name: str, value: Any) -> Any:
@@ -153,7 +161,7 @@ def _filled(template: Any, name: str, value: Any) -> Any:
     if not isinstance(template, str) or template.count(variable(name)) != 1 or isinstance(value, (list, bool)):
         return template
     before, after = template.split(variable(name))
-    text = value if isinstance(value, str) else f"{value:g}"
+    text = _text_of(value)
     is_within = text.startswith(before) and text.endswith(after) and len(text) >= len(before) + len(after)
     default = text[len(before) : len(text) - len(after)]
     is_known = is_within and "}" not in default

@@ -145,7 +145,7 @@ def _whence(given: Given) -> str:
 
 
 def _native(key: str, value: Any) -> Any:
-    return list(value) if BY_KEY[key].is_list else value
+    return list(value) if BY_KEY[key].is_list and not isinstance(value, str) else value
 
 
 def _shown(text: str) -> str:

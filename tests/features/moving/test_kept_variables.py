@@ -88,6 +88,18 @@ def test_defaults():
     }  # fmt: skip
 
 
+def test_other_forms():
+    """Without the variable the value has another form, or has it twice: it is written with the variable only where that is set."""
+    load = loader(
+        bind=lambda environ: [f":{environ['PORT']}" if "PORT" in environ else "127.0.0.1:80"],
+        env=lambda environ: [f"A={environ.get('PORT', 'x')}{environ.get('PORT', 'x')}"],
+    )
+    assert keep_variables(load, reading("PORT"), {}).settings == {"bind": ["127.0.0.1:80"], "env": ["A=xx"]}
+    assert keep_variables(load, reading("PORT"), {"PORT": "81"}).settings == {
+        "bind": [":${env:PORT}"], "env": ["A=${env:PORT}${env:PORT}"],
+    }  # fmt: skip
+
+
 def test_what_cannot_be_loaded():
     """The error is that of the file as it is; more variables than there are samples have their values."""
 
@@ -99,13 +111,6 @@ def test_what_cannot_be_loaded():
     names = [f"N{number}" for number in range(MOST + 1)]
     draft = keep_variables(loader(env=lambda environ: [environ.get(name, "") for name in names]), reading(*names), {})
     assert draft.settings["env"][-1] == "" and draft.settings["env"][0] == "${env:N0:-}"
-
-    def of_words(environ):
-        if environ.get("A", "").isdigit():
-            raise ConfigError("a word was expected")
-        return loader(app=lambda environ: f"{environ.get('A', 'b')}.c")(environ)
-
-    assert keep_variables(of_words, reading("A"), {}).settings == {"app": "${env:A:-b}.c"}
 
     def picky(environ):
         if "A" in environ:
@@ -124,7 +129,7 @@ def test_a_condition(tmp_path):
         return load_uwsgi(str(tmp_path / "a.ini"), environ)
 
     assert keep_variables(load, text, {}).settings["bind"] == ["127.0.0.1:81"]
-    assert keep_variables(load, text, {"SHOP": "82"}).settings["bind"] == [":${env:SHOP}"]
+    assert keep_variables(load, text, {"SHOP": "82"}).settings["bind"] == ["0.0.0.0:${env:SHOP}"]
 
 
 def test_words():

@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", sorted(compare.CASES.iterdir()), ids=lambda path: path.name)
 def test_the_same_server(path, folder, capsys):
-    """Each setting and the app are those of the case's own start; only gunicorn's loggers need its file."""
+    """Each setting and the app are those of the case's own start, or it starts nowhere; only gunicorn's loggers need its file."""
     case = compare.Case(path)
     compare.lay_out(case, folder, PORT)
     words = case.words(PORT)
