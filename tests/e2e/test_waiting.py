@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.halting import halt
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
@@ -22,7 +23,8 @@ FOLDER = pathlib.Path({folder!r})
 def app(environ, start_response):
     path = environ["PATH_INFO"]
     if path.startswith("/hold/"):
-        (FOLDER / f"in-{{path[6:]}}").touch()
+        (FOLDER / f"new-{{path[6:]}}").write_text(str(os.getpid()))
+        (FOLDER / f"new-{{path[6:]}}").rename(FOLDER / f"in-{{path[6:]}}")
         while not (FOLDER / path[6:]).exists():
             time.sleep(0.005)
     body = b"%d %d" % (os.getpid(), len(environ["wsgi.input"].read()))
@@ -36,12 +38,13 @@ def held(start_workers, wait_until, tmp_path):
     """Start workers with one thread each: held(*args) -> process, hold, free; at the end all requests may go on."""
     names = []
 
-    def hold(client: RawClient) -> str:
-        """Send a request that keeps its worker's only thread until `free`; return its name."""
-        names.append(f"n{len(names)}")
-        client.request(target=f"/hold/{names[-1]}")
-        wait_until((tmp_path / f"in-{names[-1]}").exists)
-        return names[-1]
+    def hold(client: RawClient) -> tuple[str, int]:
+        """Send a request that keeps a worker's only thread until `free`; return its name, and the worker: the connection may just have gone to another."""
+        name = f"n{len(names)}"
+        names.append(name)
+        client.request(target=f"/hold/{name}")
+        wait_until((tmp_path / f"in-{name}").exists)
+        return name, int((tmp_path / f"in-{name}").read_text())
 
     def free(name: str) -> None:
         (tmp_path / name).touch()
@@ -72,12 +75,12 @@ def test_quick_requests_beside_a_busy_worker(held, lane):
     process, hold, free = held("--workers", "2", "--lane", lane)
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
-        pids = [pid_of(client.fetch()) for client in clients]
-        busy = max(pids, key=pids.count)
-        first, *same = [client for client, pid in zip(clients, pids) if pid == busy]
-        name = hold(first)
+        first, *others = clients
+        for client in clients:
+            client.fetch()
+        name, busy = hold(first)
         for _ in range(2):
-            for client in same:
+            for client in others:
                 reply = client.fetch(method="POST", body=b"x" * 100_000)
                 assert pid_of(reply) != busy and reply.body.endswith(b" 100000")
         free(name)
@@ -93,7 +96,7 @@ def test_a_worker_that_ends(held, how):
         for client in clients:
             pid_of(client.fetch())
         first, *others = clients
-        name = hold(first)
+        name, _ = hold(first)
         for client in others:
             client.request(target="/quick")
         if how == "reload":
@@ -116,7 +119,7 @@ def test_workers_that_are_all_busy(held):
             by_pid.setdefault(pid_of(client.fetch()), []).append(client)
         (a, *_), (b, *rest) = by_pid.values()
         hold(a)
-        name = hold(b)
+        name, _ = hold(b)
         waiting = rest[0] if rest else clients[-1]
         waiting.request(target="/quick")
         free(name)
@@ -135,11 +138,11 @@ def sent(held, wait_until):
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
         pids = [pid_of(client.fetch()) for client in clients]
-        busy = max(pids, key=pids.count)
+        first, *others = clients
+        name, busy = hold(first)
         stopped = next(pid for pid in process.workers if pid != busy)
-        first, waiting, *_ = [client for client, pid in zip(clients, pids) if pid == busy]
-        name = hold(first)
-        os.kill(stopped, signal.SIGSTOP)
+        waiting = next(client for client, pid in zip(others, pids[1:]) if pid == busy)
+        halt(stopped)
         waiting.request(target="/quick")
         wait_until(lambda: moved_requests(process) == 1)
         yield process, lambda: free(name), busy, stopped, first, waiting
@@ -176,11 +179,11 @@ def test_a_worker_that_is_killed_with_a_request(held, wait_until):
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
         pids = [pid_of(client.fetch()) for client in clients]
-        busy = max(pids, key=pids.count)
-        other = next(pid for pid in process.workers if pid != busy)
-        first, moved, *_ = [client for client, pid in zip(clients, pids) if pid == busy]
-        hold(first)
-        name = hold(moved)
+        first, *others = clients
+        _, busy = hold(first)
+        moved = next(client for client, pid in zip(others, pids[1:]) if pid == busy)
+        name, other = hold(moved)
+        assert other != busy
         os.kill(other, signal.SIGKILL)
         process.wait_for_log(r"\(pid %d\) has crashed .*; it was at: GET /hold/%s \(" % (other, name))
         assert moved.is_closed()
