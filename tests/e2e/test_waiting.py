@@ -131,17 +131,22 @@ def moved_requests(process) -> int:
     return sum("aserve-request" in name for name in process.open_files())
 
 
+def two_at_one(clients):
+    """Return two clients that the same worker has answered."""
+    pids = [pid_of(client.fetch()) for client in clients]
+    busiest = max(pids, key=pids.count)
+    return [client for client, pid in zip(clients, pids) if pid == busiest][:2]
+
+
 @pytest.fixture
 def sent(held, wait_until):
     """One of two workers is busy, the other is stopped and looks free, and a request has been sent there: process, free, and others."""
     process, hold, free = held("--workers", "2")
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
-        pids = [pid_of(client.fetch()) for client in clients]
-        first, *others = clients
+        first, waiting = two_at_one(clients)
         name, busy = hold(first)
         stopped = next(pid for pid in process.workers if pid != busy)
-        waiting = next(client for client, pid in zip(others, pids[1:]) if pid == busy)
         halt(stopped)
         waiting.request(target="/quick")
         wait_until(lambda: moved_requests(process) == 1)
@@ -178,10 +183,8 @@ def test_a_worker_that_is_killed_with_a_request(held, wait_until):
     process, hold, free = held("--workers", "2")
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
-        pids = [pid_of(client.fetch()) for client in clients]
-        first, *others = clients
+        first, moved = two_at_one(clients)
         _, busy = hold(first)
-        moved = next(client for client, pid in zip(others, pids[1:]) if pid == busy)
         name, other = hold(moved)
         assert other != busy
         os.kill(other, signal.SIGKILL)
