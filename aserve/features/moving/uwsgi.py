@@ -124,17 +124,17 @@ def _finish(draft: Draft) -> None:
     if folder:
         draft.put("chdir", os.path.abspath(folder), facts["chdir"])
         folder = os.path.abspath(folder)
+    for key, name in (("stats", "stats"), ("master-fifo", "fifo")):
+        if name in facts and text_of(facts[name]):
+            place = text_of(facts[name])
+            value = place_of(place, folder) if key == "stats" else os.path.join(folder, place)
+            draft.put(key, value, facts[name])
     _place_sockets(draft, folder)
     _set_rights(draft)
     if "virtualenv" in facts:
         put_virtualenv(draft, facts["virtualenv"], folder)
     if "touch-reload" in draft.settings:
         draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
-    for key, name in (("stats", "stats"), ("master-fifo", "fifo")):
-        if name in facts and text_of(facts[name]):
-            place = text_of(facts[name])
-            value = place_of(place, folder) if key == "stats" else os.path.join(folder, place)
-            draft.put(key, value, facts[name])
     _find_app(draft, folder)
     place_files(draft, folder)
     for given in facts.get("cron", ()):
@@ -186,6 +186,9 @@ def _set_rights(draft: Draft) -> None:
         mask, whence = present_umask(), Given("uWSGI's default: 777 without the process's umask", "", "")
     is_root = facts.get("binds as root") or "chown-socket" in facts
     put_rights(draft, mask, whence, {} if is_root else OWNERS)
+    usual, mode = f"{0o777 & ~mask:03o}", settings.get("unix-mode")
+    if settings.get("stats", "").startswith("unix:") and mode not in (None, usual):
+        draft.note(facts["stats"], f"it has the mode of the other unix sockets, {mode}, where uWSGI's has {usual}")
 
 
 def _find_app(draft: Draft, folder: str) -> None:
