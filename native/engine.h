@@ -43,7 +43,7 @@ typedef struct {
     /* Fields in which proxies describe their client; False: the app sees
      * them as they came. */
     PyObject *removal;
-    PyObject *drop;    /* fields whose names have an underscore, or Proxy */
+    PyObject *drop; /* fields whose names have an underscore, or Proxy */
     /* The entries of an environ that trusted peers' claims change: a dict of
      * dicts, by octets; NULL: no peer is trusted. */
     PyObject *changes;
