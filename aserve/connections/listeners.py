@@ -125,7 +125,7 @@ class Listener(NamedTuple):
 class UnixRights(NamedTuple):
     """Which users may connect to a unix socket: the rights of its file."""
 
-    mode: int = 0o666
+    mode: int | None = 0o666  # None: what the umask leaves of 777
     owner: str | None = None  # a name or a number; None: unchanged
     group: str | None = None
 
@@ -255,7 +255,7 @@ def _open_unix(bind: Bind, rights: UnixRights, others: list[Bind]) -> Listener:
     remove_stale(bind, others)
     listener = _bind_unix(bind, others)
     try:
-        # No client can connect before listen(), so the umask's mode never has an effect.
+        # No client can connect before listen(), so the mode that the file has till then never has an effect.
         _set_rights(bind, rights)
         listener.socket.listen()  # now, or another program would take the file for that of a dead server
     except BaseException:
@@ -286,7 +286,8 @@ def _set_rights(bind: Bind, rights: UnixRights) -> None:
     try:
         if who != [None, None]:
             shutil.chown(bind.path, *who)  # type: ignore[arg-type]
-        os.chmod(bind.path, rights.mode)
+        if rights.mode is not None:
+            os.chmod(bind.path, rights.mode)
     except LookupError as exc:
         raise BindError(f"cannot listen on {bind}: {exc}; see --unix-owner and --unix-group") from None
     except OSError as exc:

@@ -520,7 +520,7 @@ class EngineSettings(Settings):
     )
     umask: int | None = row(
         None, "Process", "--umask", UMASK,
-        "rights that files made by the app do not have; for unix sockets --unix-mode decides",
+        "rights that files made by the app do not have; for unix sockets of clients --unix-mode decides",
         "It is inherited.",
         fixed=True,
     )

@@ -404,15 +404,17 @@ def mode_of(path):
 
 @pytest.mark.parametrize("umask", [0o022, 0o777])
 def test_the_mode(opened, tmp_path, umask):
-    """Everybody may connect, whatever the umask, unless told otherwise: a front server is another user."""
+    """All users may connect, whatever the umask, unless the rights say otherwise: a front server is another user. Without a mode the umask decides."""
     before = os.umask(umask)
     try:
         opened(f"unix:{tmp_path}/s")
         (narrow,) = open_listeners([parse_bind(f"unix:{tmp_path}/n")], UnixRights(0o660))
+        (masked,) = open_listeners([parse_bind(f"unix:{tmp_path}/m")], UnixRights(None))
     finally:
         os.umask(before)
-    assert (mode_of(tmp_path / "s"), mode_of(tmp_path / "n")) == (0o666, 0o660)
+    assert [mode_of(tmp_path / name) for name in "snm"] == [0o666, 0o660, 0o777 & ~umask]
     narrow.close()
+    masked.close()
 
 
 def test_the_rights_are_set_before_anybody_can_connect(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ WITHOUT_HARM = {
     r"get: wsgi\.multithread: True -> False": "one thread runs the app",
     r"get: REMOTE_ADDR: ::ffff:([\d.]+) -> \1": "the same address, as IPv4 clients have it",
     r"sockets: \S+: 777 (\S+) -> 666 \1": "a socket is not executed",
+    r"static: fields: \[.*'expires'.*\] -> \[.*'cache-control'.*\]": "Cache-Control says for how long in place of Expires; more fields",
     r"static: fields: \[(.*)\] -> \[.*\]": "more fields: browsers ask whether their copy is fresh, and may ask for a part",
 }
 # gunicorn does not find ::ffff:127.0.0.1 in `forwarded_allow_ips`, where 127.0.0.1 is.
@@ -28,6 +29,7 @@ OF_MAPPED = (r"proxied: wsgi\.url_scheme: http -> https", "the proxy has the IPv
 BY_LINES = {
     r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",
     r"(sockets|left): .*stats.*": r"stats = ",
+    r"get: groups: .*": r"add-gid = ",
     r"at once: .*": r"cheaper = |gevent|worker_class",
     r"static: .*": r"static-|route = |route-",
     r"starts: True -> False": r"aserve: error: \S+:\d+: ",
@@ -64,9 +66,16 @@ def _class_of(text: str, harmless: Mapping[str, str], said: Collection[str]) -> 
 
 
 def _has_all_fields(text: str) -> bool:
-    """Whether no field of the other server's response is missing, if the difference is in fields."""
+    """
+    Whether no field of the other server's response is missing, if the difference is in fields.
+
+    Cache-Control stands for Expires (RFC 9111 5.3); whether both say the same time is a difference of its own, `fresh`.
+    """
     match = re.fullmatch(r"\w+: fields: \[(.*)\] -> \[(.*)\]", text)
-    return match is None or set(match[1].split(", ")) <= set(match[2].split(", "))
+    if match is None:
+        return True
+    theirs, ours = (set(names.split(", ")) for names in match.groups())
+    return theirs - ({"'expires'"} if "'cache-control'" in ours else set()) <= ours
 
 
 def worst(found: Iterable[Classed]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import email.utils
 import http.client
 import json
 import os
@@ -266,9 +267,19 @@ def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, s
         for name in map(str.lower, response.headers)
         if name not in ("date", "server", "connection", "content-length", "transfer-encoding")
     )
+    found = {"status": response.status, "fields": names, **freshness(response)}
     with contextlib.suppress(ValueError):
-        return {"status": response.status, "fields": names, **json.loads(text)}
-    return {"status": response.status, "fields": names}
+        return {**found, **json.loads(text)}
+    return found
+
+
+def freshness(response: http.client.HTTPResponse) -> dict[str, int]:
+    """Return how many seconds a client may keep a response, to ten, if it says so: by Cache-Control, or else by Expires."""
+    seconds = re.search(r"max-age=(\d+)", response.getheader("Cache-Control", ""))
+    if seconds:
+        return {"fresh": round(int(seconds[1]), -1)}
+    end = response.getheader("Expires")
+    return {"fresh": round(email.utils.parsedate_to_datetime(end).timestamp() - time.time(), -1)} if end else {}
 
 
 def secured(plain: socket.socket) -> socket.socket:

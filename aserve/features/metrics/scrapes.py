@@ -103,8 +103,7 @@ def _open_told(config: MetricsSettings, place: str, what: str) -> list[Listener]
 
 def _open(config: MetricsSettings, place: str) -> list[Listener]:
     bind = parse_bind(place)
-    rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
-    return open_listeners([bind], rights, beside=binds_beside(config, [bind]))
+    return open_listeners([bind], UnixRights(config.metrics_mode), beside=binds_beside(config, [bind]))
 
 
 def _is_own(listener: Listener) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, parse_bind, row
-from ...settings.kinds import LISTENING, Kind, choice, show_text
+from ...settings.kinds import LISTENING, MODE, Kind, choice, show_text
 
 
 def _parse_statsd(value: object) -> str | None:
@@ -28,6 +28,13 @@ def _parse_statsd_prefix(value: object) -> str:
     return value
 
 
+def _parse_mode(value: object) -> object:
+    return None if value is None or value == "" else MODE.parse(value)
+
+
+METRICS_MODE = Kind(
+    "MODE", MODE.accepts, _parse_mode, lambda mode: "what the umask leaves of 777" if mode is None else MODE.show(mode)
+)
 STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, show_text)
 # The characters that have no meaning in statsd's grammar (":", "|", "@", "#") and Graphite's tree.
 STATSD_PREFIX = lazy_pattern(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
@@ -77,6 +84,14 @@ class MetricsSettings(EngineSettings):
         "which clients may see the status page at the address of --metrics: those on this machine, all that reach the address, or none",
         "It shows the paths of running requests, and settings: more than numbers, and nothing for strangers.",
         needs=_METRICS,
+    )
+    metrics_mode: int | None = row(
+        None, "Metrics", "--metrics-mode", METRICS_MODE,
+        "mode of the files of the unix sockets of --metrics, --stats and --agent-check; users with write access may connect",
+        "As with other servers: under umask 022 only root and the user that aserve runs as may connect. The status page shows "
+        "the paths of requests, which are not for every user of this machine.",
+        needs=Needs(("metrics", "stats", "agent_check")),
+        fixed=True,
     )
     agent_check: str | None = row(
         None, "Health checks", "--agent-check", LISTENING,

@@ -29,8 +29,7 @@ def put_rights(draft: Draft, mask: int, whence: Given, owners: Mapping[str, str]
     for key, source in owners.items():
         if source in draft.settings:
             rights[key] = draft.settings[source], draft.whence[source][0]
-    places = [*draft.settings.get("bind", ()), draft.settings.get("stats", "")]
-    paths = [place.partition("unix:")[2] for place in places if "unix:" in place]
+    paths = [place.partition("unix:")[2] for place in draft.settings.get("bind", ()) if "unix:" in place]
     if all(path.startswith("@") for path in paths):
         draft.facts["rights"] = rights if whence.where else {}
         return

@@ -124,12 +124,8 @@ def _finish(draft: Draft) -> None:
     if folder:
         draft.put("chdir", os.path.abspath(folder), facts["chdir"])
         folder = os.path.abspath(folder)
-    for key, name in (("stats", "stats"), ("master-fifo", "fifo")):
-        if name in facts and text_of(facts[name]):
-            place = text_of(facts[name])
-            value = place_of(place, folder) if key == "stats" else os.path.join(folder, place)
-            draft.put(key, value, facts[name])
     _place_sockets(draft, folder)
+    _place_others(draft, folder)
     _set_rights(draft)
     if "virtualenv" in facts:
         put_virtualenv(draft, facts["virtualenv"], folder)
@@ -171,6 +167,17 @@ def _place_sockets(draft: Draft, folder: str) -> None:
                 draft.note(given, f"aserve does not speak {kind}")
 
 
+def _place_others(draft: Draft, folder: str) -> None:
+    """Put the stats server, whose file has the mode of `chmod-socket`, too, and the fifo."""
+    facts = draft.facts
+    if "fifo" in facts and text_of(facts["fifo"]):
+        draft.put("master-fifo", os.path.join(folder, text_of(facts["fifo"])), facts["fifo"])
+    if "stats" in facts and text_of(facts["stats"]):
+        draft.put("stats", place_of(text_of(facts["stats"]), folder), facts["stats"])
+        if "unix-mode" in draft.settings:
+            draft.put("metrics-mode", draft.settings["unix-mode"], draft.whence["unix-mode"][0])
+
+
 def _bind(draft: Draft, place: str, given: Given) -> None:
     """Add a place to listen at, once: a loop without an end has some twice."""
     if place not in draft.settings.get("bind", ()):
@@ -186,9 +193,6 @@ def _set_rights(draft: Draft) -> None:
         mask, whence = present_umask(), Given("uWSGI's default: 777 without the process's umask", "", "")
     is_root = facts.get("binds as root") or "chown-socket" in facts
     put_rights(draft, mask, whence, {} if is_root else OWNERS)
-    usual, mode = f"{0o777 & ~mask:03o}", settings.get("unix-mode")
-    if settings.get("stats", "").startswith("unix:") and mode not in (None, usual):
-        draft.note(facts["stats"], f"it has the mode of the other unix sockets, {mode}, where uWSGI's has {usual}")
 
 
 def _find_app(draft: Draft, folder: str) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import selectors
+import stat
 
 import pytest
 from harness.scraping import BALANCE, EVENTS, GET
@@ -403,6 +404,21 @@ def test_what_others_may_see(caplog, reach, said):
     (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
     listener.close()
     assert f"can read the metrics{said};" in caplog.text
+
+
+@pytest.mark.parametrize(("metrics_mode", "mode"), [(None, 0o750), ("660", 0o660)])
+@pytest.mark.parametrize("setting", ["metrics", "stats", "agent_check"])
+def test_which_users_may_connect(setting, metrics_mode, mode, tmp_path):
+    """Those that the umask leaves, unless --metrics-mode says otherwise; --unix-mode and its like are for the app's sockets."""
+    settings = {setting: f"unix:{tmp_path}/m", "unix_mode": "666", "unix_group": "1"}
+    before = os.umask(0o027)
+    try:
+        (listener,) = open_metrics(Config(metrics_mode=metrics_mode, **settings))
+    finally:
+        os.umask(before)
+    found = os.stat(tmp_path / "m")
+    assert (stat.S_IMODE(found.st_mode), found.st_gid) == (mode, os.getegid())
+    listener.close()
 
 
 # --stats

@@ -6,8 +6,8 @@ import pytest
 from harness.refusals import error_of
 
 from aserve.features import Config
-from aserve.features.metrics.settings import settings_of
-from aserve.settings import EngineSettings
+from aserve.features.metrics.settings import METRICS_MODE, settings_of
+from aserve.settings import ConfigError, EngineSettings
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,15 @@ def test_whose_they_are():
 
 def test_defaults():
     """Nothing is counted, and nobody is answered, until it is asked for; then the page is for this machine."""
-    names = ("metrics", "metrics_app", "statsd", "statsd_prefix", "stats", "status_page", "agent_check")
-    assert [getattr(Config(), name) for name in names] == [None, "on", None, "aserve", None, "local", None]
+    names = ("metrics", "metrics_app", "statsd", "statsd_prefix", "stats", "status_page", "metrics_mode", "agent_check")
+    assert [getattr(Config(), name) for name in names] == [None, "on", None, "aserve", None, "local", None, None]
+
+
+def test_the_mode_of_sockets():
+    """Octal digits, or what the umask leaves."""
+    assert [METRICS_MODE.show(METRICS_MODE.parse(text)) for text in ("", "660")] == [
+        "what the umask leaves of 777",
+        "660",
+    ]
+    with pytest.raises(ConfigError, match="metrics_mode: 'rw' is not the mode of a file"):
+        Config(metrics_mode="rw")

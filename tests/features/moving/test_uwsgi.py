@@ -52,7 +52,12 @@ DEFAULTS = {
         ("workers = 3; master", {"workers": 3, "preload": True}),
         ("mules = 2; farm = a:1,2; farm = b:1", {"uwsgi-mule": ["-", "-"], "uwsgi-farm": ["a:1,2", "b:1"], "workers": 1}),
         ("stats = 127.0.0.1:1717", {"stats": "127.0.0.1:1717"}),
-        ("stats = a.sock; umask = 022; chdir = /srv; stats-minified", {"stats": "unix:/srv/a.sock", "chdir": "/srv", "unix-mode": "755", "umask": "022"}),
+        ("stats = a.sock; chdir = /srv; stats-minified", {"stats": "unix:/srv/a.sock", "chdir": "/srv"}),
+        (
+            "stats = /a.sock; chmod-socket = 660",
+            {"stats": "unix:/a.sock", "unix-mode": "660", "metrics-mode": "660"},
+        ),
+        ("stats = /a.sock; umask = 027", {"stats": "unix:/a.sock", "umask": "027"}),
         ("master-fifo = a.fifo; chdir = /srv", {"master-fifo": "/srv/a.fifo", "chdir": "/srv", "workers": 1}),
         ("hook-as-user-atexit = unlink:a", {"workers": 1}),
         ("threads = 4", {"threads": 4}),
@@ -202,10 +207,6 @@ def test_mounts(load):
         (
             "add-gid = games",
             "a.ini:2: add-gid = ...: it has no effect here: a user has the groups that the machine gives it",
-        ),
-        (
-            "umask = 022; chmod-socket = 660; stats = /a",
-            "a.ini:4: stats = /a: it has the mode of the other unix sockets, 660, where uWSGI's has 755",
         ),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
         ("master: 1", "a.ini:2: master ...: uWSGI wants an equals sign there"),
