@@ -376,6 +376,7 @@ FLOORS = {
     "aserve/processes/sources.py": 100,
     "aserve/processes/starts.py": 100,
     "aserve/processes/status.py": 100,
+    "aserve/processes/strangers.py": 100,
     "aserve/processes/supervisor.py": 100,
     "aserve/processes/takers.py": 100,
     "aserve/processes/timers.py": 100,

@@ -67,7 +67,7 @@ class Channel:
         sock.setblocking(False)
         self._socket = sock
         self._unsent: collections.deque[Unsent] = collections.deque()
-        self.is_heard = True  # until a message could not be sent, as the other end is closed
+        self.is_heard = True  # until a message could not be sent, or its end was read, as the other end is closed
         self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: it does not
         self._has_lost_fds = False  # the last descriptors that came found no room in this process
         # Called with a message that was not received here, as its descriptors found no room, or that was given up.
@@ -167,6 +167,7 @@ class Channel:
             except ConnectionError:  # the other end left messages unread: reported once, before those that it sent
                 octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
             if not octets:
+                self.is_heard = False
                 return None
             message = _decode(octets)
             fds = self._read_ancillary(ancillary)

@@ -11,7 +11,8 @@ their way to a worker, the clients of the metrics that have not asked yet.
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
 `listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
 for all else, for the fields of a page and the words of a channel: raise it when the meaning of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
-then ends the old workers by the one message that they understand (`Strangers`).
+then ends the old workers by the one message that they understand (strangers.py). Until they have ended they pass requests and connections to each
+other: of these it reads `children` (channel, page), `moves`, and the fields of a message that strangers.py names, if they are there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,31 +30,11 @@ from ..settings import VERSION, ConfigError, EngineSettings, parse_bind
 from .children import Children, drain_order
 from .overview import Overview
 from .plan import Plan
+from .strangers import Strangers, open_socket
 
 FORM = 9
 
 State = dict[str, Any]
-
-
-class Strangers:
-    """Workers of another version, whose messages this one cannot read; it can send them one: to finish and end."""
-
-    def __init__(self, fds: Iterable[int] = (), farewell: Any = None) -> None:
-        self._channels = [_open_socket(fd) for fd in fds]  # open until the end: a close looks like our death
-        self._farewell = json.dumps(farewell).encode()
-        self._is_dismissed = False
-
-    def __len__(self) -> int:
-        return len(self._channels)
-
-    def dismiss(self) -> None:
-        """Let them finish running requests and end; only once: other workers serve now."""
-        if not self._is_dismissed:
-            self._is_dismissed = True
-            for channel in self._channels:
-                with contextlib.suppress(OSError):  # it has ended
-                    channel.shutdown(socket.SHUT_RD)  # so the worker keeps its connections: no process takes them
-                    channel.send(self._farewell)
 
 
 class Inheritance(NamedTuple):
@@ -98,10 +78,13 @@ class Inheritance(NamedTuple):
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
         farewell = state["farewell"]
-        used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *bound))}
+        moves = state.get("moves", ())
+        kept = {fd for move in moves for fd in move["fds"]}
+        used = {*farewell["channels"], *kept, *(listener.socket.fileno() for listener in (*listeners, *bound))}
         for fd in set(state["descriptors"]) - used:
             os.close(fd)
-        strangers = Strangers(farewell["channels"], farewell["message"])
+        places = {each["channel"]: each.get("page") for each in state.get("children", ())}
+        strangers = Strangers(farewell["channels"], farewell["message"], places, moves)
         return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
 
 
@@ -172,17 +155,7 @@ def _describe_listener(listener: Listener) -> State:
 def _open_listener(state: State) -> Listener:
     rest = {name: value for name, value in state["rest"].items() if name in Listener._fields}
     tuples: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
-    return Listener(_open_socket(state["fd"]), parse_bind(state["bind"]), **tuples)
-
-
-def _open_socket(fd: int) -> socket.socket:
-    """Return a socket that stays non-blocking all the time: PyPy would make it blocking, for all processes that share it."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(0.0)
-    try:
-        return socket.socket(fileno=fd)
-    finally:
-        socket.setdefaulttimeout(before)
+    return Listener(open_socket(state["fd"]), parse_bind(state["bind"]), **tuples)
 
 
 def _read_settings(values: State, settings: type[EngineSettings]) -> EngineSettings:

@@ -127,6 +127,11 @@ class Moves:
         for number in list(self._by_number):
             self._drop(number)
 
+    def keep(self, message: Message, fds: list[int]) -> bool:
+        """Keep a request of a worker of another version until a worker may take it; return True."""
+        self._send(Move(message, fds), None)
+        return True
+
     # Over an exec
 
     def describe(self) -> list[dict[str, Any]]:

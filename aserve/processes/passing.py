@@ -69,14 +69,15 @@ class Passing:
         place: int,
         say: Callable[[Message, Sequence[int]], None],
         limit_seconds: float,
+        is_heard: Callable[[], bool],
     ) -> None:
         """
         `place`: the number of this worker's page; `say` sends a message with descriptors to the supervisor.
 
-        `limit_seconds`: after this time a request that no worker can take is refused.
+        `limit_seconds`: after this time a request that no worker can take is refused. `is_heard`: whether the supervisor reads what is said.
         """
         self._loop, self._server, self._board, self._place, self._say = loop, server, board, place, say
-        self._limit_seconds = limit_seconds
+        self._limit_seconds, self._is_heard = limit_seconds, is_heard
         self._giving = Giving(loop, self._give_idle)
         self._adopting: set[asyncio.Task[None]] = set()
         self._idle_to = 0  # the page of the worker that gets those at rest; 0: the supervisor decides
@@ -119,7 +120,7 @@ class Passing:
     def relieve(self) -> bool:
         """Give waiting requests to workers with free threads; return whether to look again soon. Called while no thread is free here."""
         now = self._loop.time()
-        if self._board is None or now < self._rests_until or is_short_of_descriptors():
+        if self._board is None or now < self._rests_until or not self._is_heard() or is_short_of_descriptors():
             return False
         for place, word in self._board.free_threads():
             if not self._has_not_begun(place, word, now) and self._give_request(place + 1):
@@ -169,6 +170,7 @@ class Passing:
 
     async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
         """Take over a request; one of this worker's own comes back, even if it drains."""
+        message = {"number": 0, **message}  # without one: it comes from another version's supervisor
         octets = take_request(file)
         if not octets:  # it has been taken back, as this worker did not answer
             os.close(fd)

@@ -115,13 +115,14 @@ class Reactions:
         overview.answer(answers.by_question, timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             upgrade.take_over(inherited)
+            upgrade.strangers.listen(events.selector, takers.give, moves.keep)
             reloads.ask("SIGUSR2")
         self._check()
 
     def _finish_reload(self, action: Action) -> None:
         self.reloads.finish(action)
         self._present.attached.renew(self._fleet.plan.config)
-        self.upgrade.dismiss_strangers()
+        self.upgrade.strangers.dismiss()  # all workers are new now
 
     def _check(self) -> None:
         """Check once a second the facts that no message reports."""
@@ -132,6 +133,7 @@ class Reactions:
         present.children.on_second()
         self._takers.on_second()
         self._moves.on_second()
+        self.upgrade.strangers.on_second()
         level_out(present.children, self._fleet.asked)
         present.status.on_second()
         present.overview.on_second()
@@ -164,4 +166,5 @@ class Reactions:
         """Close what only the supervisor needs, and let signals mean what they did before; in a forked child, too."""
         self._events.close()
         self._moves.let_go()
+        self.upgrade.strangers.close()
         self._present.overview.close(is_end=False)

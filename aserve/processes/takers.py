@@ -38,6 +38,16 @@ class Takers:
             for fd in fds:
                 os.close(fd)
             return
+        self._give(heir, message, fds)
+
+    def give(self, message: Message, fds: list[int]) -> bool:
+        """Give a connection at rest to the worker with the fewest; return whether there is one."""
+        heir = self.emptiest()
+        if heir is not None:
+            self._give(heir, message, fds)
+        return heir is not None
+
+    def _give(self, heir: Child, message: Message, fds: list[int]) -> None:
         heir.given_count += 1
         self._children.tell(heir, {**message, "do": "adopt"}, fds)
 

@@ -38,11 +38,12 @@ from .children import Children
 from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from .fleet import Do, Fleet
 from .forked import say_failed
-from .inheritance import Inheritance, Strangers
+from .inheritance import Inheritance
 from .moves import Moves
 from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals
+from .strangers import Strangers
 
 logger = logging.getLogger("aserve")
 
@@ -77,7 +78,7 @@ class Upgrade:
         self._asked = ""  # the reason for a trial; "": none is asked for
         self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
-        self._strangers = Strangers()
+        self.strangers = Strangers()
         self._has_shown = False  # that the new code can serve
         self.by_do = {Do.ADVANCE: lambda action: self._advance()}
         self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
@@ -216,14 +217,10 @@ class Upgrade:
         )  # fmt: skip
         if inherited.plan is None:  # so the settings cannot be compared, as a reload does
             logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
-        self._strangers = inherited.strangers
+        self.strangers = inherited.strangers
         unblock_signals(inherited.blocked)
         if inherited.counted is not None:
             self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
-
-    def dismiss_strangers(self) -> None:
-        """End the workers whose form is not known: all workers are new now."""
-        self._strangers.dismiss()
 
 
 def _ignore(child: Child, message: Message, fds: list[int]) -> None:

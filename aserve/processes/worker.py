@@ -103,7 +103,13 @@ class Worker:
             self._server.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
         self._passing = Passing(
-            loop, self._server, role.load_board, role.page_number, self._say, role.plan.config.drain_seconds
+            loop,
+            self._server,
+            role.load_board,
+            role.page_number,
+            self._say,
+            role.plan.config.drain_seconds,
+            lambda: self._channel.is_heard,
         )
         self._channel.on_dropped = self._passing.on_dropped
         # By the `do` of the supervisor's message.

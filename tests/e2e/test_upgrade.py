@@ -496,6 +496,57 @@ def test_another_form(start):
     assert process.stop() == 0
 
 
+# While there is a file `gate`, an import waits until there is one `import-PID`. The path /hold waits for a file `free`.
+HELD_APP = """
+import os, pathlib, time
+FOLDER = pathlib.Path({folder!r})
+def wait_for(name):
+    while not (FOLDER / name).exists():
+        time.sleep(0.005)
+if (FOLDER / "gate").exists():
+    (FOLDER / f"importing-{{os.getpid()}}").touch()
+    wait_for(f"import-{{os.getpid()}}")
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/hold":
+        (FOLDER / "held").touch()
+        wait_for("free")
+    body = b"%d" % os.getpid()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"""
+
+
+@pytest.mark.long_on_pypy
+def test_a_request_that_waits_while_the_form_changes(start, tmp_path):
+    """The old workers pass it to each other by way of the new code, before its workers serve and afterwards, and it is answered."""
+
+    def let_import():
+        for each in tmp_path.glob("importing-*"):
+            (tmp_path / each.name.replace("importing", "import")).touch()
+
+    process = start("--workers", "2", "--threads", "1", app=HELD_APP.format(folder=str(tmp_path)), kind=Copied)
+    process.wait_for_workers(2)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(RawClient(process.address))) for _ in range(8)]
+        by_pid = {}
+        for client in clients:
+            by_pid.setdefault(client.fetch().body, []).append(client)
+        busy, (first, waiting, *_) = max(by_pid.items(), key=lambda item: len(item[1]))
+        first.request(target="/hold")
+        wait_until((tmp_path / "held").exists)
+        process.change("processes/inheritance.py", "FORM = ", "FORM = 99")
+        (tmp_path / "gate").touch()
+        process.signal(signal.SIGUSR2)
+        wait_until(lambda: any(tmp_path.glob("importing-*")), 40)
+        let_import()  # the trial
+        process.wait_for_log("upgraded from", 40)
+        waiting.request(target="/quick")
+        wait_until(lambda: let_import() or process.count(DONE), 40, lambda: process.log)
+        (tmp_path / "free").touch()
+        assert [client.recv_response().body for client in (first, waiting)] == [busy, busy]
+    assert process.stop() == 0
+
+
 def can_unshare():
     command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
     return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0

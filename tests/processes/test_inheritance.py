@@ -192,8 +192,9 @@ def test_another_form(before, system, other):
     with pytest.raises(BlockingIOError):
         system.workers_ends[drains.pid].receive()
     assert [listener.address for listener in found.bound] == [each.address for each in before.extension.bound]
-    for each in [*found.listeners, *found.bound, *found.strangers._channels]:
-        getattr(each, "socket", each).close()
+    found.strangers.close()
+    for each in [*found.listeners, *found.bound]:
+        each.socket.close()
 
 
 def test_a_form_for_each_layout():
@@ -218,7 +219,7 @@ def test_sockets_never_block(monkeypatch):
     """A listener is shared: it must not block for a moment either, as PyPy would have it."""
     seen = []
     monkeypatch.setattr(socket, "socket", lambda fileno: seen.append((fileno, socket.getdefaulttimeout())))
-    inheritance._open_socket(7)
+    inheritance.open_socket(7)
     assert seen == [(7, 0.0)] and socket.getdefaulttimeout() is None
 
 

@@ -306,3 +306,14 @@ def test_in_a_forked_child(moving):
     moving.numbers_at(moving.other, 2)
     moving.moves.let_go()
     assert not any(is_open(client) for client in clients)
+
+
+def test_one_of_another_version(moving):
+    """It waits here, and goes to a worker with the next second."""
+    file = RequestFile()
+    file.write(write_request(Exchange(VARS, 2)))
+    message = {"listener": 0, "peer": {}, "giver": moving.home.page, "until": 1e9, "to": 0}
+    assert moving.moves.keep(message, [os.open(os.devnull, os.O_RDONLY), file.detach()])
+    moving.got(moving.home, 0)
+    moving.moves.on_second()
+    assert moving.number_at(moving.home)

@@ -65,7 +65,7 @@ class Led:
     """A worker with page 1, and what it has said to the supervisor."""
 
     def __init__(self, *free, board=True):
-        self.server, self.said = Server(), []
+        self.server, self.said, self.is_heard = Server(), [], True
         self.passing = Passing(
             asyncio.get_running_loop(),
             self.server,
@@ -73,6 +73,7 @@ class Led:
             1,
             lambda message, fds=(): self.said.append((message, fds)),
             10.0,
+            lambda: self.is_heard,
         )
 
     async def get(self, message, fds):
@@ -315,3 +316,18 @@ async def test_what_comes_back(files):
     led.passing._rests_until = 0.0
     assert led.passing.relieve()
     read(led.said[1][1][1])
+
+
+async def test_an_end_of_the_supervisor(files):
+    """A request that waits stays here, as no process would take it."""
+    one = Led((1, 0))
+    one.is_heard = False
+    one.server.waiting = [Detached(files(), 0, {}, b"octets")]
+    assert not one.passing.relieve() and one.said == []
+
+
+async def test_a_request_without_a_number(files):
+    """It comes from a supervisor of another version; it is taken as any other."""
+    one = Led()
+    await one.get({"giver": 2, "until": time.monotonic() + 10, "to": 1}, [files(), file_of(b"octets")])
+    assert len(one.server.taken) == 1

@@ -108,3 +108,15 @@ def test_a_connection_that_comes_back(new, passed):
         new.children.admit(child)
     new.children.drain(home, is_replaced=True)
     passed(full, third, returns=1)
+
+
+def test_a_connection_of_another_version(new, system, takers):
+    """It goes to a worker that serves; without one the caller keeps it."""
+    reading, writing = os.pipe()
+    assert not takers.give({"listener": 0}, [writing])
+    child = new(1)
+    new.children.admit(child)
+    assert takers.give({"listener": 0}, [writing]) and child.given_count == 1
+    _, fds = system.workers_ends[child.pid].receive()
+    for fd in (reading, *fds):
+        os.close(fd)
