@@ -19,6 +19,8 @@ native = pytest.importorskip("aserve._native", reason="aserve._native is not bui
 
 EPOCH = 1.7e9 + 0.25
 OWN = ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL"]
+# What lines of uWSGI show beside that, Python alone writes.
+PYTHONS_OWN = {"cl", "core", "counts", "headers", "hsize", "pktsize", "remote_user", "switches", "vars"}
 NAMES = [
     "HTTP_HOST", "HTTP_USER_AGENT", "HTTP_REFERER", "HTTP_X_REQUEST_ID", "HTTP_AUTHORIZATION", "HTTP_TRACEPARENT", "CONTENT_TYPE", "HTTP_X",
     "REMOTE_USER", "REMOTE_ADDR", "DOCUMENT_URI",
@@ -26,7 +28,7 @@ NAMES = [
 FORMATS = [
     "combined", "common", "json", '{"a": "%({user-agent}i)s", "r": "%(r)s", "d": %(duration)s}', "%(time) %(epoch) %(ctime) %(t)s",
     "%({x}i)s%({content-type}i)s %(var.REMOTE_ADDR)%(var.PATH_INFO)%(var.QUERY_STRING)é%%",
-    " ".join(f"%({name})" for name in sorted(ATOMS) if len(name) > 1),
+    " ".join(f"%({name})" for name in sorted(ATOMS - PYTHONS_OWN) if len(name) > 1),
 ]  # fmt: skip
 # What is escaped, and what is beside it; long enough for eight octets at once, and for more than a line shows.
 TEXT = st.one_of(
@@ -88,6 +90,12 @@ def test_the_same_lines(text, found):
     for each, is_plain in zip(found, are_plain):
         vars = as_records(*each)[0]
         assert is_plain or not vars.isascii() or "basic" in vars.lower() or not each[0]
+
+
+def test_names_that_python_shows():
+    """C makes a line of any other names."""
+    names = {name for name in ATOMS if new_program(f"%({name})", lambda: EPOCH) is None}
+    assert {name for name in names if len(name) > 1} == PYTHONS_OWN
 
 
 def test_a_second():
