@@ -113,6 +113,10 @@ class Channel:
         """Whether no message waits, for whatever reason."""
         return not self._unsent
 
+    def holds(self, fds: Sequence[int]) -> bool:
+        """Whether the message with these descriptors, the same object, has not been sent."""
+        return any(unsent.fds is fds for unsent in self._unsent)
+
     def send(self, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
         """
         Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent.
@@ -140,6 +144,7 @@ class Channel:
                 self._failing_since = 0.0
             self._unsent.popleft().close()
             if is_given_up:
+                self._failing_since = 0.0
                 self.on_dropped(_decode(unsent.octets))
 
     def _give_up(self, octets: bytes, why: OSError) -> bool:

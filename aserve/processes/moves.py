@@ -12,16 +12,19 @@ Not here: which requests move, and when (passing.py), connections at rest (taker
 | was not taken when its worker ended           | home; if that has ended, to the worker with the fewest; without one that serves on to one that drains; without any it waits |
 | was not taken, and its worker does not answer | the same, after SILENT_NS                                                    |
 | waits here                                    | the same, once a second                                                      |
+| could not be sent to its worker for long, or found no room here on its way back | waits here                                 |
 
-A worker says that it has taken a request before a thread can begin it. So a request is begun by one worker at most, and what a killed worker
-had taken is among its running requests.
+A worker says that it has taken a request before a thread can begin it, here and in the request's file (request_file.py): its message may wait for room. So a
+request is begun by one worker at most, and what a killed worker had taken is among its running requests.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import os
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,7 +34,7 @@ from ..core.page import State
 from .channel import Message
 from .child import MAX_TOLD_REQUESTS, Child
 from .children import Children
-from .request_file import RequestFile, look_at_request, put_request_back, take_request
+from .request_file import RequestFile, is_begun, look_at_request, put_request_back, take_request
 from .takers import Takers
 
 logger = logging.getLogger("aserve")
@@ -53,7 +56,7 @@ class Move:
 
 def _pid_of_getter(move: Move) -> int:
     getter = move.getter
-    return getter.pid if getter is not None and getter.channel.is_all_sent else 0
+    return getter.pid if getter is not None and not getter.channel.holds(move.fds) else 0
 
 
 class Moves:
@@ -61,7 +64,7 @@ class Moves:
 
     def __init__(self, children: Children, takers: Takers) -> None:
         self._children, self._takers = children, takers
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(time.monotonic_ns())  # also after an upgrade in place, none comes a second time
         self._by_number: dict[int, Move] = {}
         self.by_word = {"request": self._on_request, "taken": self._on_taken, "missed": self._on_missed}
 
@@ -72,27 +75,40 @@ class Moves:
         number = message.pop("number", 0)
         move = Move(message, fds)
         if number:
-            self._drop(number)
-            put_request_back(fds[1])
+            if self._is_at(sender, number):
+                self._drop(number)
             self._send(move, self._home_of(move, sender))
         else:
+            message["home"] = sender.pid
             self._send(move, self._meant_for(move) or self._home_of(move) or self._other())
 
     def _on_taken(self, sender: Child, message: Message, fds: list[int]) -> None:
-        self._drop(message["number"])
+        if self._is_at(sender, message["number"]):
+            self._drop(message["number"])
 
     def _on_missed(self, sender: Child, message: Message, fds: list[int]) -> None:
-        self._return(message["number"], sender)
+        if self._is_at(sender, message["number"]):
+            move = self._by_number.pop(message["number"])
+            if move.fds:  # else it is lost, and its worker has logged that
+                self._send(move, self._home_of(move, sender))
 
-    def _on_dropped(self, message: Message) -> None:
-        """A message that the kernel has refused for long was given up."""
-        if "number" in message:
-            self._return(message["number"])
+    def _on_dropped(self, getter: Child, message: Message) -> None:
+        """
+        Let a request wait here whose message was given up, or found no room here on its way back.
+
+        To send it at once would fail for the same reason.
+        """
+        number = message.get("number", 0)
+        if self._is_at(getter, number):
+            self._by_number[number].getter = None
+            if not self._by_number[number].fds:
+                self._drop(number)
 
     # Other events
 
     def on_end(self, child: Child) -> None:
         """Give to others what a worker that has ended had not taken; what is not kept is one of its losses."""
+        self._drop_begun()
         left = [number for number, move in self._by_number.items() if move.getter is child]
         moves = [self._by_number.pop(number) for number in left]
         kept = [move for move in moves if move.fds]
@@ -102,18 +118,19 @@ class Moves:
                 "%s has ended; requests that were on their way to it are kept for another worker: %d", child, len(kept)
             )
         for move in kept:
-            put_request_back(move.fds[1])  # it may have been read already
             self._send(move, self._home_of(move) or self._other())
 
     def on_second(self) -> None:
         """Give requests that wait here, or are at a worker that does not answer, to workers that may take them by now."""
+        self._drop_begun()
         for number, move in list(self._by_number.items()):
             if move.getter is None or self._take_back(move, move.getter):
-                del self._by_number[number]
+                self._by_number.pop(number, None)
                 self._send(move, self._home_of(move) or self._other())
 
     def end(self) -> bool:
         """Log the requests that no worker is left to take; return whether there are any."""
+        self._drop_begun()
         lost = [move for move in self._by_number.values() if move.fds]
         if lost:
             told = ", ".join(self._describe(move) for move in lost[:MAX_TOLD_REQUESTS])
@@ -136,6 +153,7 @@ class Moves:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the requests that are kept, for `adopt`. A message that has not been sent is not handed down: its request waits."""
+        self._drop_begun()
         return [
             {"number": number, "message": move.message, "fds": move.fds, "pid": _pid_of_getter(move)}
             for number, move in self._by_number.items()
@@ -147,7 +165,8 @@ class Moves:
         for state in states:
             move = self._by_number[state["number"]] = Move(state["message"], state["fds"])
             move.getter = next((child for child in self._children if child.pid == state["pid"]), None)
-        self._numbers = itertools.count(max(self._by_number, default=0) + 1)
+            if move.getter is not None:
+                move.getter.channel.on_dropped = functools.partial(self._on_dropped, move.getter)
 
     # The table
 
@@ -158,37 +177,43 @@ class Moves:
     def _send(self, move: Move, getter: Child | None) -> None:
         """Send a request to a worker, and keep it; None: it waits here."""
         number, fds, is_kept = next(self._numbers), move.fds, not self._is_full
+        put_request_back(fds[1])  # a worker may have read it
         move.getter = getter
         if getter is not None and not is_kept:
             move.fds = []
         self._by_number[number] = move
         if getter is not None:
             getter.given_count += 1
-            getter.channel.on_dropped = self._on_dropped
+            getter.channel.on_dropped = functools.partial(self._on_dropped, getter)
             self._children.tell(getter, {**move.message, "do": "adopt", "number": number}, fds, is_kept)
 
-    def _return(self, number: int, sender: Child | None = None) -> None:
-        """Give a request that its worker has not received to another; without its descriptors it is lost, and the worker has logged that."""
-        move = self._by_number.pop(number, None)
-        if move is not None and move.fds:
-            self._send(move, self._home_of(move, sender))
+    def _is_at(self, child: Child, number: int) -> bool:
+        """Whether the request with this number is at this worker: given to it, and sent. One of earlier code may not be known."""
+        move = self._by_number.get(number)
+        return move is not None and move.getter is child and not child.channel.holds(move.fds)
 
     def _drop(self, number: int) -> None:
-        """Forget a request, and close its descriptors here."""
-        move = self._by_number.pop(number, None)  # none: it was given by earlier code, before an upgrade in place
-        for fd in move.fds if move is not None else ():
+        """Forget a request, and close its descriptors here, which no unsent message may have."""
+        for fd in self._by_number.pop(number).fds:
             os.close(fd)
+
+    def _drop_begun(self) -> None:
+        """Forget what was begun, though the message of its worker has not come: it waits for room, or the worker was killed."""
+        for number, move in list(self._by_number.items()):
+            if move.fds and is_begun(move.fds[1]):
+                self._drop(number)
 
     def _take_back(self, move: Move, getter: Child) -> bool:
         """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back."""
-        if not move.fds or self._takers.turns(getter) or not getter.channel.is_all_sent:
+        if not move.fds or self._takers.turns(getter) or getter.channel.holds(move.fds):
             return False
         file = RequestFile()  # the worker will look into the other
         try:
             file.write(look_at_request(move.fds[1]))
+            is_taken = bool(take_request(move.fds[1]))
         except OSError:
-            return False  # no descriptor is left
-        if not take_request(move.fds[1]):
+            is_taken = False  # no descriptor is left
+        if not is_taken:
             file.close()
             return False
         logger.info("%s does not answer: a request that was on its way to it goes to another worker", getter)
@@ -205,8 +230,13 @@ class Moves:
 
     def _home_of(self, move: Move, without: Child | None = None) -> Child | None:
         """Return the worker that has given a request first, which takes it back also while it drains; None: it has ended, hangs, or is `without`."""
-        alive = self._children.having(State.READY, State.DRAINING)
-        found = [child for child in alive if child.page == move.message["giver"] and child is not without]
+        message, alive = move.message, self._children.having(State.READY, State.DRAINING)
+        found = [
+            child
+            for child in alive
+            # The page may be a successor's; earlier code names no pid.
+            if child.page == message["giver"] and child.pid == message.get("home", child.pid) and child is not without
+        ]
         return found[0] if found and self._takers.turns(found[0]) else None
 
     def _other(self) -> Child | None:

@@ -15,7 +15,6 @@ is free.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import time
 from collections.abc import Coroutine, Sequence
@@ -27,7 +26,7 @@ from ..connections.load_board import LoadBoard
 from ..workers.executor import RELIEVED_SECONDS
 from .channel import Message
 from .giving import Giving
-from .request_file import RequestFile, take_request
+from .request_file import RequestFile, mark_begun, take_request
 
 # How often one that drains looks for connections that can go on in another by now. Guess.
 HAND_OVER_SECONDS = 0.05
@@ -39,7 +38,8 @@ REST_SECONDS = 1.0
 # For how long after a request was given the next look is soon, though no thread is free: quick requests free theirs at once. Guess.
 SOON_SECONDS = 0.02
 # What the message of a request has, wherever it goes. `until`: when it is refused, if no worker takes it (time.monotonic()).
-CARRIED = ("listener", "peer", "giver", "until", "number")
+# `home`: the pid of the worker that gave it first, from the supervisor.
+CARRIED = ("listener", "peer", "giver", "home", "until", "number")
 
 
 class Serving(Protocol):
@@ -171,22 +171,30 @@ class Passing:
     async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
         """Take over a request; one of this worker's own comes back, even if it drains."""
         message = {"number": 0, **message}  # without one: it comes from another version's supervisor
+        taken = {"say": "taken", "number": message["number"]}
         octets = take_request(file)
-        if not octets:  # it has been taken back, as this worker did not answer
+        if not octets:  # another worker has it
             os.close(fd)
             os.close(file)
+            self._say(taken, ())
             return
+
+        def say_taken() -> None:
+            mark_begun(file)
+            self._say(taken, ())
+
         is_own = message["giver"] == self._place
         if is_own:
             self._rests_until = self._loop.time() + REST_SECONDS
         detached = Detached(fd, message["listener"], message["peer"], octets)
-        say_taken = functools.partial(self._say, {"say": "taken", "number": message["number"]}, ())
         if await self._server.adopt(detached, is_own, say_taken):
             os.close(file)
         elif time.monotonic() < message["until"]:
-            self._say({"say": "request", "to": 0, **{name: message[name] for name in CARRIED}}, [fd, file])
+            self._say(
+                {"say": "request", "to": 0, **{name: message[name] for name in CARRIED if name in message}}, [fd, file]
+            )
         else:
-            os.close(file)
             if not await self._server.refuse(detached, say_taken):  # its client has left
                 os.close(fd)
                 say_taken()
+            os.close(file)

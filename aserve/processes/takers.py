@@ -79,9 +79,11 @@ class Takers:
         ]
 
     def turns(self, child: Child) -> bool:
-        """Whether the event loop of a worker turns, by its page."""
+        """Whether a worker hears orders, and its event loop turns, by its page."""
         ticked_at = self._children.page(child)[Field.TICKED_AT]
-        return not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS  # 0: it has only just begun
+        return not child.is_mute and (
+            not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS
+        )  # 0: it has only just begun
 
     def on_second(self) -> None:
         """Reset the counts of what was given: the workers' pages include those connections by now."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import time
 
 import pytest
@@ -12,12 +14,13 @@ from aserve.connections.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
 from aserve.processes import moves as moves_module
-from aserve.processes.channel import Unsent
+from aserve.processes.channel import GIVE_UP_SECONDS
 from aserve.processes.fleet import Fleet
 from aserve.processes.moves import UNKNOWN, Moves
-from aserve.processes.request_file import RequestFile, take_request
+from aserve.processes.request_file import RequestFile, mark_begun, take_request
 from aserve.processes.takers import SILENT_NS, Takers
 
+FILLING = {"do": "reopen logs"}
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/cart?secret=1\0"
 
 
@@ -55,7 +58,10 @@ class Way:
             try:
                 found.append(self.system.workers_ends[child.pid].receive())
             except BlockingIOError:
-                break
+                if not child.channel.has_unsent:
+                    break
+                child.channel.flush()
+        found = [each for each in found if each[0] != FILLING]
         assert len(found) == count, found
         return found
 
@@ -71,6 +77,11 @@ class Way:
     def number_at(self, child):
         """Return the number of the only one."""
         return self.numbers_at(child, 1)[0]
+
+    def fill(self, child):
+        """Leave no room for messages to a worker, until it reads."""
+        while not child.channel.has_unsent:
+            child.channel.send(FILLING)
 
     def silence(self, child):
         self.new.children.page(child)[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
@@ -257,10 +268,10 @@ def test_a_worker_that_does_not_answer(moving, caplog, has_read):
 @pytest.mark.parametrize("lack", ["room", "descriptors"])
 def test_one_that_cannot_be_taken_back(moving, monkeypatch, lack):
     """Its message has not been sent yet, or there is no descriptor: it stays, until the worker goes on or ends."""
-    moving.give(moving.other)
     if lack == "room":
-        moving.other.channel._unsent.append(Unsent(b"{}", (), False))
-    else:
+        moving.fill(moving.other)
+    moving.give(moving.other)
+    if lack == "descriptors":
         monkeypatch.setattr(RequestFile, "write", lambda file, octets: os.open("/no/such", 0))
     moving.silence(moving.other)
     moving.moves.on_second()
@@ -276,20 +287,35 @@ def test_one_that_could_not_be_received(moving):
     moving.say(moving.other, "missed", number=99)
 
 
-def test_one_that_the_kernel_does_not_send(moving):
-    """What was given up goes home; another message that was given up is none of ours."""
-    client = moving.give(moving.other)
-    moving.other.channel.on_dropped({"do": "adopt", "number": moving.number_at(moving.other)})
-    moving.other.channel.on_dropped({"do": "drain"})
+def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
+    """What was given up waits here until the kernel sends again, also what was to go home; one that is not kept is lost with its message."""
+
+    def refuse(*args):
+        raise OSError(errno.ETOOMANYREFS, "Too many references")
+
+    moving.silence(moving.other)  # it goes home
+    now = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "send_fds", refuse)
+        client = moving.give(moving.other)
+        patch.setattr(moves_module, "MAX_KEPT", 1)
+        lost = moving.give(moving.other)
+        patch.setattr(time, "monotonic", lambda: now + GIVE_UP_SECONDS + 1)
+        moving.home.channel.flush()  # gives up the first
+        patch.setattr(time, "monotonic", lambda: now + 2 * GIVE_UP_SECONDS + 2)
+        moving.home.channel.flush()
+        assert is_open(client) and not is_open(lost)
+    moving.home.channel.on_dropped({"do": "drain"})
+    moving.moves.on_second()
     assert is_open(client) and moving.number_at(moving.home)
 
 
 def test_over_an_upgrade_in_place(moving):
     """Each request is kept by the next code; what was sent before it may still be taken, what was not sent goes out again."""
-    sent, unsent = moving.give(moving.other), moving.give(moving.third)
+    sent = moving.give(moving.other)
     number = moving.number_at(moving.other)
-    moving.numbers_at(moving.third, 1)
-    moving.third.channel._unsent.append(Unsent(b"{}", (), False))
+    moving.fill(moving.other)
+    unsent = moving.give(moving.other)
     states = json.loads(json.dumps(moving.moves.describe()))
     after = Moves(moving.new.children, Takers(moving.new.children, Fleet(None, 0)))
     after.adopt(states)
@@ -297,7 +323,7 @@ def test_over_an_upgrade_in_place(moving):
     assert not is_open(sent) and is_open(unsent)
     after.on_second()
     moving.moves = after  # the descriptors are its own
-    assert moving.number_at(moving.home) > number + 1 and is_open(unsent)
+    assert moving.number_at(moving.home) > moving.number_at(moving.other) > number and is_open(unsent)
 
 
 def test_in_a_forked_child(moving):
@@ -317,3 +343,77 @@ def test_one_of_another_version(moving):
     moving.got(moving.home, 0)
     moving.moves.on_second()
     assert moving.number_at(moving.home)
+
+
+def test_one_that_comes_back_is_lost_on_its_way(moving):
+    """Its worker has read it, and this process had no descriptor for it: what is kept can be read again."""
+    client = moving.give(moving.other)
+    ((order, fds),) = moving.got(moving.other)
+    assert take_request(fds[1])
+    moving.other.channel.on_dropped({"say": "request", "number": order["number"]})
+    moving.moves.on_second()
+    ((_, others),) = moving.got(moving.home)
+    assert is_open(client) and take_request(others[1])
+    for fd in fds + others:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("event", ["end", "second", "exec"])
+def test_one_that_was_begun_without_a_word(moving, event):
+    """The worker's message waits for room, or it was killed before: no other begins the request again."""
+    client = moving.give(moving.other)
+    ((_, fds),) = moving.got(moving.other)
+    mark_begun(fds[1])
+    for fd in fds:
+        os.close(fd)
+    if event == "end":
+        moving.end(moving.other)
+    elif event == "second":
+        moving.silence(moving.other)
+        moving.moves.on_second()
+    else:
+        assert moving.moves.describe() == []
+    moving.got(moving.home, 0)
+    assert not is_open(client) and not moving.moves.end()
+
+
+@pytest.mark.parametrize("word", ["taken", "missed", "request"])
+@pytest.mark.parametrize("is_unsent", [False, True])
+def test_the_number_of_another(moving, word, is_unsent):
+    """A worker speaks only of what it was sent: else descriptors were closed whose numbers a message has that waits."""
+    if is_unsent:
+        moving.fill(moving.other)
+    client = moving.give(moving.other)
+    (number,) = moving.moves._by_number
+    sender = moving.other if is_unsent else moving.third
+    if word == "request":
+        moving.back(sender, number)
+        moving.number_at(moving.home)
+    else:
+        moving.say(sender, word, number=number)
+    assert is_open(client) and moving.number_at(moving.other) == number
+    moving.got(moving.home, 0)
+
+
+def test_a_successor_on_the_page_of_its_home(moving):
+    """It is not its home: the worker with the fewest connections gets the request."""
+    moving.give(moving.other)
+    number = moving.number_at(moving.other)
+    page = moving.home.page
+    moving.end(moving.home)
+    successor = moving.new(1)
+    moving.new.children.admit(successor)
+    assert successor.page == page
+    moving.new.children.page(successor)[Field.CONNECTIONS] = 8
+    moving.end(moving.other)
+    moving.got(successor, 0)
+    assert moving.number_at(moving.third) != number
+
+
+def test_a_mute_worker(moving):
+    """It hears no order: what is on its way to it goes to another, and it gets nothing back."""
+    moving.give(moving.other)
+    moving.other.is_mute = moving.home.is_mute = True
+    moving.moves.on_second()
+    assert moving.number_at(moving.third)
+    moving.numbers_at(moving.other, 1)

@@ -13,7 +13,7 @@ from aserve.connections.detaching import Detached
 from aserve.processes import passing as passing_module
 from aserve.processes import request_file as request_file_module
 from aserve.processes.passing import MAX_RETURNS, Passing
-from aserve.processes.request_file import RequestFile, look_at_request, take_request
+from aserve.processes.request_file import RequestFile, is_begun, look_at_request, take_request
 
 
 class Server:
@@ -237,8 +237,11 @@ async def test_no_descriptor_for_a_request(monkeypatch):
 
 async def test_taking_over(files):
     """A request, which the supervisor then hears of, and a connection at rest."""
-    led, (one, other) = Led(), (files(), files())
-    await led.get_request(one)
+    led, (one, other), file = Led(), (files(), files()), file_of(b"octets")
+    kept = os.dup(file)
+    await led.get({"giver": 2, "number": 7, "until": time.monotonic() + 10.0, "to": 1}, [one, file])
+    assert is_begun(kept)  # before that is said: the channel may be full
+    os.close(kept)
     await led.get({}, [other])
     assert led.server.taken == [Detached(one, 0, {}, b"octets"), Detached(other, 0, {}, None)] and led.said == [TAKEN]
 
@@ -255,11 +258,11 @@ async def test_a_worker_that_cannot(files):
 
 
 async def test_one_that_was_taken_back(files):
-    """This worker did not answer for a while: the request is another's by now, and nothing is said of it."""
+    """This worker did not answer for a while: the request is another's by now; nothing stays kept for this one."""
     led, fd, file = Led(), files(), file_of(b"octets")
     assert take_request(file)
     await led.get({"giver": 2, "number": 7, "until": 0.0}, [fd, file])
-    assert led.server.taken == led.said == []
+    assert led.server.taken == [] and led.said == [TAKEN]
     for each in (fd, file):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)

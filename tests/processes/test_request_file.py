@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 import pytest
 
-from aserve.processes.request_file import RequestFile, look_at_request, put_request_back, take_request
+from aserve.processes.request_file import (
+    RequestFile,
+    is_begun,
+    look_at_request,
+    mark_begun,
+    put_request_back,
+    take_request,
+)
 
 
 def test_octets():
@@ -36,3 +44,41 @@ def test_one_that_is_not_used():
     assert len(os.listdir("/dev/fd")) == before
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+@pytest.fixture
+def shared():
+    file = RequestFile()
+    file.write(b"the request")
+    fd = file.detach()
+    yield fd
+    os.close(fd)
+
+
+def test_two_at_once(shared):
+    """While another process takes it, it is not there, and this one does not wait: the other may be stopped."""
+    (ready, tell), (wait, end) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(end)
+        fcntl.lockf(shared, fcntl.LOCK_EX)
+        os.write(tell, b"x")
+        os.read(wait, 1)
+        os._exit(0)
+    os.close(wait)
+    try:
+        assert os.read(ready, 1) and take_request(shared) == b""
+    finally:
+        os.close(end)
+        os.waitpid(pid, 0)
+    assert take_request(shared) == b"the request"
+    os.close(ready)
+    os.close(tell)
+
+
+def test_one_that_was_begun(shared):
+    """All processes see it, and none can take it any more."""
+    assert take_request(shared) and not is_begun(shared)
+    mark_begun(shared)
+    put_request_back(shared)
+    assert is_begun(shared) and take_request(shared) == b""
