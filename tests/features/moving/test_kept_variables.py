@@ -100,6 +100,12 @@ def test_other_forms():
     }  # fmt: skip
 
 
+def test_a_text_in_the_form_of_a_variable():
+    """What the file has in the form that TOML has for variables would become one: the value beside it gets none."""
+    load = loader(env=lambda environ: ["A=${env:Z:-q}" + environ.get("P", "x")])
+    assert keep_variables(load, reading("P"), {}).settings == {"env": ["A=${env:Z:-q}x"]}
+
+
 def test_what_cannot_be_loaded():
     """The error is that of the file as it is; more variables than there are samples have their values."""
 
