@@ -190,8 +190,9 @@ async def test_few_descriptors(monkeypatch):
     assert not led.passing.relieve() and led.said == []
 
 
-async def test_a_thread_that_will_be_free_soon():
+async def test_a_thread_that_will_be_free_soon(monkeypatch):
     """After a request was given, the next looks follow soon, for a while."""
+    monkeypatch.setattr(passing_module, "SOON_SECONDS", 60.0)
     led = Led((1, 1))
     led.server.waiting = [waiting()]
     assert led.passing.relieve() and led.passing.relieve()
