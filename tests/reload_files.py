@@ -8,7 +8,6 @@ out. A file counts if one of its functions is called in the supervisor.
 from __future__ import annotations
 
 import collections
-import gc
 import signal
 import sys
 import tempfile
@@ -56,18 +55,14 @@ def functions_of_a_reload() -> dict[str, set[str]]:
         try:
             one.start()
             before = one.children
-            gc.collect()  # what earlier tests have left ends here, and not in the reload
-            gc.disable()
-            signal.raise_signal(signal.SIGHUP)  # before: CPython 3.11 has hung in a signal's handler that it profiles
             sys.setprofile(note)
-            one.turn()
+            one.signal(signal.SIGHUP)
             while starting := [each for each in one.children if each.state is State.STARTING]:
                 one.say(starting[0], say="ready")
             sys.setprofile(None)
             assert all(each.state is State.DRAINING for each in before)
         finally:
             sys.setprofile(None)
-            gc.enable()
             one.close()
     return found
 

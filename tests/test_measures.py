@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import measures
 import pytest
 import reload_files
@@ -19,8 +22,11 @@ def test_a_bound_is_what_is_reached(measure):
 
 def test_files_of_a_reload():
     """A SIGHUP runs no more of them than it did."""
-    found = reload_files.functions_of_a_reload()
-    assert reload_files.BOUND * 0.95 <= len(found) <= reload_files.BOUND, sorted(found)
+    # In a process of its own: CPython 3.11 calls no function that is profiled while a thread has an exception that it cannot take, as it waits
+    # outside the interpreter; other tests leave such threads.
+    done = subprocess.run([sys.executable, reload_files.__file__], capture_output=True, text=True, check=True)
+    *found, _ = done.stdout.splitlines()
+    assert reload_files.BOUND * 0.95 <= len(found) <= reload_files.BOUND, done.stdout
 
 
 def test_rooms_are_there():
