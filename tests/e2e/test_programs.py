@@ -142,10 +142,10 @@ def ask(process):
 
 
 def change(folder, name, old, new):
-    """Put other text into a file."""
+    """Put other text into a file, which becomes longer: its bytecode is known by its size and by the second in which it was written."""
     text = (folder / name).read_text()
     assert old in text
-    (folder / name).write_text(text.replace(old, new))
+    (folder / name).write_text(text.replace(old, new) + "# changed\n")
 
 
 def stop(process):

@@ -287,6 +287,14 @@ def test_one_that_could_not_be_received(moving):
     moving.say(moving.other, "missed", number=99)
 
 
+def test_one_that_is_not_kept_and_could_not_be_received(moving, monkeypatch):
+    """It is lost with its message, and nothing of it is left."""
+    monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
+    moving.give(moving.other)
+    moving.say(moving.home, "missed", number=moving.number_at(moving.home))
+    assert moving.moves._by_number == {}
+
+
 def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
     """What was given up waits here until the kernel sends again, also what was to go home; one that is not kept is lost with its message."""
 

@@ -166,8 +166,9 @@ async def test_requests_go_where_threads_are_free():
     assert [(message["to"], fds[0], read(fds[1])) for message, fds in led.said] == [(2, 100, b"100"), (5, 101, b"101")]
 
 
-async def test_a_worker_that_hangs():
-    """It looks free, and gets one request: the next only once its word on the board has changed, or after a second."""
+async def test_a_worker_that_hangs(monkeypatch):
+    """It looks free, and gets one request: the next only once its word on the board has changed, or after a while."""
+    monkeypatch.setattr(passing_module, "REST_SECONDS", 60.0)
     led = Led((1, 7))
     led.server.waiting = [waiting(fd) for fd in range(100, 104)]
     for _ in range(3):
