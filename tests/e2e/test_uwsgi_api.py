@@ -213,7 +213,7 @@ def test_a_configuration_of_uwsgis(start_workers, tmp_path):
         "[uwsgi]\nprocesses = 2\ncache2 = name=sessions,items=10,blocksize=64\nlocks = 2\nlazy-apps = 0\n"
     )
     process = start_workers("--uwsgi-ini", "a.ini", "--access-log", "log", app=APP)
-    workers_of(process, 2)
+    workers_of(process, 2, is_preloaded=True)
     assert ask(process, "uwsgi.cache_set('k', 'v', 60, 'sessions'), uwsgi.cache_get('k')")[0] == "(True, b'v')"
     assert (
         ask(process, "uwsgi.opt['cache2'], 'lazy-apps' in uwsgi.opt")[0]
