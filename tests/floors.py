@@ -328,6 +328,7 @@ FLOORS = {
     "aserve/lifecycle/supervision.py": 100,
     "aserve/lifecycle/surroundings.py": 100,
     "aserve/lifecycle/switch_interval.py": 100,
+    "aserve/lifecycle/termination.py": 100,
     "aserve/processes/__init__.py": 100,
     "aserve/processes/absences.py": 100,
     "aserve/processes/answers.py": 100,

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ....core.log_once import LogOnce
 from ....core.memory_file import KEPT
 from ....core.named_tuple import NamedTuple
+from ....lifecycle.termination import Termination
 from .settings import parse_farm
 
 logger = logging.getLogger("aserve")
@@ -120,10 +121,12 @@ def _open(name: str, kept: Mapping[str, int]) -> Queue:
     return queue
 
 
-def wait_for(queues: Sequence[Queue], size: int, seconds: float = -1, ending: int = -1) -> bytes | None:
-    """Return the next message of these queues; None: `seconds` (less than 0: no limit) have passed, or `ending` is readable."""
+def wait_for(
+    queues: Sequence[Queue], size: int, seconds: float = -1, termination: Termination | None = None
+) -> bytes | None:
+    """Return the next message of these queues; None: `seconds` (less than 0: no limit) have passed, or `termination` is requested."""
     poll = select.poll()
-    for fd in (*(queue.reading for queue in queues), *([ending] if ending >= 0 else ())):
+    for fd in (*(queue.reading for queue in queues), *([termination] if termination is not None else ())):
         poll.register(fd, select.POLLIN)
     until = time.monotonic() + seconds if seconds >= 0 else math.inf
     while True:
@@ -134,9 +137,11 @@ def wait_for(queues: Sequence[Queue], size: int, seconds: float = -1, ending: in
         left = until - time.monotonic()
         if left <= 0:
             return None
-        ready = poll.poll(left * 1000 if left < math.inf else None)
-        if any(fd == ending for fd, _ in ready):
-            return None
+        poll.poll(left * 1000 if left < math.inf else None)
+        if termination is not None:
+            termination.clear()
+            if termination.is_requested:
+                return None
 
 
 _post: Post | None = None

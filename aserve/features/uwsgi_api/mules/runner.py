@@ -11,7 +11,6 @@ where it is, by SystemExit.
 from __future__ import annotations
 
 import logging
-import os
 import runpy
 import signal
 from typing import Any, Callable
@@ -19,6 +18,7 @@ from typing import Any, Callable
 from ....core.forks import disown_handlers, end_if_forked, forked, own_handlers
 from ....lifecycle.loading import load_module
 from ....lifecycle.signals import kept_handlers
+from ....lifecycle.termination import Termination
 from . import functions
 from .post import Post, Queue, wait_for
 from .settings import WAITS
@@ -33,14 +33,12 @@ class Mule:
 
     def __init__(self, number: int, post: Post) -> None:
         self._number, self._post = number, post
-        self._ending, self._writing = os.pipe()
-        self._is_ending = False
+        self.termination = Termination()
         self._is_at_message = False  # it has a message that it may not have finished
 
     def on_term(self, signum: int, frame: object) -> None:
         """End: now, or behind the message."""
-        self._is_ending = True
-        os.write(self._writing, b"e")
+        self.termination.request()
         if not self._is_at_message:
             raise SystemExit(0)
 
@@ -52,9 +50,9 @@ class Mule:
             SystemExit: the process is to end.
         """
         self._is_at_message = True  # from now on, or a signal could lose the message that comes
-        message = None if self._is_ending else wait_for(queues, size, seconds, self._ending)
+        message = None if self.termination.is_requested else wait_for(queues, size, seconds, self.termination)
         self._is_at_message = bool(message)
-        if self._is_ending and not message:
+        if self.termination.is_requested and not message:
             raise SystemExit(0)
         return message or b""
 
@@ -101,6 +99,7 @@ def run_mule(number: int, post: Post, program: str, begin: Callable[[], None], h
     """
     mule = Mule(number, post)
     functions.wait_by(mule.wait)
+    mule.termination.wake_by_signals()
     own_handlers({signal.SIGTERM: signal.signal(signal.SIGTERM, mule.on_term)})
     logger.info("mule %d begins%s", number, "" if program == WAITS else f": {program}")
     try:
@@ -111,5 +110,6 @@ def run_mule(number: int, post: Post, program: str, begin: Callable[[], None], h
         return end.code if isinstance(end.code, int) else 0
     finally:
         disown_handlers()
+        mule.termination.close()
     logger.error("the program of mule %d has ended: %s", number, program)
     return 1

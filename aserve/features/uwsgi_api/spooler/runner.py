@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ....core.forks import disown_handlers, end_if_forked, forked, own_handlers
 from ....lifecycle.signals import kept_handlers
+from ....lifecycle.termination import Termination
 from .board import Page
 from .folder import Folder, Job
 
@@ -58,32 +59,29 @@ class Spooler:
         self._count = 0  # of jobs begun
         self._function = function
         self._clock = clock
-        self._is_ending = False
+        self.termination = Termination()
         self._told: set[str] = set()
 
     def close(self) -> None:
         """Close the folder or queue."""
         self._place.close()
+        self.termination.close()
 
-    def end(self) -> None:
-        """End after the running job; called by a signal handler."""
-        self._is_ending = True
-
-    def run(self, ending: int) -> None:
-        """Do jobs until `end` is called; `ending`: a descriptor that becomes readable then."""
+    def run(self) -> None:
+        """Do jobs until `termination` is requested; the job that runs then is finished."""
         poll = select.poll()
         self._place.register(poll)
-        poll.register(ending, select.POLLIN)
-        while not self._is_ending:
+        poll.register(self.termination, select.POLLIN)
+        while not self.termination.is_requested:
             seconds = self.do_due()
-            if not self._is_ending:
-                poll.poll(seconds * 1000)
+            poll.poll(0 if self.termination.is_requested else seconds * 1000)
+            self.termination.clear()
 
     def do_due(self) -> float:
         """Do the due jobs; return the seconds until the next look."""
         count, next_at = 0, math.inf
         for due in self._place.jobs(self._tell):
-            if self._is_ending:
+            if self.termination.is_requested:
                 return 0.0
             if due.at > self._clock():
                 next_at = min(next_at, due.at)
@@ -159,7 +157,7 @@ class Spooler:
         self._count += 1
         if self._count == self._max_jobs:
             logger.info("after %d jobs (--spooler-max-jobs) another process goes on", self._count)
-            self.end()
+            self.termination.request()
 
 
 def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | bytes, Any]:
@@ -185,18 +183,17 @@ def run_spooler(
     Raises:
         OSError: the folder cannot be used.
     """
-    reading, writing = os.pipe()
     if queue is not None:
         queue.warn()
     with contextlib.closing(Spooler(queue or Folder(folder), function, page=page, max_jobs=max_jobs)) as spooler:
 
         def on_term(number: int, frame: object) -> None:
-            spooler.end()
-            os.write(writing, b"e")
+            spooler.termination.request()
 
+        spooler.termination.wake_by_signals()
         own_handlers({signal.SIGTERM: signal.signal(signal.SIGTERM, on_term)})
         logger.info("doing the jobs of %s", folder)
-        spooler.run(reading)  # the pipe stays open: the signal may come again
+        spooler.run()
         disown_handlers()
     logger.info("stopped")
     return 0

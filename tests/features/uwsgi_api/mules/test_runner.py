@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 
 import pytest
 
@@ -96,6 +98,23 @@ def test_a_wait_is_ended(run):
         assert run(begin=begin) == 0
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_just_before_a_wait(run, post):
+    """It ends the wait, though the kernel gives it to another thread: as one that comes before the poll, it does not interrupt it."""
+
+    def end_later():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        time.sleep(0.05)
+        end()
+
+    thread = threading.Thread(target=end_later)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        assert run(begin=thread.start) == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        thread.join()
 
 
 def test_a_file(run, tmp_path, caplog):

@@ -282,7 +282,7 @@ def test_the_end(run):
     """The job that runs is finished, and no other is begun."""
     write_job(run.folder, {b"n": b"1"})
     write_job(run.folder, {b"n": b"2"})
-    run.results = [lambda: (run.spooler.end(), SPOOL_OK)[1]]
+    run.results = [lambda: (run.spooler.termination.request(), SPOOL_OK)[1]]
     assert run.turn() == ([b"1"], 0.0) and len(list_jobs(run.folder)) == 1
 
 
