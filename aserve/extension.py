@@ -107,6 +107,7 @@ class Life(enum.Enum):
     READ = (
         enum.auto()
     )  # the settings are read, and checked: see that what they name is there; perhaps nothing is served (--check)
+    CHECKS = enum.auto()  # --check has imported the app; nothing will be bound: warn of what a start would warn of
     STARTS = enum.auto()  # the process is about to serve or to supervise; nothing is bound
     WORKERS_BEGIN = enum.auto()  # a supervisor is about to start its first worker: make shared memory now
     RELOADS = enum.auto()  # a supervisor has read its settings anew, and will start workers with them

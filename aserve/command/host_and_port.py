@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..settings import ConfigError
+from ..settings import ConfigError, Typed
 
 # Also the default of --bind.
 HOST, PORT = "127.0.0.1", "8000"
@@ -30,7 +30,9 @@ def take_host_and_port(given: dict[str, Any], environ: Mapping[str, str]) -> Non
         raise ConfigError(
             "--host and --port are one --bind: give either these or --bind HOST:PORT, which may be repeated"
         )
+    flags = " and ".join(flag for flag, value in (("--host", host), ("--port", port)) if value is not None)
     name = HOST if host is None else host
     if ":" in name and not name.startswith("["):
         name = f"[{name}]"
-    given["bind"] = [f"{name}:{port if port is not None else environ.get('PORT') or PORT}"]
+    place = f"{name}:{port if port is not None else environ.get('PORT') or PORT}"
+    given["bind"] = Typed.with_flags([place], flags)

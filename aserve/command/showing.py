@@ -13,10 +13,11 @@ from collections.abc import Mapping, MutableMapping
 
 from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
-from ..features import extensions_of
+from ..extension import Life, LifeContext
+from ..features import extensions_of, on_life
 from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
-from ..lifecycle.privileges import find_account
+from ..lifecycle.privileges import become, find_account
 from ..processes.plan import Plan
 from ..settings import parse_bind
 from ..tls.certificates import load_certificates
@@ -59,9 +60,12 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     """Import the app, log what a start would, and print what would be served."""
     set_up_logging(plan.config)
     log_notes(plan, environ)
-    find_account(plan.config.user, plan.config.group)
-    app = load(plan)
     load_certificates(plan.config).log_warnings()
+    account = find_account(plan.config.user, plan.config.group)
+    if account is not None and os.geteuid() == 0:
+        become(account)  # as a start does before the import; a check by another user is one of the settings
+    app = load(plan)
     extensions_of(plan.config).wrap_app(app)  # logs which folders of files are not there
     warn_of_exposed(map(parse_bind, plan.config.bind))
+    on_life(Life.CHECKS, LifeContext(plan))
     sys.stdout.write(describe(config_of(plan), app, plan.spec))

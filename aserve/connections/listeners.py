@@ -188,8 +188,18 @@ def warn_of_exposed(binds: Iterable[Bind]) -> None:
     Raises:
         BindError: a host is not found.
     """
-    places = [(bind, address[4]) for bind in binds if bind.kind == "tcp" for address in look_up(bind)]
-    _warn_of_exposed([_url(bind, *place[:2]) for bind, place in places if _is_exposed(bind, place[0])])
+    _warn_of_exposed([url for bind, host, url in places_of(binds) if _is_exposed(bind, host)])
+
+
+def places_of(binds: Iterable[Bind]) -> list[tuple[Bind, str, str]]:
+    """
+    Return the address and the URL of each listener on TCP that these binds would have, without binding.
+
+    Raises:
+        BindError: a host is not found.
+    """
+    found = [(bind, address[4]) for bind in binds if bind.kind == "tcp" for address in look_up(bind)]
+    return [(bind, place[0], _url(bind, *place[:2])) for bind, place in found]
 
 
 def _is_exposed(bind: Bind, host: str) -> bool:

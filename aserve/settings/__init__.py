@@ -3,7 +3,7 @@
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings, service_variables
-from .setting import ConfigError, Needs, Setting, row
+from .setting import ConfigError, Needs, Setting, Typed, row
 from .sources import COMMAND_NAMES, Settings, without_secrets
 from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings
 from .toml import read_toml
@@ -24,6 +24,7 @@ __all__ = [
     "Setting",
     "Settings",
     "TLSSettings",
+    "Typed",
     "parse_bind",
     "platform_settings",
     "read_toml",

@@ -1,12 +1,13 @@
 """One setting: its row, the settings that it needs, parsing and showing its values.
 
-Owns:     Setting, Needs, ConfigError; `row`, which makes the row of an attribute.
+Owns:     Setting, Needs, Typed, ConfigError; `row`, which makes the row of an attribute.
 Thread:   any; pure.
 Not here: the rows (table.py, and those of each feature), parsing text (kinds.py), the order of sources (sources.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..core.named_tuple import NamedTuple
@@ -32,6 +33,19 @@ class Needs(NamedTuple):
     why: str = ""  # the error's text, if any source is refused; "": only a flag is, see Config.from_sources
 
 
+class Typed(list[str]):
+    """The texts of a list that was typed with other flags than its own."""
+
+    flags: str  # for messages
+
+    @classmethod
+    def with_flags(cls, texts: Sequence[str], flags: str) -> Typed:
+        """Return a list of these texts."""
+        typed = cls(texts)
+        typed.flags = flags
+        return typed
+
+
 class Setting(NamedTuple):
     """One row of the table."""
 
@@ -55,6 +69,10 @@ class Setting(NamedTuple):
     def key(self) -> str:
         """Return the TOML key."""
         return self.flag[2:]
+
+    def typed_as(self, value: object) -> str:
+        """Return the flag, or the flags, that a value of the command line was typed with; see Typed."""
+        return value.flags if isinstance(value, Typed) else self.flag
 
     @property
     def variable(self) -> str:

@@ -128,7 +128,7 @@ class Settings(Values):
             for source, name, where in (
                 (toml, setting.key, f"{setting.key} in {toml_name}"),
                 (environ, setting.variable, setting.variable),
-                (argv, setting.name, setting.flag),
+                (argv, setting.name, setting.typed_as(argv.get(setting.name))),
             ):
                 if name in source:
                     values[setting.name] = setting.parse(source[name], where)

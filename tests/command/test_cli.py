@@ -253,6 +253,17 @@ def test_process_check(tmp_path):
     assert all("the app runs as root" in line for line in done.stderr.splitlines())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_process_check_as_the_user(tmp_path):
+    """What the user of --user may not read is found by --check, as by a start."""
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "closed" / "hidden.py").write_text(APP)
+    words = ("--check", "hidden:app", "--python-path", f"{tmp_path}/closed")
+    assert run_command(*words, cwd=tmp_path).returncode == 0
+    done = run_command(*words, "--user", "nobody", cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and "hidden" in done.stderr
+
+
 def test_process_mistake():
     """A mistake ends with status 2, one line and no traceback."""
     done = run_command(ASERVE_THREADS="x")

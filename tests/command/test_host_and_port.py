@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.command.explain import explain
 from aserve.command.host_and_port import take_host_and_port
 from aserve.features import Config
 from aserve.settings import ConfigError
@@ -27,6 +28,23 @@ def test_the_bind(given, environ, bind):
     take_host_and_port(given, environ)
     assert given == {"bind": [bind]}
     assert Config.from_sources(given, {}, {}).bind == (bind,)
+
+
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ({"host": "::1", "port": "1"}, "--host and --port"),
+        ({"host": "::1"}, "--host"),
+        ({"port": "1"}, "--port"),
+    ],
+)
+def test_where_the_bind_is_from(given, flags):
+    """`aserve config` and errors name the flags that were typed."""
+    take_host_and_port(given, {})
+    assert f", from {flags}\n" in explain("bind", given, {"ASERVE_BIND": ":2"}, {}, "")
+    given["bind"][0] = "x:y"
+    with pytest.raises(ConfigError, match=f"^{flags}: 'x:y': port 'y' is not a number"):
+        Config.from_sources(given, {}, {})
 
 
 def test_without_them():

@@ -158,3 +158,11 @@ def test_check_of_exposed_places(served, capsys):
         == 0
     )
     assert "WARNING  uwsgi://0.0.0.0:1: every peer that connects is believed" in capsys.readouterr().err
+
+
+def test_check_of_readers_of_metrics(served, capsys):
+    """Other machines that could read the metrics are a warning of --check, as of a start."""
+    assert cli.main(["--check", "hello:app", "--metrics", ":1", "--stats", "127.0.0.1:2", "--status-page", "all"]) == 0
+    said = capsys.readouterr().err
+    assert "WARNING  every client that reaches http://" in said and "can read the metrics and the status page;" in said
+    assert "127.0.0.1:2" not in said

@@ -1,6 +1,6 @@
 """Answers requests for metrics and the status page.
 
-Owns:     open_metrics; Scrapes: the listeners, and each connection from accept to close: one request, one answer, at any pace, or
+Owns:     open_metrics, warn_of_readers; Scrapes: the listeners, and each connection from accept to close: one request, one answer, at any pace, or
           one event each second.
 Thread:   that of its owner: a supervisor's loop, or an event loop.
 Spec:     RFC 9112 section 9, as far as one GET needs it.
@@ -29,7 +29,7 @@ from typing import Any, Callable
 
 from ...connections.acceptor import SHORTAGES
 from ...connections.addresses import binds_beside, is_loopback
-from ...connections.listeners import Listener, UnixRights, open_listeners
+from ...connections.listeners import Listener, UnixRights, open_listeners, places_of
 from ...core.errors import BindError
 from ...core.log_once import LogOnce
 from ...settings import parse_bind, with_reach
@@ -77,13 +77,29 @@ def open_metrics(config: MetricsSettings) -> list[Listener]:
             listener.close()
         raise
     others = [listener for listener in listeners if not (listener.is_agent or _is_own(listener))]
-    exposed = [with_reach(listener.url, listener.address) for listener in others]
-    if exposed:
+    _warn_of_readers(config, [with_reach(listener.url, listener.address) for listener in others])
+    return listeners
+
+
+def warn_of_readers(config: MetricsSettings) -> None:
+    """
+    Warn, without binding, if other machines could reach --metrics or --stats.
+
+    Raises:
+        BindError: a host is not found.
+    """
+    places = places_of(parse_bind(place) for place in (config.metrics, config.stats) if place is not None)
+    _warn_of_readers(
+        config, [with_reach(url, (host, bind.port)) for bind, host, url in places if not is_loopback(host)]
+    )
+
+
+def _warn_of_readers(config: MetricsSettings, urls: Sequence[str]) -> None:
+    if urls:
         logger.warning(
             "every client that reaches %s can read the metrics%s; bind 127.0.0.1 or a unix socket, or use a firewall",
-            ", ".join(exposed), " and the status page" if config.status_page == "all" else "",
+            ", ".join(urls), " and the status page" if config.status_page == "all" else "",
         )  # fmt: skip
-    return listeners
 
 
 def _open_pages(config: MetricsSettings, place: str) -> list[Listener]:

@@ -32,7 +32,7 @@ class Own:
     def source_of(self, setting: Setting) -> str:
         """Return the name of the source whose value counts; "": none has one."""
         if setting.name in self.given:
-            return setting.flag
+            return setting.typed_as(self.given[setting.name])
         if setting.variable in self.environ:
             return setting.variable
         return self.toml_name if setting.key in self.toml else ""

@@ -26,6 +26,7 @@ from aserve.features.metrics.scrapes import (
     MAX_REQUEST_BYTES,
     Scrapes,
     open_metrics,
+    warn_of_readers,
 )
 from aserve.features.metrics.text import CONTENT_TYPE
 
@@ -400,10 +401,15 @@ def test_whence(bind, is_own):
 
 @pytest.mark.parametrize(("reach", "said"), [("local", ""), ("all", " and the status page"), ("off", "")])
 def test_what_others_may_see(caplog, reach, said):
-    """The warning has it."""
+    """The warning has it, also one that comes before anything is bound, which is the same."""
     (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
+    port = listener.address[1]
     listener.close()
     assert f"can read the metrics{said};" in caplog.text
+    told = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    warn_of_readers(Config(metrics=f"0.0.0.0:{port}", stats="127.0.0.1:1", status_page=reach))
+    assert [record.getMessage() for record in caplog.records] == told
 
 
 @pytest.mark.parametrize(("metrics_mode", "mode"), [(None, 0o750), ("660", 0o660)])
