@@ -13,10 +13,10 @@ from harness.interpreter import ONCE
 from moving import classes, compare
 
 RECORDED = json.loads(compare.RECORDED.read_text())
-# One or two of each kind: files, sockets with rights, logs, static files, command lines.
+# One or two of each kind: files, sockets with rights, logs, static files, command lines, programs.
 SHORT = [
     "d02_letters.cmd", "d03_file.cmd", "d04_file_last.cmd", "d05_placeholder.cmd", "d07_threads.cmd", "g03_threads.py", "g05_preload.py",
-    "u02_nginx_socket.ini", "u18_sections.ini", "u13_chdir.ini",
+    "u02_nginx_socket.ini", "u18_sections.ini", "u13_chdir.ini", "p04_json.py", "p06_hooks.py", "p07_arguments.py", "p09_command.py", "p12_child.py",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Compare uWSGI and gunicorn with aserve, case by case: `make moving`.
 
-Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini, .yaml, .xml) or gunicorn (.py), or a command line
-(.cmd); files/ has what they name.
+Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini, .yaml, .xml) or gunicorn (.py), a command line
+(.cmd), or a program that runs gunicorn (.py, with its command in the first line); files/ has what they name.
 It runs in a folder of its own, on a free port of loopback, once on the server for which it was written and once on aserve. What each does is
 recorded in recorded.json as soon as it is known, and docs/moving-table.md is written from that. A case that is recorded is not run again, but
 with --again; with --ours only aserve runs it again.
@@ -59,19 +59,25 @@ class Case:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name, self.text = path, path.name, path.read_text()
-        first = self.text.partition("\n")[0]
-        self.about, _, self.ask = first.strip("#;<!-> ").partition(" | ")  # "what it is | uwsgi:app.sock"
-        self.ask = self.ask.strip() or "http"
+        first = (
+            self.text.partition("\n")[0].strip("#;<!-> ").split(" | ")
+        )  # "what it is | uwsgi:app.sock | python case.py"
+        self.about, self.ask, self.command = [*first, *("", "http", "")[len(first) :]]
 
     @property
     def server(self) -> str:
-        """Return the word of the server for which it was written."""
-        if self.path.suffix == ".cmd":
-            return self.words("0")[0]
-        return "uwsgi" if self.path.suffix in UWSGI_FILES else "gunicorn"
+        """Return the word of the server for which it was written, or python."""
+        return self.words("0")[0]
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a program that runs gunicorn."""
+        return self.server == "python"
 
     def words(self, port: str) -> list[str]:
         """Return its command line, with the server's word."""
+        if self.command:
+            return shlex.split(self.command.replace("@PORT@", port))
         if self.path.suffix in UWSGI_FILES:
             return ["uwsgi", f"case{self.path.suffix}"]
         if self.path.suffix == ".py":
@@ -88,6 +94,8 @@ def run(case: Case, before: list[str]) -> Facts:
         command = [before[0] + words[0], *words[1:]] if before[0].endswith("/") else [*before, *words]
         environ = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         environ["MOVING_TIMES"] = f"{name}/times"
+        if case.is_program:
+            environ["PATH"] = f"{put_command(folder, before[0])}:{environ['PATH']}"
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
                 command,
@@ -124,6 +132,17 @@ def lay_out(case: Case, folder: pathlib.Path, port: str) -> None:
     if case.path.suffix != ".cmd":
         (folder / f"case{case.path.suffix}").write_text(case.text.replace("@PORT@", port))
     (folder / "extra.ini").write_text("[uwsgi]\nthreads = 2\nmaster = true\n[two]\nthreads = 3\n")
+
+
+def put_command(folder: pathlib.Path, before: str) -> str:
+    """Return the folder in which a program finds the command gunicorn: the server's own, or one that is aserve."""
+    if before.endswith("/"):
+        return before
+    command = folder / "bin" / "gunicorn"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {before} gunicorn "$@"\n')
+    command.chmod(0o755)
+    return str(command.parent)
 
 
 def make_certificate(folder: pathlib.Path) -> None:
@@ -372,7 +391,7 @@ def table_of(recorded: Mapping[str, Any]) -> str:
 
 Read this page to see what differs where a deployment of uWSGI or gunicorn runs on aserve as it is.
 
-Each case is a file of `tests/moving/cases`, with the structure of real ones: a configuration, or the command of a Dockerfile. It runs once on uWSGI 2.0.31 or
+Each case is a file of `tests/moving/cases`, with the structure of real ones: a configuration, the command of a Dockerfile, or a program that runs gunicorn. It runs once on uWSGI 2.0.31 or
 gunicorn 23, and once on aserve. Compared are listeners, answers, environ, user, umask, folder, modes of sockets, requests at once, log files, the end, and what is left.
 `make moving` runs the cases that are not recorded yet, and writes this page.
 

@@ -16,16 +16,19 @@ from collections.abc import Mapping, Sequence
 
 from ...command.handed_down import HandedDown
 from ...command.program import begin
+from ...features.moving.gunicorn_stand_in import type_modules
 from ...settings import ConfigError
-from . import app, glogging
+from . import app, config, glogging, util
 from .app import base, wsgiapp
 
 STAND_INS = {
-    "gunicorn": sys.modules["aserve.compat.gunicorn"],
+    **type_modules(sys.modules["aserve.compat.gunicorn"]),
     "gunicorn.app": app,
     "gunicorn.app.base": base,
     "gunicorn.app.wsgiapp": wsgiapp,
+    "gunicorn.config": config,
     "gunicorn.glogging": glogging,
+    "gunicorn.util": util,
 }
 USAGE = "aserve python takes FILE or -m MODULE, and what follows these is the program's"
 

@@ -97,7 +97,7 @@ def put_together(draft: Draft, settings: Mapping[str, Given], environ: Mapping[s
     functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
     functions = {name: function for name, function in functions.items() if not does_nothing(function)}
     draft.facts["hooks"] = list(functions)
-    return draft, Hooks(functions, {key: given.value for key, given in settings.items()})
+    return draft, Hooks(functions, cfg)
 
 
 def _take(draft: Draft, given: Given) -> None:

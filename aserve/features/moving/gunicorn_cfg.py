@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .addresses import texts
+from .addresses import place_of, texts
 from .draft import Given, Note
-from .gunicorn_hooks import DEFAULTS
 from .gunicorn_table import ROWS, SWITCHES, TABLE
 
 FORMS = ("logconfig_dict", "logconfig_json", "logconfig")  # the first that is given counts
 DEFAULT_LOGGERS = ("gunicorn.glogging.Logger", "simple", "gunicorn.instrument.statsd.Statsd", "", None)
-# Of settings that programs and subclasses of Logger read; others are None.
-MORE_DEFAULTS = {
+# Of settings that programs, hooks and subclasses of Logger read; others are None.
+DEFAULTS = {
+    "workers": 1, "threads": 1, "timeout": 30, "graceful_timeout": 30, "keepalive": 2, "worker_class": "sync", "preload_app": False,
+    "bind": ["127.0.0.1:8000"], "worker_connections": 1000, "max_requests": 0, "max_requests_jitter": 0, "proc_name": None,
+    "loglevel": "info", "accesslog": None, "errorlog": "-", "pidfile": None, "user": None, "group": None, "chdir": None,
     "access_log_format": '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s"', "logger_class": "gunicorn.glogging.Logger", "logconfig_dict": {},
     "raw_env": [], "umask": 0, "backlog": 2048, "wsgi_app": None, "statsd_prefix": "", "syslog_addr": "udp://localhost:514", "syslog_facility": "user",
     "limit_request_line": 4094, "limit_request_fields": 100, "limit_request_field_size": 8190, "forwarded_allow_ips": "127.0.0.1,::1",
@@ -49,7 +51,6 @@ class Cfg:
         defaults: dict[str, Any] = {
             **dict.fromkeys(names),
             **dict.fromkeys(SWITCHES, False),
-            **MORE_DEFAULTS,
             **DEFAULTS,
         }
         self.settings = {name: CfgSetting(name, default) for name, default in defaults.items()}
@@ -75,6 +76,11 @@ class Cfg:
         if name not in settings:
             raise AttributeError(f"No configuration setting for: {name}")
         return settings[name].get()
+
+    @property
+    def address(self) -> list[Any]:
+        """Return the binds in gunicorn's form: a pair of host and port, a path, or the number of a descriptor."""
+        return [_address(place_of(item, "")) for item in texts(self.bind)]
 
     @property
     def env(self) -> dict[str, str]:
@@ -119,3 +125,10 @@ def _converted(value: Any, default: Any) -> Any:
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text, value)
     return int(text) if text.isdigit() else value  # a wrong one is an error when the program serves
+
+
+def _address(place: str) -> Any:
+    if place.startswith("unix:"):
+        return place[len("unix:") :]
+    host, _, port = place.rpartition(":")
+    return int(port) if host == "fd" else (host.strip("[]"), int(port))

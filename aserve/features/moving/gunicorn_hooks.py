@@ -20,18 +20,12 @@ from ...extension import Extension, Life, LifeContext
 from ...lifecycle.loading import LoadError
 from ...lifecycle.signals import kept_handlers
 from ...settings import EngineSettings
-from .addresses import place_of, texts
 from .guests import reporting
 
 logger = logging.getLogger("aserve.app")
 
 IN_SUPERVISOR = ("on_starting", "when_ready", "on_reload", "on_exit", "child_exit")
 IN_WORKER = ("pre_fork", "post_fork", "post_worker_init", "worker_exit")
-DEFAULTS = {
-    "workers": 1, "threads": 1, "timeout": 30, "graceful_timeout": 30, "keepalive": 2, "worker_class": "sync", "preload_app": False,
-    "bind": ["127.0.0.1:8000"], "worker_connections": 1000, "max_requests": 0, "max_requests_jitter": 0, "proc_name": None,
-    "loglevel": "info", "accesslog": None, "errorlog": "-", "pidfile": None, "user": None, "group": None, "chdir": None,
-}  # fmt: skip
 _OF_SUPERVISOR = {
     Life.STARTS: "on_starting", Life.WORKERS_BEGIN: "when_ready", Life.RELOADS: "on_reload", Life.EXITS: "on_exit",
 }  # fmt: skip
@@ -41,9 +35,10 @@ _EMPTY = (lambda server, worker: None).__code__
 class Hooks:
     """The hooks of a configuration."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], settings: Mapping[str, Any]) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], cfg: Any) -> None:
+        """`cfg`: gunicorn's settings."""
         self._functions = functions
-        self._cfg = SimpleNamespace(**{**DEFAULTS, **settings})
+        self._cfg = cfg
         self._worker: SimpleNamespace | None = None  # the argument for this process, if it is a worker
 
     def in_supervisor(self, name: str) -> None:
@@ -99,8 +94,8 @@ class Hooks:
 
     def _server(self, pid: int = 0) -> SimpleNamespace:
         return _Server(
-            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=_addresses(self._cfg.bind),
-            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={}, LISTENERS=_listeners(self._cfg.bind),
+            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=self._cfg.address,
+            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={}, LISTENERS=[_Listener(address) for address in self._cfg.address],
         )  # fmt: skip
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
@@ -138,22 +133,6 @@ class _Listener(NamedTuple):
     def getsockname(self) -> Any:
         """Return the address that the configuration names."""
         return self.cfg_addr
-
-
-def _listeners(bind: Any) -> list[_Listener]:
-    return [_Listener(address) for address in _addresses(bind)]
-
-
-def _addresses(bind: Any) -> list[Any]:
-    """Return gunicorn's form of addresses: a pair of host and port, a path, or the number of a descriptor."""
-    return [_address(place_of(item, "")) for item in texts(bind)]
-
-
-def _address(place: str) -> Any:
-    if place.startswith("unix:"):
-        return place[len("unix:") :]
-    host, _, port = place.rpartition(":")
-    return int(port) if host == "fd" else (host.strip("[]"), int(port))
 
 
 class GunicornHooks(Extension[EngineSettings]):

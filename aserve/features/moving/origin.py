@@ -26,7 +26,7 @@ from .unix_rights import drop_accounts
 
 logger = logging.getLogger("aserve")
 
-NO_HOOKS = Hooks({}, {})
+NO_HOOKS = Hooks({}, None)
 
 
 class Origin(NamedTuple):

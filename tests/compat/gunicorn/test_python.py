@@ -16,7 +16,11 @@ SOURCE = """\
 import pathlib, sys
 from gunicorn.app.base import BaseApplication
 from gunicorn.app.wsgiapp import WSGIApplication
+from gunicorn import util
+from gunicorn.arbiter import Arbiter
+from gunicorn.config import Config
 import gunicorn
+assert gunicorn.config.Config is Config and gunicorn.util is util and gunicorn.arbiter.Arbiter is Arbiter
 pathlib.Path("seen").write_text(f"{__name__} {sys.argv} {sys.path[0]} {BaseApplication.__module__} {gunicorn.SERVER}")
 """
 

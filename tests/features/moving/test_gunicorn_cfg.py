@@ -43,7 +43,7 @@ def test_text(name, value, is_then):
 def test_what_follows_from_settings():
     """The properties that gunicorn's object has."""
     cfg = Cfg()
-    assert (cfg.env, cfg.proc_name, cfg.is_ssl) == ({}, "gunicorn", False)
+    assert (cfg.env, cfg.proc_name, cfg.is_ssl, cfg.address) == ({}, "gunicorn", False, [("127.0.0.1", 8000)])
     for name, value in {"raw_env": ["A=1", "B=c=d"], "proc_name": "shop", "certfile": "c"}.items():
         cfg.set(name, value)
     assert (cfg.env, cfg.proc_name, cfg.is_ssl) == ({"A": "1", "B": "c=d"}, "shop", True)

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from aserve.extension import Life, LifeContext, Lost
+from aserve.features.moving.gunicorn_cfg import Cfg
 from aserve.features.moving.gunicorn_hooks import GunicornHooks, Hooks, does_nothing
 from aserve.lifecycle.loading import LoadError
 
@@ -21,7 +22,10 @@ def calls():
 
 def hooks_of(calls, *names, **settings):
     """Return hooks that note their names, and their last argument."""
-    return Hooks({name: lambda *given, name=name: calls.append((name, given)) for name in names}, settings)
+    cfg = Cfg()
+    for name, value in settings.items():
+        cfg.set(name, value)
+    return Hooks({name: lambda *given, name=name: calls.append((name, given)) for name in names}, cfg)
 
 
 def test_in_the_supervisor(calls):
@@ -31,7 +35,9 @@ def test_in_the_supervisor(calls):
     hooks.in_supervisor("when_ready")
     ((name, (server,)),) = calls
     assert name == "on_starting" and server.pid == os.getpid() and server.cfg.workers == 3 == server.num_workers
-    assert server.cfg.timeout == 30
+    assert (
+        server.cfg.timeout == 30 and server.cfg.settings["workers"].get() == 3 and server.cfg.address == server.address
+    )
     server.log.info("can be told")
 
 
@@ -69,20 +75,20 @@ def test_pre_fork():
     def post_fork(server, worker):
         found.append(worker._id)
 
-    Hooks({"pre_fork": pre_fork, "post_fork": post_fork}, {}).begin_worker(1)
+    Hooks({"pre_fork": pre_fork, "post_fork": post_fork}, Cfg()).begin_worker(1)
     assert found == [1]
 
 
 def test_what_the_objects_lack(caplog):
     """A hook that asks for it ends there, with a line; one that would wrap the app ends the start, as the wrapper may guard it."""
     hooks = Hooks(
-        {"when_ready": lambda server: server.systemd, "on_exit": lambda server: getattr(server, "app", None)}, {}
+        {"when_ready": lambda server: server.systemd, "on_exit": lambda server: getattr(server, "app", None)}, Cfg()
     )
     hooks.in_supervisor("when_ready")
     hooks.in_supervisor("on_exit")
     assert caplog.messages == ["gunicorn's hook when_ready has ended early: aserve has no server.systemd"]
     hooks = Hooks(
-        {"post_worker_init": lambda worker: worker.wsgi, "post_fork": lambda server, worker: worker.sockets}, {}
+        {"post_worker_init": lambda worker: worker.wsgi, "post_fork": lambda server, worker: worker.sockets}, Cfg()
     )
     hooks.begin_worker(1)
     assert caplog.messages[-1] == "gunicorn's hook post_fork has ended early: aserve has no worker.sockets"
@@ -161,7 +167,7 @@ def handled():
 @pytest.mark.parametrize("hook", [leave, interrupt])
 def test_one_that_would_end_the_process(hook, caplog):
     """It ends no process that serves: at an end it is logged, at a reload and at a start it is an error."""
-    hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), {})
+    hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), Cfg())
     for call in (lambda: hooks.in_supervisor("on_reload"), hooks.app_is_loaded):
         with pytest.raises(LoadError, match="calling gunicorn's hook"):
             call()
@@ -178,7 +184,7 @@ def test_one_that_takes_signals(caplog):
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
     before = signal.getsignal(signal.SIGUSR2)
-    hooks = Hooks(dict.fromkeys(("when_ready", "child_exit", "post_worker_init"), take), {})
+    hooks = Hooks(dict.fromkeys(("when_ready", "child_exit", "post_worker_init"), take), Cfg())
     hooks.in_supervisor("when_ready")
     hooks.child_exit(1, 1)
     assert signal.getsignal(signal.SIGUSR2) == before
@@ -191,7 +197,7 @@ def test_one_that_takes_signals(caplog):
 
 def test_one_that_raises(caplog):
     """At the start it is an error like the app's; at an end it is logged."""
-    hooks = Hooks(dict.fromkeys(("post_fork", "on_starting", "child_exit", "worker_exit"), raise_it), {})
+    hooks = Hooks(dict.fromkeys(("post_fork", "on_starting", "child_exit", "worker_exit"), raise_it), Cfg())
     for call in (lambda: hooks.in_supervisor("on_starting"), lambda: hooks.begin_worker(1)):
         with pytest.raises(LoadError, match=r"calling gunicorn's hook (on_starting|post_fork) raised KeyError: 'x'"):
             call()

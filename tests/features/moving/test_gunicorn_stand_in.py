@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from aserve.features.moving import gunicorn_logger
-from aserve.features.moving.gunicorn_stand_in import stand_in
+from aserve.features.moving.gunicorn_stand_in import TYPES, stand_in
 
 
 @pytest.fixture(autouse=True)
 def absent(monkeypatch):
     """gunicorn is not installed, and what the test imports is forgotten."""
-    for name in ("gunicorn", "gunicorn.glogging"):
+    for name in ("gunicorn", "gunicorn.glogging", *TYPES):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     found = importlib.util.find_spec
@@ -38,6 +38,16 @@ def test_what_is_there():
     )
     with pytest.raises(ModuleNotFoundError, match=r"gunicorn\.util"):
         importlib.import_module("gunicorn.util")
+
+
+def test_types():
+    """A file whose hooks are annotated may import the classes, and derive from them; there are no objects of them."""
+    stand_in(b"from gunicorn.arbiter import Arbiter")
+    found = {name: importlib.import_module(name) for name in TYPES}
+    assert [*vars(found["gunicorn.http.message"])][-2:] == ["Request", "__path__"]
+    assert importlib.import_module("gunicorn").workers.base.Worker is found["gunicorn.workers.base"].Worker
+    with pytest.raises(NotImplementedError, match=r"^gunicorn's Arbiter has only its name here"):
+        found["gunicorn.arbiter"].Arbiter(None)
 
 
 def test_not_needed(monkeypatch):

@@ -15,6 +15,7 @@ from aserve.settings import ConfigError
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
 PORT = "8000"
+PATHS = [path for path in sorted(compare.CASES.iterdir()) if not compare.Case(path).is_program]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("path", sorted(compare.CASES.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_the_same_server(path, folder, capsys):
     """Each setting and the app are those of the case's own start, or it starts nowhere; only gunicorn's loggers need its file."""
     case = compare.Case(path)

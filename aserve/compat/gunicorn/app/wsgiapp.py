@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....lifecycle.loading import PASTE, load_app
 from ....settings import ConfigError
+from ..util import import_app
 from .base import Application
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ class WSGIApplication(Application):
 
     def load_wsgiapp(self) -> App:
         """Import the app."""
-        name = str(self.app_uri)
-        return load_app(name if ":" in name else f"{name}:application")
+        return import_app(str(self.app_uri))
 
     def load_pasteapp(self) -> App:
         """Let PasteDeploy make the app."""

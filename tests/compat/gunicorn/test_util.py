@@ -1,0 +1,23 @@
+"""gunicorn.util: importing an app."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from aserve.compat.gunicorn.util import import_app
+from aserve.lifecycle.loading import LoadError
+
+
+def test_import_app(tmp_path, monkeypatch):
+    """By gunicorn's names: without one it is `application`."""
+    (tmp_path / "util_shop.py").write_text(
+        "def application(environ, start_response): pass\ndef make(n): return application\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    found = import_app("util_shop")
+    assert found.__name__ == "application" and import_app("util_shop:make(1)") is found
+    with pytest.raises(LoadError, match="no 'app' in util_shop"):
+        import_app("util_shop:app")
