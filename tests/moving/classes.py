@@ -14,7 +14,6 @@ SAME, HARMLESS, WARNED, DIFFERENT = KINDS = ("same", "harmless", "warned", "diff
 WITHOUT_HARM = {
     r"exit: -?\d+ -> 0": "an end by a signal that asks for it has status 0",
     r"left: \[.*\] -> \[\]": "what aserve has made it removes",
-    r"left: \[\] -> \['\.wake'\]": "a file of the spooler's stays in its folder, with the jobs",
     r"starts: False -> True": "it starts here",
     r"get: groups: \[\] -> \[\d+\]": "the user's own groups, in place of those of the process that starts the server",
     r"get: wsgi\.multithread: True -> False": "one thread runs the app",

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .draft import is_number
+
 DEFAULT_PORT = 8000
 
 
@@ -43,6 +45,6 @@ def place_of(value: str, folder: str) -> str:
     host, colon, port = value.rpartition(":")
     if not colon or value.endswith("]"):
         host, port = value, str(DEFAULT_PORT)
-    if not port.isdigit():
+    if not is_number(port):
         raise ValueError(f"{value!r}: {port!r} is not a port")
     return f"{host or '0.0.0.0'}:{port}"

@@ -208,6 +208,11 @@ class Draft:
             self.notes.append(note)
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is digits of ASCII: str.isdigit() takes other scripts' digits, and superscripts, which int() does not."""
+    return text.isascii() and text.isdigit()
+
+
 def check(key: str, value: object) -> None:
     """
     Check a value for a setting of aserve.

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ...lifecycle.loading import PASTE
-from .draft import Draft, Given, refusing
+from .draft import Draft, Given, is_number, refusing
 from .log_formats import UWSGI_LINES
 from .naming import split_section
 from .unix_rights import OWNERS, present_umask, put_rights
@@ -155,7 +155,7 @@ def _place_sockets(draft: Draft, folder: str) -> None:
         kind = given.key.partition("-")[0] if given.key not in ("socket", "httprouter") else protocol
         kind = "http" if given.key == "httprouter" else kind
         value = text_of(given)
-        if value[:1] == "=" and value[1:].isdigit() and int(value[1:]) < len(shared):
+        if value[:1] == "=" and is_number(value[1:]) and int(value[1:]) < len(shared):
             value = shared[int(value[1:])]
         with draft.gathering(), refusing(given):
             if kind == "https":
@@ -269,7 +269,7 @@ def _count_workers(draft: Draft) -> None:
 
 def _tell_cheaper(draft: Draft, workers: int) -> None:
     """Note that all workers start at once, where uWSGI begins with fewer."""
-    given = {each.key: each for each in draft.facts.get("cheaper", ()) if text_of(each).isdigit()}
+    given = {each.key: each for each in draft.facts.get("cheaper", ()) if is_number(text_of(each))}
     first = given.get("cheaper-initial", given.get("cheaper"))
     if first is not None and 0 < whole(first) < workers:
         draft.note(
@@ -290,7 +290,7 @@ def _set_limits(draft: Draft) -> None:
         for key in ("body-timeout", "write-timeout"):
             draft.put(key, facts["socket-timeout"], facts["socket-timeout given"])
     seconds = facts.get("http-keepalive")
-    if seconds is not None and text_of(seconds).isdigit() and whole(seconds) > 1:  # 1 only switches it on
+    if seconds is not None and is_number(text_of(seconds)) and whole(seconds) > 1:  # 1 only switches it on
         draft.put("keep-alive", whole(seconds), seconds)
     if facts.get("log-x-forwarded-for"):
         draft.note(facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see docs/proxies.md")

@@ -19,6 +19,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Callable
 
 from ...core.named_tuple import NamedTuple
+from .draft import is_number
 
 logger = logging.getLogger("aserve")
 
@@ -122,8 +123,8 @@ def _set_sticky(path: str, place: Place) -> None:
 
 def _set_owner(argument: str, place: Place) -> None:
     path, user, group = argument.split(" ")
-    uid = int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
-    os.chown(place.path_of(path), uid, int(group) if group.isdigit() else grp.getgrnam(group).gr_gid)
+    uid = int(user) if is_number(user) else pwd.getpwnam(user).pw_uid
+    os.chown(place.path_of(path), uid, int(group) if is_number(group) else grp.getgrnam(group).gr_gid)
 
 
 def _set_variable(argument: str, place: Place) -> None:

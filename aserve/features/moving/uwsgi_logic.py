@@ -13,11 +13,13 @@ import itertools
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Callable
 
 from ...settings import ConfigError
-from .draft import Given
+from .draft import Given, is_number
 from .naming import split_section
 from .uwsgi_files import read_options, read_text
 
@@ -46,6 +48,10 @@ _FOR = re.compile(r"for(-glob|-times|-readline)?\Z")
 _PLACEHOLDER = re.compile(r"%\(([^()]*)\)")
 _ENVIRON = re.compile(r"\$\(([^()]*)\)")
 _FILE = re.compile(r"@\(([^()]*)\)")
+# A pattern with few repetitions, and none of a group, ends soon on the name of a host; others are searched in a process of their own.
+_REPEATS, _REPEATED_GROUP, MAX_REPEATS = re.compile(r"[*+{]"), re.compile(r"\)[*+{]"), 3
+SEARCH_SECONDS = 5.0  # Guess
+_SEARCH = "import re, sys; sys.exit(not re.search(sys.argv[1], sys.argv[2]))"
 
 
 def from_variables(environ: Mapping[str, str]) -> list[Given]:
@@ -199,7 +205,7 @@ class _Resolver:
         value = self._replace(option, this)
         try:
             held, its = self._holds(match[2], value)
-        except (re.error, OverflowError, RecursionError) as fault:
+        except (re.error, ValueError, OverflowError, RecursionError) as fault:
             raise ConfigError(f"{option.where}: {option}: no pattern: {fault}") from None
         return held != bool(match[1]), its
 
@@ -214,7 +220,7 @@ class _Resolver:
         if kind == "hostname":
             return socket.gethostname() == value, value
         if kind == "hostname-match":
-            return re.search(value, socket.gethostname()) is not None, value
+            return _is_found(value, socket.gethostname()), value
         if kind == "plugin":
             return value.startswith(("python", "http", "corerouter")), value
         return False, value  # if-reload: this is a start
@@ -246,15 +252,32 @@ class _Resolver:
             if left is not None and right is not None:
                 return _operate(words[1], left, right, option)
         value = self._operand(match[1], option)
-        return match[0] if value is None or match[1].isdigit() else value
+        return match[0] if value is None or is_number(match[1]) else value
 
     def _operand(self, name: str, option: Given) -> str | None:
-        if name.lstrip("-").isdigit():
+        if is_number(name.lstrip("-")):
             return name
         value = self._known.get(name, self._ahead.get(name))
         if value is not None and f"%({name})" not in value:
             value = self._substitute(_PLACEHOLDER, lambda match: self._known.get(match[1], match[0]), value, option)
         return value
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    """
+    Whether a regular expression is found in a text.
+
+    Raises:
+        re.error, ValueError: it is none; or it takes too long, as one that repeats repetitions may.
+    """
+    compiled = re.compile(pattern)
+    if len(_REPEATS.findall(pattern)) <= MAX_REPEATS and not _REPEATED_GROUP.search(pattern):
+        return compiled.search(text) is not None
+    words = [sys.executable, "-I", "-S", "-c", _SEARCH, pattern, text]
+    try:  # Python cannot stop a search, but by ending its process
+        return subprocess.run(words, timeout=SEARCH_SECONDS, check=False, stderr=subprocess.DEVNULL).returncode == 0
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"it is not found within {SEARCH_SECONDS:g} s") from None
 
 
 def _whole(text: str, option: Given) -> int:

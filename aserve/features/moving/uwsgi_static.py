@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from ...settings.kinds import YEAR_SECONDS
-from .draft import Draft, Given, check
+from .draft import Draft, Given, check, is_number
 from .uwsgi_files import read_text
 from .uwsgi_values import text_of
 
@@ -36,7 +36,7 @@ def place_files(draft: Draft, folder: str) -> None:
         *pattern, seconds = text_of(given).split() or [""]
         if given.key == "static-expires":  # a pattern of the file's path there, and of the request's here
             pattern = [_of_requests(part, draft.settings.get("static", ())) for part in pattern]
-        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, as many files have it
+        if is_number(seconds) and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, as many files have it
             seconds = f"{YEAR_SECONDS:.0f}"
         _add_or_note(draft, "static-expires", " ".join([*pattern, seconds]), given)
 

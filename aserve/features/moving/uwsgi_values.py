@@ -16,7 +16,7 @@ from typing import Callable
 from urllib.parse import quote
 
 from ...settings.secrecy import HIDDEN
-from .draft import Draft, Given, check
+from .draft import Draft, Given, check, is_number
 
 OFF = ("false", "off", "no")  # in any case of letters; for a switch, 0 too
 MAX_THREADS = 256  # Guess: in place of greenlets; a thread is started only when the others are busy
@@ -151,7 +151,7 @@ def place_of(value: str, folder: str) -> str:
     value = value[5:] if value.startswith("unix:") else value
     if value.startswith("@"):
         return f"unix:{value}"
-    if value.isdigit():
+    if is_number(value):
         return f"{EVERY_IPV4}:{value}"
     if ":" not in value or value.startswith(("/", "./")):
         return f"unix:{os.path.join(folder, value)}"

@@ -23,6 +23,13 @@ def test_place_of(value, place):
     assert place_of(value, "/srv/") == place
 
 
+@pytest.mark.parametrize("port", ["x", "²", "٣"])
+def test_no_port(port):
+    """Digits of other scripts are none."""
+    with pytest.raises(ValueError, match="is not a port"):
+        place_of(f"h:{port}", "")
+
+
 def test_texts():
     """A list, or parts between commas."""
     assert texts("a, b") == texts(["a", "b"]) == ["a", "b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.moving.draft import MAX_SHOWN, Draft, Given, Rows, always, maps, unlike
+from aserve.features.moving.draft import MAX_SHOWN, Draft, Given, Rows, always, is_number, maps, unlike
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -17,6 +17,11 @@ def put_threads(draft, given):
 
 THREADS = maps("threads t", "threads", put_threads)
 TABLE = Rows([THREADS, always("master", "it is"), unlike("http-*", "no proxy"), unlike("http-to-*", "nor that")])
+
+
+def test_numbers():
+    """Only ASCII has digits that int() takes in each place."""
+    assert [is_number(text) for text in ("0", "42", "", "²", "٣", "4x", "-1")] == [True, True, *[False] * 5]
 
 
 def test_looking_up():

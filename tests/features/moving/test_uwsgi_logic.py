@@ -40,6 +40,7 @@ def resolved(lines, environ=ENVIRON):
         ("x = $(HOME)$(NOPE)", "/root$(NOPE)"),
         ("x = $(EMPTY).", "."),
         ("x = %(addr) %(nope) %(4)", "%(addr) %(nope) %(4)"),
+        ("x = %(²) %(² + 1)", "%(²) %(² + 1)"),
         ("a = %(b)\nb = 2\nx = %(a)", "2"),
         ("a = %(a)\nx = %(a)", "%(a)"),
         ("set-placeholder = zed=7\nx = %(zed)", "7"),
@@ -93,6 +94,8 @@ def test_a_value_from_a_file(tmp_path):
         ("if-file = /etc/passwd", True),
         (f"if-hostname = {socket.gethostname()}", True),
         ("if-hostname-match = .", True),
+        ("if-hostname-match = ^(.|..)+$", True),
+        ("if-hostname-match = ^(no)+such$", False),
         ("if-hostname = no.such.host", False),
         ("if-plugin = python3", True),
         ("if-not-plugin = gevent", True),
@@ -104,6 +107,16 @@ def test_conditions(condition, holds):
     """What stands between counts where the condition holds."""
     lines = f"known = yes\n{condition}\nx = 1\nendif =\ny = 1"
     assert ("x = 1" in resolved(lines)) is holds and "y = 1" in resolved(lines)
+
+
+def test_a_pattern_without_an_end(monkeypatch):
+    """A search that would go on for ever is an error that names the line."""
+    monkeypatch.setattr(uwsgi_logic, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(uwsgi_logic.socket, "gethostname", lambda: "a" * 63 + "!")
+    with pytest.raises(ConfigError, match=r"^a\.ini:1: if-hostname-match = \(a\|a\)\*\$: no pattern: .* within 0\.5 s"):
+        resolved("if-hostname-match = (a|a)*$\nx = 1\nendif")
+    with pytest.raises(ConfigError, match="no pattern: "):
+        resolved("if-hostname-match = (\nx = 1\nendif")
 
 
 def test_the_value_of_a_condition():

@@ -13,6 +13,7 @@ that kills its process does not kill the next at once; its file is removed when 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import math
@@ -170,15 +171,42 @@ def open_wake(folder: str) -> int:
     """
     Return a descriptor that becomes readable when a job was written; make the folder if it does not exist.
 
+    A file in the place of the FIFO, as in a copy of the folder, is replaced: it is always readable, and would wake all the time.
+
     Raises:
         OSError: the folder cannot be made, or written to.
     """
     _make(folder)
     path = os.path.join(folder, WAKE)
-    _make_fifo(path)
-    if not _is_fifo(path):
-        _replace(folder, path)
-    return os.open(path, os.O_RDWR | _FIFO)  # for writing, too, so that reading never finds an end
+    with _locked(folder):
+        _make_fifo(path)
+        if not _is_fifo(path):
+            os.unlink(path)
+            _make_fifo(path)
+        return os.open(path, os.O_RDWR | _FIFO)  # for writing, too, so that reading never finds an end
+
+
+def close_wake(folder: str, fd: int) -> None:
+    """Close the descriptor of `open_wake`; remove the FIFO if no process waits at it any more."""
+    os.close(fd)
+    path = os.path.join(folder, WAKE)
+    with contextlib.suppress(OSError), _locked(folder):  # the folder may be gone
+        try:
+            os.close(os.open(path, os.O_WRONLY | _FIFO))
+        except OSError as fault:
+            if fault.errno == errno.ENXIO and _is_fifo(path):  # a FIFO that no process reads
+                os.unlink(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold the folder's lock: another process must not remove the FIFO that this one has just made or found."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _make_fifo(path: str) -> None:
@@ -188,18 +216,6 @@ def _make_fifo(path: str) -> None:
 
 def _is_fifo(path: str) -> bool:
     return stat.S_ISFIFO(os.lstat(path).st_mode)
-
-
-def _replace(folder: str, path: str) -> None:
-    """Replace a file by a FIFO, as in a copy of the folder: a file is always readable, and would wake all the time."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # or one process could remove the FIFO that another has just made
-        if not _is_fifo(path):
-            os.unlink(path)
-            _make_fifo(path)
-    finally:
-        os.close(fd)
 
 
 def _ignore(path: str, what: str, fault: OSError) -> None:
@@ -370,5 +386,5 @@ class Folder:
         return take_job(path, now)
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._waking)
+        """Close the descriptor; the last process leaves nothing but jobs in the folder."""
+        close_wake(self.name, self._waking)

@@ -12,6 +12,8 @@ import pytest
 
 from aserve.features.uwsgi_api.spooler import folder as module
 from aserve.features.uwsgi_api.spooler.folder import (
+    Folder,
+    close_wake,
     count_jobs,
     list_jobs,
     open_wake,
@@ -248,6 +250,25 @@ def test_waking_where_two_replace(folder, monkeypatch):
     assert os.read(first[0], 9) == b"j"
     os.close(first[0])
     os.close(second)
+
+
+def test_the_last_leaves_no_fifo(folder):
+    """Whoever ends last removes it, and nothing else; the next one makes it anew."""
+    first, second = Folder(folder), Folder(folder)
+    place = pathlib.Path(folder, ".wake")
+    first.close()
+    assert place.is_fifo()
+    wake(folder)
+    assert os.read(second._waking, 9) == b"j"
+    second.close()
+    assert os.listdir(folder) == []
+    third = Folder(folder)
+    place.unlink()
+    place.write_bytes(b"x")
+    third.close()
+    assert place.read_bytes() == b"x"
+    os.rename(folder, f"{folder}.gone")
+    close_wake(folder, os.open(os.devnull, os.O_RDONLY))
 
 
 DIES = """\
