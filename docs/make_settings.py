@@ -26,7 +26,7 @@ max-body = "64M"
 ```
 
 A text in it may have variables of the environment: `"127.0.0.1:${{env:PORT}}"`, or `"${{env:WORKERS:-4}}"`
-with a default. A variable without one that is not set is an error.
+with a default. A variable without one that is not set is an error. `$${{env:PORT}}` is that text itself.
 
 The command itself also reads {" and ".join(f"`ASERVE_{name.upper()}`" for name in COMMAND_NAMES)}.
 Sizes are in octets and may end in K, M, G or T, powers of 1024. Times are in seconds and may end

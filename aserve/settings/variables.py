@@ -1,10 +1,11 @@
 """Variables of the environment in a settings file: "0.0.0.0:${env:PORT}", or "${env:PORT:-8000}" with a default.
 
-Owns:     expand.
+Owns:     expand; escape.
 Thread:   any; pure.
 Not here: reading the file (toml.py); ASERVE_ variables, each of which is one setting's (sources.py).
 
-The form is that of the OpenTelemetry Collector's files. Text without it stays as it is: "$" alone has a meaning in patterns and commands.
+The form is that of the OpenTelemetry Collector's files, and so is the text "${env:PORT}" itself: "$${env:PORT}". Text without it stays as it
+is: "$" alone has a meaning in patterns and commands.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from collections.abc import Mapping
 from ..core.patterns import lazy_pattern
 from .setting import ConfigError
 
-_VARIABLE = lazy_pattern(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = lazy_pattern(r"(\$+)\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")  # two of its dollars are one of the text
 
 
 def variable(name: str, default: str | None = None) -> str:
     """Return the text that stands for a variable."""
     return f"${{env:{name}}}" if default is None else f"${{env:{name}:-{default}}}"
+
+
+def escape(text: str) -> str:
+    """Return the text that `expand` makes this one of."""
+    return _VARIABLE.sub(lambda match: match[1] + match[0], text)
 
 
 def expand(settings: Mapping[str, object], environ: Mapping[str, str], where: str) -> dict[str, object]:
@@ -32,12 +38,16 @@ def expand(settings: Mapping[str, object], environ: Mapping[str, str], where: st
     """
 
     def value_of(key: str, match: re.Match[str]) -> str:
-        value = environ.get(match[1], match[2])
+        dollars, name = match[1], match[2]
+        before = dollars[: len(dollars) // 2]
+        if len(dollars) % 2 == 0:
+            return before + match[0][len(dollars) :]
+        value = environ.get(name, match[3])
         if value is None:
             raise ConfigError(
-                f"{key} in {where}: the variable {match[1]} is not set; {variable(match[1], 'VALUE')} has a default"
+                f"{key} in {where}: the variable {name} is not set; {variable(name, 'VALUE')} has a default"
             )
-        return value
+        return before + value
 
     def expanded(key: str, value: object) -> object:
         if isinstance(value, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.settings import ConfigError
-from aserve.settings.variables import expand, variable
+from aserve.settings.variables import escape, expand, variable
 
 SETTINGS = {
     "app": "a:b", "workers": "${env:N}", "bind": ["0.0.0.0:${env:PORT:-80}", {"address": "h:${env:PORT:-81}"}], "threads": 3,
@@ -20,6 +20,13 @@ def test_values():
     }  # fmt: skip
     assert expand({"bind": SETTINGS["bind"]}, {"PORT": "90"}, "f.toml") == {"bind": ["0.0.0.0:90", {"address": "h:90"}]}
     assert (variable("N"), variable("N", "")) == ("${env:N}", "${env:N:-}")
+
+
+@pytest.mark.parametrize("text", ["${env:N}", "$${env:N:-x}", "a$$${env:N}b${env:N}", "$$ $N ${N} $(N) $$(N)"])
+def test_the_form_itself(text):
+    """Its text is written with two dollars for each, and no other dollar is."""
+    assert expand({"env": [escape(text)]}, {"N": "4"}, "f.toml") == {"env": [text]}
+    assert expand({"env": ["$$${env:N} $${env:N} $${N}"]}, {"N": "4"}, "f.toml") == {"env": ["$4 ${env:N} $${N}"]}
 
 
 def test_one_that_is_not_set():

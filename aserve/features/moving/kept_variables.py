@@ -6,7 +6,7 @@ Not here: the form of a variable in a settings file (settings/variables.py), rea
 
 A file is not taken apart: gunicorn's is code, and a value of uWSGI's goes through conditions and rules. It is loaded with two sets of sample
 values, and where a setting follows the samples, it is written as a text with the variable. What depends on a variable in another way (a
-number that is doubled, a condition) has the value that it has here and now.
+number that is doubled, a condition) has the value that it has here and now. A text of the file in the form of such a variable stays that text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ...lifecycle.loading import LoadError
 from ...settings import ConfigError
-from ...settings.variables import expand, variable
+from ...settings.variables import escape, expand, variable
 from .draft import Draft, Given
 
 Load = Callable[[Mapping[str, str]], Draft]
@@ -111,9 +111,19 @@ def _count_mistakes(load: Load, environ: Mapping[str, str]) -> int:
 
 def _load(load: Load, environ: Mapping[str, str]) -> Draft | ConfigError | LoadError:
     try:
-        return load(environ)
+        draft = load(environ)
     except (ConfigError, LoadError) as fault:
         return fault
+    draft.settings = {key: _escaped(value) for key, value in draft.settings.items()}
+    draft.app = _escaped(draft.app)
+    return draft
+
+
+def _escaped(value: Any) -> Any:
+    """Return a value whose texts are in the form of a settings file."""
+    if isinstance(value, (list, tuple)):
+        return [_escaped(item) for item in value]
+    return escape(value) if isinstance(value, str) else value
 
 
 def _template(value: Any, samples: Mapping[str, str]) -> Any:
@@ -142,7 +152,7 @@ def _with_defaults(template: Any, key: str, load: Load, names: Sequence[str], sa
             continue
         template = _filled(template, name, _template(value, {each: samples[each] for each in names if each != name}))
         try:
-            if expand({key: template}, others, "")[key] != _text_of(value):
+            if expand({key: template}, others, "")[key] != expand({key: _text_of(value)}, {}, "")[key]:
                 return None
         except ConfigError:
             return None

@@ -8,6 +8,7 @@ from aserve.features.moving.draft import Draft
 from aserve.features.moving.kept_variables import MOST, PRIMES, keep_variables, names_in
 from aserve.features.moving.uwsgi import load_uwsgi
 from aserve.settings import ConfigError
+from aserve.settings.variables import expand
 
 
 def test_names():
@@ -101,9 +102,17 @@ def test_other_forms():
 
 
 def test_a_text_in_the_form_of_a_variable():
-    """What the file has in the form that TOML has for variables would become one: the value beside it gets none."""
-    load = loader(env=lambda environ: ["A=${env:Z:-q}" + environ.get("P", "x")])
-    assert keep_variables(load, reading("P"), {}).settings == {"env": ["A=${env:Z:-q}x"]}
+    """What the file has in the form that TOML has for variables stays text, also beside a variable, and in the app's name."""
+
+    def load(environ):
+        draft = loader(env=lambda environ: ["A=${env:Z:-q}" + environ.get("P", "x"), "B=${env:P}"])(environ)
+        draft.app = "a:make('${env:P}')"
+        return draft
+
+    draft = keep_variables(load, reading("P"), {})
+    assert draft.settings == {"env": ["A=$${env:Z:-q}${env:P:-x}", "B=$${env:P}"]} and draft.app == "a:make('$${env:P}')"
+    settings = {"app": draft.app, **draft.settings}
+    assert expand(settings, {"P": "y"}, "") == {"app": "a:make('${env:P}')", "env": ["A=${env:Z:-q}y", "B=${env:P}"]}
 
 
 def test_what_cannot_be_loaded():
