@@ -115,7 +115,7 @@ def _throughput(slug: str, suite: str, name: str, each: Kept) -> Chart:
     }
     return Chart(
         slug, suite, _sentence_case(f"{name}: {each['title']}"), "bars", FIGURES[figure_of(each)], names, series,
-        _who_is_ahead(each),
+        _comparison_of(each),
     )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def _million(files: Mapping[str, Kept]) -> Iterator[Chart]:
     )  # fmt: skip
 
 
-# Who is ahead
+# Comparisons with the best peer
 
 
 def headline(files: Mapping[str, Kept]) -> str:
@@ -321,7 +321,7 @@ def _interpreter(stem: str) -> str:
     return name.replace("pypy", "PyPy ").rstrip() if name.startswith("pypy") else "CPython"
 
 
-def _who_is_ahead(each: Kept) -> str:
+def _comparison_of(each: Kept) -> str:
     """Return a sentence on a set: what ours did at the largest number of connections, and the best peer at each."""
     found = list(leads("", {"sets": {"": each}}))
     if not found:
