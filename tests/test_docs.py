@@ -16,6 +16,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from harness.commands import OTHERS, SHELL, SUBCOMMANDS, TOOLS, Command, split
 
 from aserve.command.cli import main
 from aserve.command.flags import parse_args
@@ -124,23 +125,22 @@ def test_menu():
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# What aserve does besides serving and asking a server; and configurations of others, which its own pages have as they are.
-COMMANDS = ("config", "init", *commands())
-OTHERS = ("app.ini", "app.ini:production")
+# Configurations of others, which its own pages have as they are.
+CONFIGURATIONS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
+TARGETS = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)}
 
 
 def check_sh(text: str) -> None:
-    """Each command of ours has flags that exist, and values that are accepted, also together."""
-    for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line.partition(" > ")[0], comments=True)
-        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS):
-            try:
-                args = parse_args(words[1:])
-            except SystemExit as end:  # --help
-                assert not end.code
-            else:
-                Config.from_sources({name: value for name, value in args.items() if name in NAMES}, {}, {}, "")
+    """Each command of ours has flags that exist, and values that are accepted, also together; each other is known."""
+    for command in (Command("", line) for line in split(text)):
+        unknown = {*command.tools} - {"aserve", *SHELL, *TOOLS}
+        assert not unknown, f"{unknown}: tests/harness/commands.py says for each program what runs it"
+        if (command.serves or "--check" in command.words) and command.words[1] not in CONFIGURATIONS:
+            args = parse_args(command.words[1:])
+            Config.from_sources({name: value for name, value in args.items() if name in NAMES}, {}, {}, "")
+        if command.words[0] == "make":
+            assert command.words[1] in TARGETS
 
 
 def check_python(text: str) -> None:
@@ -169,7 +169,9 @@ CHECKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*SITE_PAGES, *(ROOT / name for name in OTHERS)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_blocks(page):
     """Each block that says what it is, is that: flags exist, values are accepted, Python and TOML can be read."""
     text = page.read_text()
@@ -177,6 +179,11 @@ def test_blocks(page):
     assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
     for _, language, block in blocks:
         CHECKS[language](textwrap.dedent(block))
+
+
+def test_subcommands():
+    """What harness/commands.py takes for no server is none."""
+    assert {*SUBCOMMANDS} == {"config", "init", *commands()}
 
 
 def test_each_configuration_is_run():

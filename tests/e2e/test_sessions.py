@@ -1,0 +1,109 @@
+"""What a page tells a reader to type does what it says: a shell types it, in the page's order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from harness.certificates import HAS_OPENSSL
+from harness.combining import long
+from harness.commands import OTHERS, PAGES, ROOT, TOOLS, Command, Saved, commands_of, steps_of
+from harness.terminal import Place, Terminal
+
+pytestmark = [
+    pytest.mark.checkout,
+    pytest.mark.long_on_pypy,
+    pytest.mark.skipif(not HAS_OPENSSL, reason="the openssl command is not installed"),
+]
+
+
+class Session(NamedTuple):
+    """How a page's commands are typed."""
+
+    skipped: dict[str, str] = {}  # the beginning of a command: the reason why it is not typed
+    before: dict[str, str] = {}  # the beginning of a command: what is typed before it, as the page says in prose
+
+
+SYSTEMD = "comes after systemctl"
+TERMINAL = "takes a terminal; test_top.py types it"
+# The pages that are not typed just as they stand.
+SESSIONS = {
+    "docs/command.md": Session(
+        {"aserve --print-completion zsh": "takes zsh"},
+        {
+            "aserve init": "mkdir new && cp hello.py new/ && cd new",
+            "aserve python": "cd ..",
+            "aserve --print-completion fish": "mkdir -p ~/.config/fish/completions",  # fish has made it
+        },
+    ),
+    "docs/control.md": Session({"aserve top": TERMINAL}),
+    "docs/letsencrypt.md": Session({"curl": "takes a name that the internet knows"}),
+    "docs/start.md": Session({"curl http://127.0.0.1/ ": SYSTEMD}),
+    "docs/status-page.md": Session({"curl -sN": "shows what comes until Ctrl-C; test_status_page.py reads it"}),
+    "docs/trouble.md": Session(before={"export": "aserve hello:app --control /run/site/control"}),
+    "docs/upgrades.md": Session(
+        before={
+            "kill -HUP": "aserve mysite.wsgi:application --workers 1 --touch-reload /srv/mysite/reload",
+            "cd": "mkdir -p /srv/mysite/releases/2026-11-27 && ln -s releases/old /srv/mysite/current",
+            "aserve": "cd -",
+        },
+    ),
+}
+# Each is typed by `make test`; for the others `make test` has test_the_checks.
+QUICK = ("README.md", "docs/command.md", "docs/control.md", "docs/start.md", "docs/tls.md", "docs/upgrades.md")
+# Moving: their files are the reader's; tests/moving runs them. OTHERS have nothing that a session runs.
+TYPED = [
+    name
+    for page in PAGES
+    if not page.name.startswith("moving-") and (name := str(page.relative_to(ROOT))) not in OTHERS
+]
+
+
+@pytest.fixture
+def place():
+    """A folder with what the pages speak of."""
+    made = Place()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def terminal(place):
+    """A shell in it."""
+    made = Terminal(place)
+    yield made
+    made.close()
+
+
+def beginning(command: Command, texts: dict[str, str]) -> str | None:
+    """Return the text that is chosen by how a command begins."""
+    return next((text for start, text in texts.items() if command.text.startswith(start)), None)
+
+
+@pytest.mark.parametrize("page", [page if page in QUICK else long(page) for page in TYPED if commands_of(ROOT / page)])
+def test_a_session(page, place, terminal):
+    """Each command of the page ends with status 0, or serves until Ctrl-C."""
+    session = SESSIONS.get(page, Session())
+    for step in steps_of(ROOT / page):
+        if isinstance(step, Saved):
+            terminal.save(step)
+        elif not TOOLS.keys() & {*step.tools} and beginning(step, session.skipped) is None:
+            before = beginning(step, session.before)
+            if before is not None:
+                terminal.follow(Command(page, before))
+            terminal.follow(step)
+    terminal.stop()
+
+
+def test_the_checks(place):
+    """What serves with aserve is accepted, with its app, its files and its folders, as --check has it."""
+    commands = [
+        command
+        for page in TYPED
+        for command in commands_of(ROOT / page)
+        if command.serves and "--config" not in command.words and "std.py" not in command.words
+    ]
+    assert len(commands) > 50
+    lines = [["--check", *Command(command.page, place.local(command.text)).words[1:]] for command in commands]
+    found = {str(command): output for command, (status, output) in zip(commands, place.check(lines)) if status}
+    assert found == {}
