@@ -275,9 +275,10 @@ def _is_found(pattern: str, text: str) -> bool:
         return compiled.search(text) is not None
     words = [sys.executable, "-I", "-S", "-c", _SEARCH, pattern, text]
     try:  # Python cannot stop a search, but by ending its process
-        return subprocess.run(words, timeout=SEARCH_SECONDS, check=False, stderr=subprocess.DEVNULL).returncode == 0
+        ended = subprocess.run(words, timeout=SEARCH_SECONDS, check=False, stderr=subprocess.DEVNULL)  # noqa: S603  # Python itself
     except subprocess.TimeoutExpired:
         raise ValueError(f"it is not found within {SEARCH_SECONDS:g} s") from None
+    return ended.returncode == 0
 
 
 def _whole(text: str, option: Given) -> int:

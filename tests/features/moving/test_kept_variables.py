@@ -110,7 +110,9 @@ def test_a_text_in_the_form_of_a_variable():
         return draft
 
     draft = keep_variables(load, reading("P"), {})
-    assert draft.settings == {"env": ["A=$${env:Z:-q}${env:P:-x}", "B=$${env:P}"]} and draft.app == "a:make('$${env:P}')"
+    assert (
+        draft.settings == {"env": ["A=$${env:Z:-q}${env:P:-x}", "B=$${env:P}"]} and draft.app == "a:make('$${env:P}')"
+    )
     settings = {"app": draft.app, **draft.settings}
     assert expand(settings, {"P": "y"}, "") == {"app": "a:make('${env:P}')", "env": ["A=${env:Z:-q}y", "B=${env:P}"]}
 
