@@ -153,6 +153,7 @@ FLOORS = {
     "aserve/extension.py": 100,
     "aserve/features/__init__.py": 100,
     "aserve/features/access_log/__init__.py": 100,
+    "aserve/features/access_log/copies.py": 100,
     "aserve/features/access_log/line_program.py": 100,
     "aserve/features/access_log/log.py": 100,
     "aserve/features/access_log/log_format.py": 100,

@@ -29,8 +29,11 @@ class AccessLogging(Extension[AccessLogSettings]):
     log: AccessLog  # from `start` on
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """Open a named pipe, and wait for its reader, once before any worker starts; workers then need not wait."""
-        return awaited_reader(self._config.access_log or "")
+        """Open each named pipe, and wait for its reader, once before any worker starts; workers then need not wait."""
+        readers = contextlib.ExitStack()
+        for name in (self._config.access_log or "", *self._config.access_log_copy):
+            readers.enter_context(awaited_reader(name))
+        return readers
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Write the lines of requests that ended with a worker process."""

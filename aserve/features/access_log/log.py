@@ -22,8 +22,9 @@ from ...core.ends import Ended
 from ...core.episode import Episode
 from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
-from ...core.log_target import Target, open_target
+from ...core.log_target import Target
 from ...settings import EngineSettings
+from .copies import open_targets
 from .line_program import new_program
 from .log_format import LineFormat
 from .log_line import parse_skip
@@ -43,19 +44,25 @@ class AccessLog:
     """An open access log."""
 
     def __init__(
-        self, name: str, line_format: str = "combined", skip: Sequence[str] = (), worker: int | None = None
+        self,
+        name: str,
+        line_format: str = "combined",
+        skip: Sequence[str] = (),
+        worker: int | None = None,
+        copies: Sequence[str] = (),
     ) -> None:
         """
-        Open the log; the first three arguments are settings, `worker`: see LineFormat.
+        Open the log; all arguments are settings but `worker`: see LineFormat.
 
         Raises:
             BindError: the target cannot be opened.
         """
         self._name = name
         try:
-            self._target: Target = open_target(name)
+            self._target: Target = open_targets([name, *copies])
         except (OSError, ValueError) as exc:
-            raise BindError(f"cannot write the access log {name!r}: {_why(exc)}; see --access-log") from None
+            shown = " or ".join(map(repr, [name, *copies]))
+            raise BindError(f"cannot write the access log {shown}: {_why(exc)}; see --access-log") from None
         self._format = LineFormat(line_format, worker)
         # The format as native/lines.c takes it; None: Python makes all lines.
         self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)
@@ -76,7 +83,9 @@ class AccessLog:
     @classmethod
     def of(cls, config: AccessLogSettings, worker: int | None) -> AccessLog:
         """Open the log of these settings; see __init__."""
-        return cls(config.access_log or "", config.access_log_format, config.access_log_skip, worker)
+        return cls(
+            config.access_log or "", config.access_log_format, config.access_log_skip, worker, config.access_log_copy
+        )
 
     def _set_clock(self) -> None:
         """Note the offset from time.monotonic() to the time of day, so that a request costs one clock read."""
@@ -189,7 +198,7 @@ def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, st
     line_format = LineFormat(config.access_log_format, worker, pid)
     lines = line_format.lines([died(text, seconds) for seconds, text in requests], _time() - _monotonic())
     try:
-        target = open_target(name, is_patient=False)
+        target = open_targets([name, *config.access_log_copy], is_patient=False)
         try:
             target.write("".join(lines))
         finally:

@@ -33,6 +33,13 @@ def _parse_skips(value: object) -> tuple[str, ...]:
     return texts
 
 
+def _parse_copies(value: object) -> tuple[str, ...]:
+    texts = tuple(texts_of(value, str.splitlines))
+    for text in texts:
+        parse_path(text)
+    return texts
+
+
 def whole_log(text: str, base: Base) -> str:
     """Return the target of an access log: a file, standard output, syslog or a logger."""
     return text if text == "-" or text.startswith((SYSLOG, LOGGER)) else whole(text, base)
@@ -49,6 +56,7 @@ LOG_FORMAT = Kind(
     "combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
     _parse_log_format,
 )
+LOG_COPIES = Kind("PATH", f"{LOG_PATH.accepts}; in a variable one to a line", _parse_copies, show_texts)
 SKIPS = Kind(
     "'PATH [STATUS]'",
     "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
@@ -66,6 +74,13 @@ class AccessLogSettings(EngineSettings):
         "write a line for each request to a file, to standard output with -, with syslog: to the machine's log, or to a logger; see docs/logging.md",
         "Most servers stand behind a proxy that writes one already.",
         path=whole_log,
+    )
+    access_log_copy: Sequence[str] = row(
+        (), "Logs", "--access-log-copy", LOG_COPIES,
+        "a further place that has the same lines as --access-log; repeatable",
+        "One place is enough, unless a file and a collector of logs both want them.",
+        path=whole_log,
+        needs=_LOG,
     )
     access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,

@@ -26,7 +26,7 @@ from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_routes import add_routes
 from .uwsgi_static import place_files
 from .uwsgi_table import TABLE
-from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
+from .uwsgi_values import MESSAGES, OFF, add_log, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
 EMPEROR = (
@@ -298,22 +298,34 @@ def _set_limits(draft: Draft) -> None:
 
 def _set_logs(draft: Draft) -> None:
     facts = draft.facts
-    target, given = facts.get("request log") or facts.get("log", ("-", None))
-    if given is None and "syslog" in facts:
-        target, given = "syslog:", facts["syslog"]
+    if "syslog" in facts:
+        add_log(draft, "log", "syslog:", facts["syslog"])
+    _tell_messages(draft)
+    places = facts.get("request log") or facts.get("log") or facts.get("log file", {})
     kinds = [digit for digit in "45" if facts.get(f"log-{digit}xx")]
     if facts.get("disable-logging") and not kinds:
         draft.settings.pop("access-log-format", None)
         return
-    if given is not None:
-        draft.put("access-log", target, given)
-    else:
+    for target, given in places.items():
+        if target == next(iter(places)):
+            draft.put("access-log", target, given)
+        else:
+            draft.add("access-log-copy", target, given)
+    if not places:
         draft.default("access-log", "-", "uWSGI writes a line for each request, unless disable-logging says otherwise")
     draft.default("access-log-format", UWSGI_LINES, "uWSGI's own form of a line, without log-format")
     if facts.get("disable-logging"):
         for digit in "12345":
             if digit not in kinds:
                 draft.add("access-log-skip", f"* {digit}xx", facts["disable-logging given"])
+
+
+def _tell_messages(draft: Draft) -> None:
+    """Note that messages stay on standard error, in one line for all loggers."""
+    places = {target: given for target, given in draft.facts.get("log", {}).items() if target != "-"}
+    if places:
+        first, keys = next(iter(places.values())), [*dict.fromkeys(given.key for given in places.values())]
+        draft.note(first if len(places) == 1 else first._replace(key=", ".join(keys), value=""), MESSAGES)
 
 
 def _extend(draft: Draft) -> None:

@@ -180,8 +180,8 @@ ROWS: tuple[Row, ...] = (
     unlike("cgi* scgi-modifier* fastcgi-modifier* php* perl* psgi* ruby* lua* jvm* mono* go-* v8* gccgo* xslt*", "aserve serves Python's WSGI"),
     # Logs
     maps("logto logto2", "access-log", take_log_file, "messages go to standard error"),
-    maps("req-logger logger-req", "access-log", take_logger),
-    maps("logger", "access-log", take_logger, "messages go to standard error"),
+    maps("req-logger logger-req", "access-log access-log-copy", take_logger, "of several each has all lines"),
+    maps("logger", "access-log access-log-copy", take_logger, "messages go to standard error"),
     maps("log-syslog", "access-log", fact("syslog")),
     maps("disable-logging", "access-log", switch("disable-logging"), "without it a line for each request, on standard output"),
     maps("log-4xx", "access-log-skip", switch("log-4xx"), "beside `disable-logging`: the others are skipped"),

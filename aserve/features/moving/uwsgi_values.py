@@ -359,14 +359,13 @@ def take_cache(draft: Draft, given: Given) -> None:
 
 
 def take_logger(draft: Draft, given: Given) -> None:
-    """Take logger, req-logger: [name] plugin[:argument]."""
+    """Take logger, req-logger: [name] plugin[:argument]; as in uWSGI, each has all lines."""
     value = text_of(given)
     if re.match(r"[^\s:]+ +\S", value):
         # uWSGI writes there only lines that a rule sends to that name.
         draft.note(given, "a logger with a name has only what log-route sends there, and log-route has no effect here")
         return
     kind, _, argument = value.partition(":")
-    name = "log" if given.key == "logger" else "request log"
     if kind == "file" and argument:
         # Its options: file:logfile=/x,maxsize=1
         match = re.search(r"logfile=([^,]+)", argument)
@@ -379,15 +378,14 @@ def take_logger(draft: Draft, given: Given) -> None:
         place = argument.split(",")[0]
         target = f"syslog:udp://{place if ':' in place else f'{place}:514'}"
     else:
-        draft.note(given, "lines go to a file, standard output or syslog: --access-log")
+        draft.note(given, "lines go to a file, standard output or syslog: --access-log, --access-log-copy")
         return
-    if name in draft.facts and draft.facts[name][0] != target:
-        draft.note(
-            draft.facts[name][1], "nothing is written there: the access log has one place, the last one that is named"
-        )
-    draft.facts[name] = (target, given)
-    if name == "log" and target != "-":
-        draft.note(given, MESSAGES)
+    add_log(draft, "log" if given.key == "logger" else "request log", target, given)
+
+
+def add_log(draft: Draft, name: str, target: str, given: Given) -> None:
+    """Keep a place of lines for the end, once: all of them are written to."""
+    draft.facts.setdefault(name, {}).setdefault(target, given)
 
 
 def take_log_file(draft: Draft, given: Given) -> None:
@@ -399,7 +397,7 @@ def take_log_file(draft: Draft, given: Given) -> None:
         return
     if re.match(r"[^/]*:[0-9]+\Z", target):
         target = f"syslog:udp://{target}"
-    draft.facts["log"] = (target, given)
+    draft.facts["log file"] = {target: given}
     draft.note(given, f"{FOREGROUND}; {MESSAGES}" if given.key.startswith("daemonize") else MESSAGES)
 
 

@@ -10,5 +10,5 @@ from aserve.features.access_log.settings import AccessLogSettings
 def test_defaults():
     """Without them nothing of it is done."""
     assert defaults_of(AccessLogSettings) == {
-        "access_log": None, "access_log_format": "combined", "access_log_skip": (),
+        "access_log": None, "access_log_copy": (), "access_log_format": "combined", "access_log_skip": (),
     }  # fmt: skip

@@ -106,7 +106,14 @@ DEFAULTS = {
         ("disable-logging; log-5xx", {"access-log-skip": ["* 1xx", "* 2xx", "* 3xx", "* 4xx"]}),
         ("logto = a.log", {"access-log": "a.log"}),
         ("logto = a.log; req-logger = stdio; logger = syslog", {"access-log": "-"}),
-        ("log-syslog", {"access-log": "syslog:"}),
+        ("log-syslog", {"access-log": "syslog:", "access-log-copy": None}),
+        (
+            "req-logger = file:/a; logger = file:/m; req-logger = stdio; req-logger = file:/a; req-logger = syslog",
+            {"access-log": "/a", "access-log-copy": ["-", "syslog:"]},
+        ),
+        ("logger = file:/a; logger = stdio; log-syslog", {"access-log": "/a", "access-log-copy": ["-", "syslog:"]}),
+        ("logto = a.log; logto2 = b.log", {"access-log": "b.log", "access-log-copy": None}),
+        ("logto = a.log; logger = file:/b", {"access-log": "/b", "access-log-copy": None}),
         ("logger = nowhere:1", {}),
         ("master: true; threads : 3", {"workers": 1, "threads": 3}),
         ("pyargv = --site  shop", {"argv": ["uwsgi", "--site", "shop"]}),
@@ -200,10 +207,8 @@ def test_mounts(load):
             "log-format = %(addr) %(vszM)",
             "a.ini:2: log-format = %(addr) %(vszM): lines have a hyphen for what is not known: vszM",
         ),
-        (
-            "req-logger = file:/r1.log; req-logger = file:/r2.log",
-            "a.ini:2: req-logger = file:/r1.log: nothing is written there: the access log has one",
-        ),
+        ("logger = file:/m.log; log-syslog", "a.ini:2: logger, log-syslog: messages go to standard error"),
+        ("logger = file:/m.log; req-logger = stdio", "a.ini:2: logger = file:/m.log: messages go to standard error"),
         (
             "add-gid = games",
             "a.ini:2: add-gid = ...: it has no effect here: a user has the groups that the machine gives it",
