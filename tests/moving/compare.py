@@ -418,6 +418,9 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also those that are recorded")
     parser.add_argument("--ours", action="store_true", help="the same, but only on aserve")
     given = parser.parse_args()
+    signal.signal(
+        signal.SIGQUIT, signal.SIG_DFL
+    )  # a shell's job in the background ignores it, and so would all servers
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for path in sorted(CASES.iterdir()):
         if (given.names and path.name not in given.names) or (
