@@ -48,11 +48,14 @@ class Sources(NamedTuple):
 def read_plan(args: Mapping[str, object], before: Plan | None = None) -> Plan:
     """Read the plan from all sources, and check all that can be checked before the app is imported; `before`: see read_settings."""
     plan = read_settings(args, before)
-    extensions_of(plan.config)  # raises if one cannot be made
+    if before is None or plan.config is not before.config:
+        extensions_of(plan.config)  # raises if one cannot be made from its settings
+    # This is checked again with the same settings: files may be there or not.
     on_life(
         Life.READ, LifeContext(plan, environ=os.environ)
     )  # raises if something that an extension names is not there
-    load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
+    if any(bind.startswith("https://") for bind in plan.config.bind):
+        load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
     return plan
 
 

@@ -119,6 +119,10 @@ def commands() -> dict[str, Run]:
     return {name: run for each in found for name, run in each.items()}
 
 
+# The Config of the latest event, and the extensions with `on_life` that it turns on: most events have the same one as the event before.
+_latest: tuple[EngineSettings | None, tuple[type[Extension[Any]], ...]] = None, ()
+
+
 def on_life(event: Life, context: LifeContext) -> None:
     """
     Call `on_life` of the plan's extensions, and of the gunicorn or uWSGI settings that the plan was read from.
@@ -127,7 +131,10 @@ def on_life(event: Life, context: LifeContext) -> None:
         ConfigError, LoadError: see Extension.on_life.
     """
     config, origin = context.plan.config, context.plan.origin
-    found = [one(config) for one in FEATURES if overrides(one, "on_life") and one.is_on(config)]
+    global _latest
+    if _latest[0] is not config:
+        _latest = config, tuple(one for one in FEATURES if overrides(one, "on_life") and one.is_on(config))
+    found = [one(config) for one in _latest[1]]
     for one in [*found, *(origin.extensions if origin is not None else ())]:
         one.on_life(event, context)
 

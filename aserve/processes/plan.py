@@ -37,8 +37,6 @@ class Plan(NamedTuple):
         Raises:
             ConfigError: other settings contradict those of `before`.
         """
-        if self.config is before.config:
-            return self, []
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
         flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]

@@ -85,11 +85,15 @@ class Reloads:
 
     def _begin(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
+        before = self._fleet.plan
+        fixed: list[str] = []
         self._fleet.next_why = ""  # what was asked for until now is in this one
         self._status.on_reload_begin()
         self._manager.tell_reloading(why)
         try:
-            plan, fixed = self._read(self._fleet.plan).keep_fixed(self._fleet.plan)
+            plan = self._read(before)
+            if plan.config is not before.config:  # else no source has changed
+                plan, fixed = plan.keep_fixed(before)
         except Exception as fault:
             self._refuse(why, fault)
             return
