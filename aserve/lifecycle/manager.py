@@ -25,17 +25,13 @@ class Manager:
         """`main_pid`: the main process of the service; None: do not report it."""
         self._main_pid = main_pid
         self._notifier = notifier or Notifier.from_environ()
+        self.is_heard = self._notifier.is_heard  # whether there is a service manager
         self._is_ready = False  # the last message was READY
         self._unsaid = ""  # a reload's message that could not be sent
         self._is_stopping = False
         self._status = ""
         self._unchanged = ""  # the last reload or upgrade, if it has failed
         self._still_seconds = 0  # seconds without progress
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether there is a service manager."""
-        return self._notifier.is_heard
 
     def tell_ready(self, status: str) -> None:
         """Report READY, unless that was the last state; and one line of status, with a failed reload."""

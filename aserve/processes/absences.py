@@ -20,28 +20,18 @@ class Absence(NamedTuple):
     why: str
 
 
-class Absences:
-    """The slots without a ready worker that should have one."""
-
-    def __init__(self) -> None:
-        self._by_slot: dict[int, Absence] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_slot)
+class Absences(dict[int, Absence]):
+    """The slots without a ready worker that should have one; take one out when it has one, or needs none any more."""
 
     def begin(self, slot: int, why: str) -> None:
         """Record that the slot has no ready worker, and why."""
-        earlier = self._by_slot.get(slot)
-        self._by_slot[slot] = Absence(earlier.since if earlier else time.time(), why)
-
-    def end(self, slot: int) -> bool:
-        """Record that the slot has a ready worker, or needs none; return whether that was the last absence."""
-        return self._by_slot.pop(slot, None) is not None and not self._by_slot
+        earlier = self.get(slot)
+        self[slot] = Absence(earlier.since if earlier else time.time(), why)
 
     def describe(self, size: int) -> str:
         """Return how many are missing, since when, and why: "1 of 4 workers is missing since 03:12:05, because ..."."""
-        since, why = min(self._by_slot.values())
-        count = len(self._by_slot)
+        since, why = min(self.values())
+        count = len(self)
         is_ = "is" if count == 1 else "are"
         when = time.strftime("%Y-%m-%d %H:%M:%S", local_time(since))
         return f"{count} of {size} workers {is_} missing since {when}, because {why}"

@@ -85,7 +85,7 @@ class Crew:
         logger.info("%s: the number of workers is %d now; it was %d", why, size, before)
         self._fleet.resize(size, why)
         for slot in range(size + 1, before + 1):
-            self._absences.end(slot)
+            self._absences.pop(slot, None)
             self._backoffs.pop(slot, None)
 
     # One worker
@@ -102,7 +102,7 @@ class Crew:
         if is_first:
             self._begin(child)
         logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
-        if self._absences.end(child.slot):
+        if self._absences.pop(child.slot, None) and not self._absences:
             logger.info("no worker is missing any more: %s", workers(self._fleet.size))
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:

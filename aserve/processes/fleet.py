@@ -82,9 +82,10 @@ class Fleet:
     reload: Reload | None = None  # that is under way
     next_number: int = 1  # of the next reload
     next_why: str = ""  # why another is to begin, after the one that is under way
+    refusal: tuple[float, str] | None = None  # when and why the last one was refused, until another begins
     unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
     fault: End | None = None  # --reload: why the app cannot start, which workers show
-    is_upgrade_due: bool = False  # new code of our own is to be tried, or to take over
+    is_upgrade_due: bool = False  # new code of our own is to be tried, or to take over, once none is being tried
     waiting: list[Question] = field(default_factory=list)
     is_ending: bool = False  # all of it ends: no worker is to begin any more
     is_at_once: bool = False  # the same, and none is to finish what it has
@@ -153,7 +154,7 @@ class Fleet:
     def begin(self, why: str, plan: Plan, now: float) -> None:
         """Replace all workers. What could not start until now may have been repaired."""
         self.reload = Reload(why, plan, now, self.next_number, before=self.reload)
-        self.next_number, self.fault = self.next_number + 1, None
+        self.next_number, self.fault, self.refusal = self.next_number + 1, None, None
         self.retry_at.clear()
 
     def refuse(self) -> tuple[Question, ...]:
@@ -220,15 +221,13 @@ def decide(fleet: Fleet, now: float) -> list[Action]:
 
 def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
     """One after another: what follows from the next may depend on it."""
-    if not fleet.ends:
-        return
-    end = fleet.ends[0]
-    do = _judge(fleet, end)
-    reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
-    asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
-    if reload is not None:
-        asked += fleet.waiting_for(reload.number)
-    yield Action(do, end=end, reload=reload, asked=tuple(asked))
+    for end in fleet.ends[:1]:
+        do = _judge(fleet, end)
+        reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
+        asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
+        if reload is not None:
+            asked += fleet.waiting_for(reload.number)
+        yield Action(do, end=end, reload=reload, asked=tuple(asked))
 
 
 def _judge(fleet: Fleet, end: End) -> Do:
@@ -260,6 +259,7 @@ def _hurry(fleet: Fleet, now: float) -> Iterator[Action]:
 
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
     reload, workers = fleet.reload, [each for each in fleet.workers if each.is_worker]
+    is_busy = any(each.mold or each.slot == TRIAL for each in fleet.workers)  # new code, or a mold to fork
     if reload is not None and fleet.is_unproven(reload.plan):
         new = [each for each in workers if each.state is READY and each.plan is reload.plan]
         if new:
@@ -270,7 +270,7 @@ def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
             yield Action(Do.FINISH, reload=reload, asked=fleet.waiting_for(reload.number))
     if fleet.next_why and fleet.has_served and not fleet.is_moving:
         yield Action(Do.BEGIN, why=fleet.next_why)
-    elif fleet.is_upgrade_due and fleet.has_served and reload is None and not any(each.mold for each in workers):
+    elif fleet.is_upgrade_due and fleet.has_served and reload is None and not is_busy:
         yield Action(Do.ADVANCE)
 
 

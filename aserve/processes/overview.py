@@ -60,6 +60,8 @@ class Overview:
         self._extensions = supervise(SupervisorContext(self, command.environ, watch, self._tell, words=command.words))
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
+        # Each returns the values that an extension passes to the next child.
+        self.shares = [each.share for each in self._extensions if type(each).share is not Supervision.share]
         pages.on_given_back = self._on_page_end
         status.facts = self.facts
 
@@ -140,10 +142,6 @@ class Overview:
     def programs(self, config: EngineSettings) -> list[Program]:
         """Return the programs that are to run beside the workers, with unique names."""
         return name_programs(program for each in self._extensions for program in each.programs(config))
-
-    def share(self) -> dict[str, Any]:
-        """Return the values that extensions pass to each child."""
-        return {name: value for each in self._extensions for name, value in each.share().items()}
 
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
         """

@@ -72,7 +72,7 @@ class Reactions:
         self._site, self._fleet, self._events, self._present = site, fleet, events, present
         children, status, overview, attached = present.children, present.status, present.overview, present.attached
         tally, clock, timers, listeners = present.tally, events.clock, events.timers, site.listeners
-        manager = self._manager = Manager(main_pid=os.getpid())
+        manager = self.manager = Manager(main_pid=os.getpid())
         notices = Notices(children, overview)
         crew = self.crew = Crew(fleet, children, clock, status, tally, present.watch, notices)
         takers = self._takers = Takers(children, fleet)
@@ -140,12 +140,12 @@ class Reactions:
         present.attached.end_overdue()
         for due in present.watch.look(self._fleet.plan.config, self._events.clock()):
             self.crew.replace(*due)
-        self._manager.feed_watchdog(present.watch.has_moved())
+        self.manager.feed_watchdog(present.watch.has_moved())
 
     def tell_ready(self) -> None:
         """Tell the service manager that it serves, and how, unless that is about to change."""
         if self._fleet.has_served and not self._fleet.is_moving and not self.upgrade.is_under_way:
-            self._manager.tell_ready(self._present.status.line)
+            self.manager.tell_ready(self._present.status.line)
 
     def end(self) -> int:
         """

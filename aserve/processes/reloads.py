@@ -88,8 +88,8 @@ class Reloads:
         before = self._fleet.plan
         fixed: list[str] = []
         self._fleet.next_why = ""  # what was asked for until now is in this one
-        self._status.on_reload_begin()
-        self._manager.tell_reloading(why)
+        if self._manager.is_heard:
+            self._manager.tell_reloading(why)
         try:
             plan = self._read(before)
             if plan.config is not before.config:  # else no source has changed
@@ -113,7 +113,7 @@ class Reloads:
         self._tally.count(RELOADS, 'result="refused"')
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
-        self._status.on_reload_refused(text)
+        self._fleet.refusal = time.monotonic(), text
         answer_all(self._fleet.refuse(), f"nothing was reloaded: {text}", is_done=False)
 
     # Its end
@@ -142,7 +142,7 @@ class Reloads:
             "%s: %s; correct it, %s; still serving as before: %d of %s",
             reload.why, text, remedy, serving, workers(self._fleet.size),
         )  # fmt: skip
-        self._status.on_reload_refused(fault)
+        self._fleet.refusal = time.monotonic(), fault
         answer_all(action.asked, text, is_done=False)
 
     def tell_half_done(self, action: Action) -> None:

@@ -52,7 +52,7 @@ class Starts:
     def fork(self, start: Action) -> Role | bool:
         """Start a child, here or by a mold; return whether that went well, and in a child that was forked here its role."""
         slot, plan, fleet = start.slot, start.plan, self._fleet
-        given = self._overview.share()
+        given = {name: value for share in self._overview.shares for name, value in share().items()}
         with block_signals():
             try:
                 child, channel = self._fork(start)

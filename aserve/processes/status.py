@@ -55,7 +55,6 @@ class Status:
         self._attached = attached
         self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
-        self._refusal: tuple[float, str] | None = None  # of the last reload, until the next begins
 
     def describe(self) -> dict[str, Any]:
         """Return the status, with "workers" by slot."""
@@ -82,7 +81,8 @@ class Status:
     def _look(self) -> tuple[Whole, list[Process]]:
         """Return the state of the whole, and all processes by slot, also those that serve no clients."""
         states, now = [child.state for child in self._children if child.is_worker], time.monotonic()
-        refusal = {"seconds": round(now - self._refusal[0], 1), "why": self._refusal[1]} if self._refusal else None
+        refused = self.fleet.refusal
+        refusal = {"seconds": round(now - refused[0], 1), "why": refused[1]} if refused else None
         crashes = [
             {"seconds": round(now - at, 1), "worker": slot, "how": how}
             for at, slot, how in self._crashes
@@ -109,14 +109,6 @@ class Status:
     def on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself: "it was killed by SIGSEGV"."""
         self._crashes.append((time.monotonic(), child.slot, how))
-
-    def on_reload_begin(self) -> None:
-        """Forget why the last reload was refused: the cause may be repaired."""
-        self._refusal = None
-
-    def on_reload_refused(self, why: str) -> None:
-        """Record that a reload was refused: the present code or settings cannot start."""
-        self._refusal = time.monotonic(), why
 
     def on_second(self) -> None:
         """Measure the workers' memory from time to time; called once a second."""

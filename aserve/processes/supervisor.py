@@ -71,7 +71,8 @@ class Supervisor:
         for handle in self._events.wait(self.fleet.next_at(self._decided_at)):
             guard(handle)
             self._settle()
-        self.reactions.tell_ready()
+        if self.reactions.manager.is_heard:
+            self.reactions.tell_ready()
 
     def _settle(self) -> list[Action]:
         """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""
@@ -81,7 +82,6 @@ class Supervisor:
 
     def _settle_into(self, starts: list[Action]) -> None:
         for _ in range(MAX_ROUNDS):
-            self.fleet.is_upgrade_due = self.reactions.upgrade.is_due
             self._decided_at = self._clock()
             actions = decide(self.fleet, self._decided_at)
             others = [action for action in actions if action.do is not Do.START]

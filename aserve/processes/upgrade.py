@@ -95,14 +95,9 @@ class Upgrade:
         """Whether new code is tried, or about to take over."""
         return self._trial is not None or self._has_shown
 
-    @property
-    def is_due(self) -> bool:
-        """Whether new code is to be tried, or to take over."""
-        return self._trial is None and bool(self._asked or self._has_shown)
-
     def ask(self, why: str) -> None:
         """Ask for new code, which is tried as soon as that is due."""
-        self._asked = why
+        self._asked, self._fleet.is_upgrade_due = why, True
         if self._trial is not None:
             logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
         elif self._fleet.reload is not None:
@@ -110,6 +105,7 @@ class Upgrade:
 
     def _advance(self) -> None:
         """Take the next step, which is due: try the new code, or become it."""
+        self._fleet.is_upgrade_due = False
         if self._asked:  # also after a trial that succeeded: the code may have changed since
             self._why, self._asked, self._has_shown = self._asked, "", False
             self._begin_trial(self._fleet.plan)
@@ -119,7 +115,7 @@ class Upgrade:
 
     def abandon(self) -> None:
         """Drop the request for an upgrade; end the trial."""
-        self._asked, self._has_shown = "", False
+        self._asked, self._has_shown, self._fleet.is_upgrade_due = "", False, False
         if self._trial is not None and self._trial.state == State.STARTING:
             self._children.kill(self._trial, signal.SIGTERM)
         self._trial = None
@@ -165,7 +161,7 @@ class Upgrade:
         self._trial = None
         if child.ready_at:
             logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
-            self._has_shown = True
+            self._has_shown = self._fleet.is_upgrade_due = True
             return
         if child.app_traceback:
             logger.error("%s: the app's traceback:\n%s", child, child.app_traceback.rstrip())

@@ -9,6 +9,7 @@ import pytest
 
 from aserve.command import cli, plans
 from aserve.features import Config
+from aserve.settings import ConfigError
 
 
 def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
@@ -164,6 +165,20 @@ def test_settings_that_have_not_changed(monkeypatch, tmp_path):
     monkeypatch.setenv("ASERVE_BACKLOG", "8")
     assert plans.read_settings(args, second).config.backlog == 8
     assert plans.read_settings({**args, "threads": "4"}, second).config.threads == 4
+
+
+def test_files_of_settings_that_have_not_changed(monkeypatch, tmp_path):
+    """They are looked at again: a program that was there at the start may be gone, and a certificate may be damaged."""
+    monkeypatch.chdir(tmp_path)
+    loaded = []
+    monkeypatch.setattr(plans, "load_certificates", loaded.append)
+    (tmp_path / "program").touch(0o700)
+    args = {"app": "hello:app", "workers": "1", "attach": ["./program"], "bind": ["https://:1"], "certificate": "a.pem"}
+    first = plans.read_plan(args)
+    assert plans.read_plan(args, first).config is first.config and loaded == [first.config] * 2
+    (tmp_path / "program").unlink()
+    with pytest.raises(ConfigError, match=r"attach: cannot run '\./program'"):
+        plans.read_plan(args, first)
 
 
 def test_settings_of_a_folder_whose_link_has_moved(monkeypatch, tmp_path):

@@ -20,8 +20,7 @@ def test_one(monkeypatch):
         r"1 of 4 workers is missing since 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d, because no module 'shop'", text
     )
     assert absences
-    assert absences.end(2) is True
-    assert absences.end(2) is False
+    assert absences.pop(2) and not absences
 
 
 def test_several(monkeypatch):
@@ -33,5 +32,4 @@ def test_several(monkeypatch):
     absences.begin(2, "two")
     assert absences.describe(2).startswith("2 of 2 workers are missing since 2033-")
     assert absences.describe(2).endswith("because two")
-    assert absences.end(2) is False
-    assert absences.end(1) is True
+    assert absences.pop(2) and absences.describe(2).endswith("because one")
