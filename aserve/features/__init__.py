@@ -33,6 +33,7 @@ from .programs import Programs
 from .programs.settings import ProgramSettings
 from .queue_wait import QueueWait, QueueWaitSettings
 from .routes import RouteSettings, Routing
+from .scaling import Scaling, ScalingSettings
 from .sharing.settings import SharingSettings
 from .slow_requests import Slow
 from .slow_requests.settings import SlowRequestSettings
@@ -74,6 +75,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Programs,
     Controlling,
     MasterFifo,
+    Scaling,
     Mounting,  # what loads the mounted apps is nearest to the app
     Translating,
 )
@@ -98,6 +100,7 @@ class Config(
     SharingSettings,
     ProgramSettings,
     ControlSettings,
+    ScalingSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
     MovingSettings,

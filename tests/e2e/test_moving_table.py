@@ -56,7 +56,7 @@ def test_the_table_is_of_the_records():
         ("get: groups: [60] -> [33]", [], classes.DIFFERENT),
         ("get: groups: [60] -> [33]", ["case.ini:8: add-gid = ...: it has no effect here"], classes.WARNED),
         ("at once: 1 -> 4", [], classes.DIFFERENT),
-        ("at once: 1 -> 4", ["case.ini:7: cheaper = 1: it has no effect here"], classes.WARNED),
+        ("at once: 1 -> 4", ["case.py:7: worker_class = shop.Worker: aserve has workers of one kind"], classes.WARNED),
         ("proxied: wsgi.url_scheme: http -> https", [], classes.DIFFERENT),
         ("get: user: 33 -> 0", ["case.ini:7: stats = x"], classes.DIFFERENT),
     ],

@@ -29,7 +29,7 @@ BY_LINES = {
     r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",
     r"(sockets|left): .*stats.*": r"stats = ",
     r"get: groups: .*": r"add-gid = ",
-    r"at once: .*": r"cheaper = |gevent|worker_class",
+    r"at once: .*": r"gevent|worker_class",
     r"static: .*": r"static-|route = |route-",
     r"starts: True -> False": r"aserve: error: \S+:\d+: ",
 }

@@ -252,7 +252,7 @@ def _count_workers(draft: Draft) -> None:
         draft.default(
             "preload", True, "uWSGI imports the app once, before it forks workers, unless lazy-apps says otherwise"
         )
-    _tell_cheaper(draft, workers)
+    _set_cheaper(draft, workers)
     for name, key, base in (
         ("max-requests-delta", "max-requests-jitter", "max-requests"),
         ("max-worker-lifetime-delta", "max-lifetime-jitter", "max-lifetime"),
@@ -260,23 +260,20 @@ def _count_workers(draft: Draft) -> None:
         if facts.get(name) and draft.settings.get(base):
             draft.put(key, facts[name] * workers, facts[f"{name} given"])
     if sys.platform != "linux":
-        for key in ("workers", "max-requests-jitter", "max-lifetime-jitter", *SUPERVISED):
+        for key in ("workers", "max-workers", "max-requests-jitter", "max-lifetime-jitter", *SUPERVISED):
             draft.drop(key, "worker processes need Linux; one process serves")
     if "greenlets" in facts and facts["greenlets"] > draft.settings.get("threads", 0):
         draft.put("threads", facts["greenlets"], facts["greenlets given"])
     draft.default("threads", 1, "uWSGI's default; raise it where the app bears that")
 
 
-def _tell_cheaper(draft: Draft, workers: int) -> None:
-    """Note that all workers start at once, where uWSGI begins with fewer."""
+def _set_cheaper(draft: Draft, workers: int) -> None:
+    """Begin with fewer workers than there may be, as uWSGI does where `cheaper` is given."""
     given = {each.key: each for each in draft.facts.get("cheaper", ()) if is_number(text_of(each))}
-    first = given.get("cheaper-initial", given.get("cheaper"))
-    if first is not None and 0 < whole(first) < workers:
-        draft.note(
-            first,
-            f"{workers} workers start, where uWSGI began with {whole(first)}: --workers {whole(first)} starts as many; SIGTTIN and SIGTTOU change their "
-            "number",
-        )
+    least = max((whole(each) for each in given.values()), default=0) if "cheaper" in given else 0
+    if 0 < least < workers:
+        draft.put("max-workers", workers, draft.facts["processes given"])
+        draft.put("workers", least, given.get("cheaper-initial", given["cheaper"]))
 
 
 def _set_limits(draft: Draft) -> None:

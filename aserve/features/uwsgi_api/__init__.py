@@ -112,16 +112,14 @@ class UwsgiModule(Extension[MuleSettings]):
             options=plan.origin.options if plan.origin is not None else {}, caches=self._config.uwsgi_cache,
             spoolers=plan.config.spooler, shared=shared_of(plan.config, plan.spec), threads=plan.config.threads or 1,
             mules=len(plan.config.uwsgi_mule),
-            extras=self._config.extras,
+            extras=self._config.extras, numproc=max(plan.workers[0], plan.config.max_workers),
         )  # fmt: skip
         if context.is_spooler:
             mule_id = self._mule_id()
-            process = process._replace(
-                worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=not mule_id, mule_id=mule_id
-            )
+            process = process._replace(worker_id=0, masterpid=os.getppid(), is_spooler=not mule_id, mule_id=mule_id)
         if role is not None:
             process = process._replace(
-                worker_id=role.slot if role.is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
+                worker_id=role.slot if role.is_worker else 0, masterpid=role.supervisor_pid,
                 is_preloaded=has_app or role.is_mold, page=role.page if role.is_worker else None, pages=role.pages,
                 page_number=role.page_number,
             )  # fmt: skip

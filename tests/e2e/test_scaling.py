@@ -1,0 +1,114 @@
+"""`cheaper`: more workers start while all are busy, on aserve as on uWSGI; the file is the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.process import ServerProcess
+from harness.waiting import wait_until
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.any_parser]
+
+PATIENCE_SECONDS = 60.0
+APP = """\
+import os, time, uwsgi
+
+assert uwsgi.numproc == 3  # of all that there may be
+
+def application(environ, start_response):
+    with open("begun", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"done"]
+"""
+INI = """\
+[uwsgi]
+http-socket = 127.0.0.1:{port}
+module = shop
+master = true
+processes = 3
+cheaper = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of the app, with a file for a port: folder.write(port)."""
+    (tmp_path / "shop.py").write_text(APP)
+    return tmp_path
+
+
+def workers_under_load(folder, address, explain):
+    """Send requests that end when they may, until three workers have one; return how many had one at first, and in the end."""
+    clients: list[RawClient] = []
+
+    def begun():
+        return (folder / "begun").read_text().split() if (folder / "begun").exists() else []
+
+    def one_more():
+        if len(clients) < 60:
+            clients.append(RawClient(address))
+            clients[-1].send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return len(begun()) >= 3
+
+    wait_until(lambda: one_more() or begun(), PATIENCE_SECONDS, explain)
+    first = len(set(begun()))
+    wait_until(one_more, PATIENCE_SECONDS, explain)
+    last = len(set(begun()))
+    (folder / "go").touch()
+    for client in clients:
+        assert client.recv_to_end().endswith(b"done")
+        client.close()
+    return first, last
+
+
+@pytest.mark.one_way
+@pytest.mark.long_on_pypy
+def test_here(folder):
+    """One worker serves at first, and three while requests wait; none is lost."""
+    (folder / "site.ini").write_text(INI.format(port=0))
+    process = ServerProcess(["--uwsgi-ini", "site.ini"], folder, {}, ["env"])
+    try:
+        assert workers_under_load(folder, process.address, lambda: process.log) == (1, 3)
+        assert "all 1 workers are busy; one more starts" in process.log
+        assert "SIGTTIN: the number of workers is 3 now; it was 2" in process.log
+        process.signal()
+        assert process.wait(40) == 0 and process.faults() == ""
+    finally:
+        process.end()
+
+
+def test_there(folder):
+    """uWSGI does the same."""
+    command = shutil.which("uwsgi", path=os.path.dirname(sys.executable))
+    if command is None or sys.implementation.name != "cpython":
+        pytest.skip("uWSGI is not installed")
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    (folder / "site.ini").write_text(INI.format(port=port))
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen([command, "--ini", "site.ini", "--die-on-term"], cwd=folder, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: listens(port), PATIENCE_SECONDS, (folder / "log").read_text)
+        assert workers_under_load(folder, ("127.0.0.1", port), (folder / "log").read_text) == (1, 3)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def listens(port):
+    """Whether there is a server."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
