@@ -10,6 +10,7 @@ import sys
 import pytest
 from harness.client import RawClient
 from harness.halting import halt
+from harness.shared_pages import SharedPages, let_hang, let_turn
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
@@ -143,11 +144,14 @@ def sent(held, wait_until):
     """One of two workers is busy, the other is stopped and looks free, and a request has been sent there: process, free, and others."""
     process, hold, free = held("--workers", "2")
     process.wait_for_workers(2)
-    with clients_of(process.address, 8) as clients:
+    pages = SharedPages(process.pid)
+    with clients_of(process.address, 3) as clients:
+        wait_until(lambda: pages.connections == [1, 2])  # they are levelled out no more
         first, waiting = two_at_one(clients)
         name, busy = hold(first)
         stopped = next(pid for pid in process.workers if pid != busy)
         halt(stopped)
+        let_turn(pages.of(stopped))
         waiting.request(target="/quick")
         wait_until(lambda: moved_requests(process) == 1)
         yield process, lambda: free(name), busy, stopped, first, waiting
@@ -169,6 +173,7 @@ def test_a_worker_that_is_killed_before_it_has_a_request(sent):
 def test_a_worker_that_does_not_answer(sent):
     """The request is taken back from it, and answered once, also when the worker goes on."""
     process, free, busy, stopped, first, waiting = sent
+    let_hang(SharedPages(process.pid).of(stopped))
     process.wait_for_log(r"\(pid %d\) does not answer: a request that was on its way" % stopped)
     free()
     assert [pid_of(client.recv_response()) for client in (first, waiting)] == [busy, busy]
