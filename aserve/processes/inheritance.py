@@ -5,7 +5,7 @@ Thread:   the supervisor's only one.
 Not here: when that happens (upgrade.py), its use by the new code (present.py, upgrade.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
-descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests on
+descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests and connections on
 their way to a worker, the clients of the metrics that have not asked yet.
 
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
@@ -32,7 +32,7 @@ from .overview import Overview
 from .plan import Plan
 from .strangers import Strangers, open_socket
 
-FORM = 9
+FORM = 10
 
 State = dict[str, Any]
 
@@ -83,8 +83,7 @@ class Inheritance(NamedTuple):
         used = {*farewell["channels"], *kept, *(listener.socket.fileno() for listener in (*listeners, *bound))}
         for fd in set(state["descriptors"]) - used:
             os.close(fd)
-        places = {each["channel"]: each.get("page") for each in state.get("children", ())}
-        strangers = Strangers(farewell["channels"], farewell["message"], places, moves)
+        strangers = Strangers(farewell["channels"], farewell["message"], state.get("children", ()), moves)
         return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
 
 

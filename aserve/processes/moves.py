@@ -1,9 +1,10 @@
-"""Requests on their way from one worker to another: each is kept until a worker has it, so that none is lost with a worker that is killed before.
+"""Connections on their way from one worker to another: each is kept until a worker has it, so that none is lost with a worker that is killed before.
 
-Owns:     Moves: which worker gets a request; its descriptors, until a worker has said that it has taken it; what becomes of it when that
-          worker ends, or cannot take it.
+Owns:     Moves: which worker gets a request, or a connection at rest; its descriptors, until a worker has said that it has taken it; what becomes
+          of it when that worker ends, or cannot take it.
 Thread:   the supervisor's only one.
-Not here: which requests move, and when (passing.py), connections at rest (takers.py), requests that a dead worker had taken (losses.py).
+Not here: which of them move, and when (passing.py, levelling.py), which worker has most room (takers.py), requests that a dead worker had
+          taken (losses.py).
 
 | the request                                   | goes to                                                                      |
 |---|---|
@@ -14,12 +15,20 @@ Not here: which requests move, and when (passing.py), connections at rest (taker
 | waits here                                    | the same, once a second                                                      |
 | could not be sent to its worker for long, or found no room here on its way back | waits here                                 |
 
+| the connection at rest                        | goes to                                                                      |
+|---|---|
+| comes from a worker, for the first time or back | the worker that it is meant for, or the one with the fewest; without another back, or it is closed if its sender drains |
+| was not taken when its worker ended, or could not be received | the worker with the fewest; without one it waits here          |
+| waits here                                    | the same, once a second; it is closed if no worker starts either             |
+
 A worker says that it has taken a request before a thread can begin it, here and in the request's file (request_file.py): its message may wait for room. So a
-request is begun by one worker at most, and what a killed worker had taken is among its running requests.
+request is begun by one worker at most, and what a killed worker had taken is among its running requests. A connection at rest has no file: it sets
+out in blocking mode, which all processes share, and a worker that takes it makes it non-blocking before it reads.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import logging
@@ -39,8 +48,8 @@ from .takers import Takers
 
 logger = logging.getLogger("aserve")
 
-# The most requests that are kept, with two descriptors each: a quarter of the usual `ulimit -n`, 1024. More than 40 workers can give one a
-# second to one that is stopped, until it is seen to be (SILENT_NS). A further request goes home, and waits there.
+# The most requests that are kept, with two descriptors each: a quarter of the usual `ulimit -n`, 1024; and the most connections at rest. More than
+# 40 workers can give one a second to one that is stopped, until it is seen to be (SILENT_NS). A further request goes home, and waits there.
 MAX_KEPT = 128
 UNKNOWN = "- -"  # method and target of a lost request that was not kept
 
@@ -48,10 +57,36 @@ UNKNOWN = "- -"  # method and target of a lost request that was not kept
 class Move:
     """A request on its way."""
 
+    noun = "requests"
+
     def __init__(self, message: Message, fds: list[int]) -> None:
         self.message = message
         self.fds = fds  # of its connection and its file; empty: it is not kept
         self.getter: Child | None = None  # None: it waits for a worker
+
+    def set_out(self) -> None:
+        """Let a worker take it; one may have read it."""
+        put_request_back(self.fds[1])
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a worker has taken it for good."""
+        return is_begun(self.fds[1])
+
+
+class Rest(Move):
+    """A connection at rest on its way; its only descriptor is its own."""
+
+    noun = "connections at rest"
+
+    def set_out(self) -> None:
+        """See Move."""
+        os.set_blocking(self.fds[0], True)
+
+    @property
+    def is_taken(self) -> bool:
+        """See Move."""
+        return not os.get_blocking(self.fds[0])
 
 
 def _pid_of_getter(move: Move) -> int:
@@ -59,16 +94,38 @@ def _pid_of_getter(move: Move) -> int:
     return getter.pid if getter is not None and not getter.channel.holds(move.fds) else 0
 
 
+def move_of(message: Message, fds: list[int]) -> Move:
+    """Return a request or a connection at rest, by its descriptors."""
+    return (Move if len(fds) > 1 else Rest)(message, fds)
+
+
 class Moves:
-    """All requests on their way."""
+    """All connections on their way."""
 
     def __init__(self, children: Children, takers: Takers) -> None:
         self._children, self._takers = children, takers
         self._numbers = itertools.count(time.monotonic_ns())  # also after an upgrade in place, none comes a second time
         self._by_number: dict[int, Move] = {}
-        self.by_word = {"request": self._on_request, "taken": self._on_taken, "missed": self._on_missed}
+        self.by_word = {
+            "idle": self._on_idle,
+            "request": self._on_request,
+            "taken": self._on_taken,
+            "missed": self._on_missed,
+        }
 
     # Words of workers
+
+    def _on_idle(self, sender: Child, message: Message, fds: list[int]) -> None:
+        """Give a connection at rest to another worker; to one that serves on itself, where there is no other."""
+        number = message.pop("number", 0)
+        if self._is_at(sender, number):
+            self._drop(number)
+        getter = self._takers.emptiest(sender, message.get("to", 0))
+        getter = getter or (sender if sender.state is State.READY else None)
+        if getter is not None:
+            self._send(Rest(message, fds), getter)
+        else:
+            close_all(fds)
 
     def _on_request(self, sender: Child, message: Message, fds: list[int]) -> None:
         """Give a request to another worker; one that comes back has descriptors of its own."""
@@ -90,7 +147,8 @@ class Moves:
         if self._is_at(sender, message["number"]):
             move = self._by_number.pop(message["number"])
             if move.fds:  # else it is lost, and its worker has logged that
-                self._send(move, self._home_of(move, sender))
+                is_rest = isinstance(move, Rest)
+                self._send(move, self._takers.emptiest(sender) if is_rest else self._home_of(move, sender))
 
     def _on_dropped(self, getter: Child, message: Message) -> None:
         """
@@ -108,30 +166,34 @@ class Moves:
 
     def on_end(self, child: Child) -> None:
         """Give to others what a worker that has ended had not taken; what is not kept is one of its losses."""
-        self._drop_begun()
+        self._drop_taken()
         left = [number for number, move in self._by_number.items() if move.getter is child]
         moves = [self._by_number.pop(number) for number in left]
         kept = [move for move in moves if move.fds]
         child.was_at += [(0.0, UNKNOWN)] * (len(moves) - len(kept))
-        if kept:
+        for noun, count in collections.Counter(move.noun for move in kept).items():
             logger.info(
-                "%s has ended; requests that were on their way to it are kept for another worker: %d", child, len(kept)
+                "%s has ended; %s that were on their way to it are kept for another worker: %d", child, noun, count
             )
         for move in kept:
-            self._send(move, self._home_of(move) or self._other())
+            self._send(move, self._next_of(move))
 
     def on_second(self) -> None:
-        """Give requests that wait here, or are at a worker that does not answer, to workers that may take them by now."""
-        self._drop_begun()
+        """Give what waits here, and requests at a worker that does not answer, to workers that may take them by now."""
+        self._drop_taken()
         for number, move in list(self._by_number.items()):
             if move.getter is None or self._take_back(move, move.getter):
-                self._by_number.pop(number, None)
-                self._send(move, self._home_of(move) or self._other())
+                getter = self._next_of(move)
+                if getter is None and isinstance(move, Rest) and not self._children.having(State.STARTING):
+                    self._drop(number)
+                else:
+                    self._by_number.pop(number, None)
+                    self._send(move, getter)
 
     def end(self) -> bool:
         """Log the requests that no worker is left to take; return whether there are any."""
-        self._drop_begun()
-        lost = [move for move in self._by_number.values() if move.fds]
+        self._drop_taken()
+        lost = [move for move in self._by_number.values() if move.fds and not isinstance(move, Rest)]
         if lost:
             told = ", ".join(self._describe(move) for move in lost[:MAX_TOLD_REQUESTS])
             logger.warning(
@@ -144,16 +206,24 @@ class Moves:
         for number in list(self._by_number):
             self._drop(number)
 
-    def keep(self, message: Message, fds: list[int]) -> bool:
-        """Keep a request of a worker of another version until a worker may take it; return True."""
+    # What workers of another version pass on
+
+    def give(self, message: Message, fds: list[int]) -> bool:
+        """Give a connection at rest to the worker with the fewest; return whether there is one."""
+        getter = self._takers.emptiest()
+        if getter is not None:
+            self._send(Rest(message, fds), getter)
+        return getter is not None
+
+    def keep(self, message: Message, fds: list[int]) -> None:
+        """Keep a request until a worker may take it."""
         self._send(Move(message, fds), None)
-        return True
 
     # Over an exec
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the requests that are kept, for `adopt`. A message that has not been sent is not handed down: its request waits."""
-        self._drop_begun()
+        """Return what is kept, for `adopt`. A message that has not been sent is not handed down: its connection waits."""
+        self._drop_taken()
         return [
             {"number": number, "message": move.message, "fds": move.fds, "pid": _pid_of_getter(move)}
             for number, move in self._by_number.items()
@@ -161,51 +231,52 @@ class Moves:
         ]
 
     def adopt(self, states: Iterable[dict[str, Any]]) -> None:
-        """Take over the requests that `describe` described."""
+        """Take over what `describe` described."""
         for state in states:
-            move = self._by_number[state["number"]] = Move(state["message"], state["fds"])
+            move = self._by_number[state["number"]] = move_of(state["message"], state["fds"])
             move.getter = next((child for child in self._children if child.pid == state["pid"]), None)
             if move.getter is not None:
                 move.getter.channel.on_dropped = functools.partial(self._on_dropped, move.getter)
 
     # The table
 
-    @property
-    def _is_full(self) -> bool:
-        return sum(bool(move.fds) for move in self._by_number.values()) >= MAX_KEPT
+    def _is_full(self, kind: type[Move]) -> bool:
+        return sum(bool(move.fds) and type(move) is kind for move in self._by_number.values()) >= MAX_KEPT
 
     def _send(self, move: Move, getter: Child | None) -> None:
-        """Send a request to a worker, and keep it; None: it waits here."""
-        number, fds, is_kept = next(self._numbers), move.fds, not self._is_full
-        put_request_back(fds[1])  # a worker may have read it
+        """Send a connection to a worker, and keep it; None: it waits here."""
+        number, fds, is_kept = next(self._numbers), move.fds, not self._is_full(type(move))
+        move.set_out()
         move.getter = getter
         if getter is not None and not is_kept:
             move.fds = []
-        self._by_number[number] = move
+        if (
+            move.fds or type(move) is Move
+        ):  # a request that is not kept is a loss of the worker that ends before it has taken it
+            self._by_number[number] = move
         if getter is not None:
             getter.given_count += 1
             getter.channel.on_dropped = functools.partial(self._on_dropped, getter)
             self._children.tell(getter, {**move.message, "do": "adopt", "number": number}, fds, is_kept)
 
     def _is_at(self, child: Child, number: int) -> bool:
-        """Whether the request with this number is at this worker: given to it, and sent. One of earlier code may not be known."""
+        """Whether the connection with this number is at this worker: given to it, and sent. One of earlier code may not be known."""
         move = self._by_number.get(number)
         return move is not None and move.getter is child and not child.channel.holds(move.fds)
 
     def _drop(self, number: int) -> None:
-        """Forget a request, and close its descriptors here, which no unsent message may have."""
-        for fd in self._by_number.pop(number).fds:
-            os.close(fd)
+        """Forget a connection, and close its descriptors here, which no unsent message may have."""
+        close_all(self._by_number.pop(number).fds)
 
-    def _drop_begun(self) -> None:
-        """Forget what was begun, though the message of its worker has not come: it waits for room, or the worker was killed."""
+    def _drop_taken(self) -> None:
+        """Forget what was taken, though the message of its worker has not come: it waits for room, or the worker was killed."""
         for number, move in list(self._by_number.items()):
-            if move.fds and is_begun(move.fds[1]):
+            if move.fds and move.is_taken:
                 self._drop(number)
 
     def _take_back(self, move: Move, getter: Child) -> bool:
-        """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back."""
-        if not move.fds or self._takers.turns(getter) or getter.channel.holds(move.fds):
+        """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back, as one at rest."""
+        if not move.fds or isinstance(move, Rest) or self._takers.turns(getter) or getter.channel.holds(move.fds):
             return False
         file = RequestFile()  # the worker will look into the other
         try:
@@ -226,7 +297,13 @@ class Moves:
     def _meant_for(self, move: Move) -> Child | None:
         """Return the worker that a request is meant for; None: it may take none, or no further request can be kept."""
         may_take = [child for child in self._takers.able() if child.page == move.message["to"]]
-        return may_take[0] if may_take and not self._is_full else None
+        return may_take[0] if may_take and not self._is_full(Move) else None
+
+    def _next_of(self, move: Move) -> Child | None:
+        """Return the worker that gets what another has not taken; None: there is none."""
+        if isinstance(move, Rest):
+            return self._takers.emptiest()
+        return self._home_of(move) or self._other()
 
     def _home_of(self, move: Move, without: Child | None = None) -> Child | None:
         """Return the worker that has given a request first, which takes it back also while it drains; None: it has ended, hangs, or is `without`."""
@@ -247,3 +324,9 @@ class Moves:
     def _describe(self, move: Move) -> str:
         exchange = read_request(look_at_request(move.fds[1]))
         return escape(without_query(exchange.method_and_target))
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close these descriptors."""
+    for fd in fds:
+        os.close(fd)

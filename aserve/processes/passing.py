@@ -107,12 +107,12 @@ class Passing:
         """Give that number at most, None: all; return how many they were."""
         found = self._server.detach_idle(count)
         for each in found:
-            self._say_idle(each, self._idle_to, 0)
+            self._say_idle(each, to=self._idle_to, returns=0)
         return len(found)
 
-    def _say_idle(self, detached: Detached, to: int, returns: int) -> None:
+    def _say_idle(self, detached: Detached, **more: int) -> None:
         """Send one to the supervisor, which passes it on to the worker with the page `to`; 0: it decides."""
-        said = {"listener": detached.listener_index, "peer": detached.peer, "to": to, "returns": returns}
+        said = {"listener": detached.listener_index, "peer": detached.peer, **more}
         self._say({"say": "idle", **said}, [detached.fd])
 
     # Giving requests
@@ -154,19 +154,22 @@ class Passing:
         task.add_done_callback(self._adopting.discard)
 
     def on_dropped(self, message: Message) -> None:
-        """Say that a request has not come: its descriptors found no room here."""
+        """Say that a connection has not come: its descriptors found no room here."""
         if "number" in message:
             self._say({"say": "missed", "number": message["number"]}, ())
 
     async def _adopt_idle(self, message: Message, fd: int) -> None:
         detached = Detached(fd, message["listener"], message["peer"])
-        if await self._server.adopt(detached):
-            return
+        kept = {"number": message["number"]} if "number" in message else {}  # without one the supervisor keeps no copy
         returns = message.get("returns", 0)
-        if returns < MAX_RETURNS:
-            self._say_idle(detached, 0, returns + 1)
-        else:
+        is_taken = await self._server.adopt(detached)
+        if not is_taken and returns < MAX_RETURNS:
+            self._say_idle(detached, to=0, returns=returns + 1, **kept)
+            return
+        if not is_taken:
             os.close(fd)
+        if kept:
+            self._say({"say": "taken", **kept}, ())
 
     async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
         """Take over a request; one of this worker's own comes back, even if it drains."""

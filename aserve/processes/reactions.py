@@ -96,7 +96,6 @@ class Reactions:
             crew.by_word,
             reloads.by_word,
             answers.by_word,
-            takers.by_word,
             moves.by_word,
         ):
             words.of_workers.update(by_word)
@@ -115,7 +114,7 @@ class Reactions:
         overview.answer(answers.by_question, timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             upgrade.take_over(inherited)
-            upgrade.strangers.listen(events.selector, takers.give, moves.keep)
+            upgrade.strangers.listen(events.selector, moves.give, moves.keep)
             reloads.ask("SIGUSR2")
         self._check()
 

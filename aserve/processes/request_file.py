@@ -80,6 +80,11 @@ def look_at_request(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
+def is_read(fd: int) -> bool:
+    """Whether a process has taken the request."""
+    return os.lseek(fd, 0, os.SEEK_CUR) >= os.fstat(fd).st_size
+
+
 def mark_begun(fd: int) -> None:
     """Let all processes know that a thread may have begun the request: no other may get it."""
     os.truncate(fd, 0)

@@ -1,6 +1,7 @@
 """Workers of another version, after an upgrade in place whose new code has another form (inheritance.py).
 
-Owns:     Strangers: their channels, until they end; what they pass to each other by way of the supervisor; the one order that they get.
+Owns:     Strangers: their channels, until they end; what they pass to each other by way of the supervisor, until one has taken it; the one order
+          that they get.
 Thread:   the supervisor's only one.
 Not here: when they get it (upgrade.py), which new worker gets a connection (takers.py, moves.py).
 
@@ -12,6 +13,9 @@ can be read in each form since 8 is where a message's descriptors belong:
 | one descriptor: a connection       | a new worker; without one back to its sender                                                     |
 | two, and a file: a request         | the worker where it waited, which takes it also while it drains                                  |
 | two, of a request that comes back  | the same, with the next second; without strangers to a new worker                                |
+
+What one of them had not taken when it ended goes to another in the same way. None says in each form that it has taken something: so the supervisor looks
+once a second, and closes its copy up to a second later than the worker.
 """
 
 from __future__ import annotations
@@ -23,16 +27,17 @@ import os
 import select
 import selectors
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from .channel import Channel, Message
-from .request_file import put_request_back
+from .moves import MAX_KEPT, Move, Rest, close_all, move_of
+from .request_file import is_read
 
 logger = logging.getLogger("aserve")
 
-Request = tuple[Message, list[int]]
-Give = Callable[[Message, list[int]], bool]  # to a new worker; whether it could go
+Give = Callable[[Message, list[int]], bool]  # a connection at rest to a new worker; whether it could go
+Keep = Callable[[Message, list[int]], None]  # a request until a new worker may take it
 
 # What a new worker reads in the message of a connection, and in that of a request.
 OF_CONNECTION = frozenset({"listener", "peer"})
@@ -46,41 +51,47 @@ class Strangers:
         self,
         fds: Iterable[int] = (),
         farewell: Any = None,
-        places: Mapping[int, int] | None = None,
+        children: Iterable[Mapping[str, Any]] = (),
         moves: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """`fds`: their channels; `places`: the pages of their workers, by channel; `moves`: requests that the previous code kept."""
-        self._channels = [Channel(open_socket(fd)) for fd in fds]
+        """`fds`: their channels; `children`: the channel, pid and page of each, as far as known; `moves`: what the previous code kept, see Moves."""
+        by_fd = {fd: Channel(open_socket(fd)) for fd in fds}
+        known = [(by_fd[each["channel"]], each) for each in children if each["channel"] in by_fd]
+        self._channels = list(by_fd.values())
         self._farewell: Message = farewell
         self._is_dismissed = False
-        self._homes = {place: each for each in self._channels for place in [(places or {}).get(each.fileno())]}
-        self._waiting: list[Request] = []
+        self._homes = {each["page"]: channel for channel, each in known if "page" in each}
+        self._waiting: list[Move] = []
+        self._sent: list[tuple[Channel, Move]] = []  # not taken yet
         self._selector: selectors.BaseSelector
-        self._give_connection: Give
-        self._give_request: Give
-        for move in moves:
-            if _lives(move["pid"]):  # it has descriptors of its own
-                _close_all(move["fds"])
+        self._give_to_new: Give
+        self._keep_for_new: Keep
+        by_pid = {each.get("pid"): channel for channel, each in known}
+        for each in moves:
+            move, getter = move_of(each["message"], each["fds"]), by_pid.get(each["pid"])
+            if getter is None:
+                self._waiting.append(move)
             else:
-                self._waiting.append((move["message"], move["fds"]))
+                self._sent.append((getter, move))
 
     def __len__(self) -> int:
         return len(self._channels)
 
-    def listen(self, selector: selectors.BaseSelector, give_connection: Give, give_request: Give) -> None:
+    def listen(self, selector: selectors.BaseSelector, give: Give, keep: Keep) -> None:
         """Read their messages from now on."""
-        self._selector, self._give_connection, self._give_request = selector, give_connection, give_request
+        self._selector, self._give_to_new, self._keep_for_new = selector, give, keep
         for channel in self._channels:
             selector.register(channel, selectors.EVENT_READ, functools.partial(self._read, channel))
         self.on_second()
 
     def on_second(self) -> None:
-        """Give again what came back."""
+        """Give again what came back, and let go of what was taken."""
         for channel in self._channels:
             channel.flush()
+        self._let_go(lambda getter, move: _is_taken(move))
         waiting, self._waiting = self._waiting, []
-        for message, fds in waiting:
-            self._give(message, fds)
+        for move in waiting:
+            self._give(move)
 
     def dismiss(self) -> None:
         """Let them finish running requests and end; only once: other workers serve now."""
@@ -93,37 +104,81 @@ class Strangers:
         """Close all descriptors; in a forked child, too."""
         for channel in self._channels:
             channel.close()  # to them this looks like the supervisor's death
-        for _, fds in self._waiting:
-            _close_all(fds)
+        for move in self._waiting:
+            close_all(move.fds)
+        self._let_go(lambda getter, move: True)
         self._channels, self._waiting = [], []
+
+    # Messages
 
     def _read(self, channel: Channel) -> None:
         with contextlib.suppress(BlockingIOError):
             while (received := channel.receive()) is not None:
                 self._on_message(channel, *received)
-            self._selector.unregister(channel)  # it has ended
-            self._channels.remove(channel)
-            self._homes = {place: each for place, each in self._homes.items() if each is not channel}
-            channel.close()
+            self._on_end(channel)
 
     def _on_message(self, sender: Channel, message: Message, fds: list[int]) -> None:
-        if len(fds) > 1:
-            if message.get("number") or message.get("returns"):  # it comes back
-                self._waiting.append((message, fds))
-            else:
-                self._give(message, fds, sender)
-        elif fds and not (message.keys() >= OF_CONNECTION and self._give_connection(message, fds)):
-            sender.send({**message, "do": "adopt"}, fds)
+        if not fds:
+            return
+        status = os.fstat(fds[0])
+        self._let_go(lambda getter, move: os.path.samestat(os.fstat(move.fds[0]), status))  # it comes back
+        move = move_of(message, fds)
+        if len(fds) > 1 and (message.get("number") or message.get("returns")):
+            self._waiting.append(move)
+        else:
+            self._give(move, sender)
 
-    def _give(self, message: Message, fds: list[int], sender: Channel | None = None) -> None:
-        put_request_back(fds[1])  # it may have been read already
-        first = self._homes.get(message.get("giver", 0), sender)
-        home = next((each for each in (first, *self._channels) if each is not None and _is_open(each)), None)
-        if home is not None:
-            home.send({"number": 0, **message, "do": "adopt"}, fds)
-        elif not (message.keys() >= OF_REQUEST and self._give_request(message, fds)):
-            _close_all(fds)
-            logger.warning("a request that was on its way between workers of another version is lost: they have ended")
+    def _on_end(self, channel: Channel) -> None:
+        """Give to others what a worker that has ended had not taken."""
+        self._selector.unregister(channel)
+        self._channels.remove(channel)
+        self._homes = {place: each for place, each in self._homes.items() if each is not channel}
+        channel.close()
+        self._let_go(lambda getter, move: _is_taken(move))
+        left = [move for getter, move in self._sent if getter is channel]
+        self._sent = [each for each in self._sent if each[0] is not channel]
+        for move in left:
+            self._give(move)
+
+    # Giving
+
+    def _give(self, move: Move, sender: Channel | None = None) -> None:
+        """Give a request to the worker where it waited, and a connection at rest to a new worker; without that to the sender, or another."""
+        message, is_rest = move.message, isinstance(move, Rest)
+        if is_rest and message.keys() >= OF_CONNECTION and self._give_to_new(message, move.fds):
+            return
+        first = sender if is_rest else self._homes.get(message.get("giver", 0), sender)
+        getter = next((each for each in (first, *self._channels) if each is not None and _is_open(each)), None)
+        if getter is not None:
+            self._send(move, getter)
+        elif not is_rest and message.keys() >= OF_REQUEST:
+            self._keep_for_new(message, move.fds)
+        else:
+            close_all(move.fds)
+            if not is_rest:
+                logger.warning(
+                    "a request that was on its way between workers of another version is lost: they have ended"
+                )
+
+    def _send(self, move: Move, getter: Channel) -> None:
+        move.set_out()
+        is_kept = len(self._sent) < MAX_KEPT
+        if is_kept:
+            self._sent.append((getter, move))
+        number = {} if isinstance(move, Rest) else {"number": 0}
+        getter.send({**number, **move.message, "do": "adopt"}, move.fds, is_kept)
+
+    def _let_go(self, which: Callable[[Channel, Move], bool]) -> None:
+        """Close what is kept of these."""
+        gone = [each for each in self._sent if which(*each)]
+        self._sent = [each for each in self._sent if each not in gone]
+        for _, move in gone:
+            close_all(move.fds)
+
+
+def _is_taken(move: Move) -> bool:
+    """Whether a worker has taken it, or begun to: not each form marks what was begun (request_file.py), but in each the worker has read it before."""
+    return move.is_taken if isinstance(move, Rest) else is_read(move.fds[1])
 
 
 def open_socket(fd: int) -> socket.socket:
@@ -136,21 +191,7 @@ def open_socket(fd: int) -> socket.socket:
         socket.setdefaulttimeout(before)
 
 
-def _lives(pid: int) -> bool:
-    """Whether this child runs; 0: there is none."""
-    try:
-        os.kill(pid or os.getpid(), 0)
-    except OSError:
-        return False
-    return bool(pid)
-
-
 def _is_open(channel: Channel) -> bool:
     poll = select.poll()
     poll.register(channel, 0)  # a closed end is reported without being asked for
     return not poll.poll(0)
-
-
-def _close_all(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)

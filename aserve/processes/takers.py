@@ -1,17 +1,15 @@
-"""Which worker gets a connection at rest that another gives away, or any other connection.
+"""Which worker gets a connection that another gives away.
 
 Owns:     Takers: the choice, by the workers' pages, and by what each was given since it has written its page.
 Thread:   the supervisor's only one.
-Not here: which connections are given away, and when (levelling.py, passing.py), requests on their way (moves.py), the channel (children.py).
+Not here: which connections are given away, and when (levelling.py, passing.py), connections on their way (moves.py).
 """
 
 from __future__ import annotations
 
-import os
 import time
 
 from ..core.page import Field, State
-from .channel import Message
 from .child import Child
 from .children import Children
 from .fleet import Fleet
@@ -25,31 +23,6 @@ class Takers:
     def __init__(self, children: Children, fleet: Fleet) -> None:
         self._children = children
         self._fleet = fleet
-        self.by_word = {"idle": self._pass_on}
-
-    def _pass_on(self, giver: Child, message: Message, fds: list[int]) -> None:
-        """
-        Give a connection at rest to the worker it is meant for, or to the one with the fewest.
-
-        Without another, a giver that serves on gets it back; it is closed if the giver drains.
-        """
-        heir = self.emptiest(giver, message.get("to", 0)) or (giver if giver.state is State.READY else None)
-        if heir is None:
-            for fd in fds:
-                os.close(fd)
-            return
-        self._give(heir, message, fds)
-
-    def give(self, message: Message, fds: list[int]) -> bool:
-        """Give a connection at rest to the worker with the fewest; return whether there is one."""
-        heir = self.emptiest()
-        if heir is not None:
-            self._give(heir, message, fds)
-        return heir is not None
-
-    def _give(self, heir: Child, message: Message, fds: list[int]) -> None:
-        heir.given_count += 1
-        self._children.tell(heir, {**message, "do": "adopt"}, fds)
 
     def emptiest(self, without: Child | None = None, to: int = 0) -> Child | None:
         """

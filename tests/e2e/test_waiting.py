@@ -12,6 +12,8 @@ from harness.client import RawClient
 from harness.halting import halt
 from harness.shared_pages import SharedPages, let_hang, let_turn
 
+from aserve.core.page import Field
+
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
     pytest.mark.any_parser,
@@ -196,6 +198,29 @@ def test_a_worker_that_is_killed_with_a_request(held, wait_until):
         process.wait_for_log(r"\(pid %d\) has crashed .*; it was at: GET /hold/%s \(" % (other, name))
         assert moved.is_closed()
         assert moved_requests(process) == 0
+
+
+def test_connections_at_rest_on_their_way_to_a_worker_that_is_killed(held, wait_until):
+    """Others get them, and no client notices anything."""
+    process, _, _ = held("--workers", "2")
+    process.wait_for_workers(2)
+    pages = SharedPages(process.pid)
+    with clients_of(process.address, 8) as clients:
+        wait_until(lambda: pages.connections == [4, 4])  # they are levelled out no more
+        pids = [pid_of(client.fetch()) for client in clients]
+        ends, stopped = sorted(set(pids))
+        halt(stopped)
+        page = pages.of(stopped)
+        let_turn(page)
+        page[Field.CONNECTIONS] = 0  # it gets as many of the first's as the successor, or more
+        os.kill(ends, signal.SIGTERM)
+        process.wait_for_log(r"\(pid %d\) has ended" % ends)
+        os.kill(stopped, signal.SIGKILL)
+        process.wait_for_log(
+            r"\(pid %d\) has ended; connections at rest .* are kept for another worker: [1-4]\n" % stopped
+        )
+        for client, pid in zip(clients, pids):
+            assert pid == stopped or pid_of(client.fetch()) not in pids
 
 
 def test_an_upgrade_in_place(sent):

@@ -304,8 +304,21 @@ async def test_a_connection_at_rest_that_no_worker_can_have(files):
         os.fstat(fd)
 
 
+async def test_one_at_rest_that_the_supervisor_keeps(files):
+    """The supervisor hears that it was taken, that it comes back, or that it is closed."""
+    led, fds = Led(), [files() for _ in range(3)]
+    await led.get({"number": 7}, [fds[0]])
+    assert led.said.pop() == TAKEN
+    led.server.takes = False
+    await led.get({"number": 7, "returns": 1}, [fds[1]])
+    back = {"say": "idle", "listener": 0, "peer": {}, "to": 0, "returns": 2, "number": 7}
+    assert led.said.pop() == (back, [fds[1]])
+    await led.get({"number": 7, "returns": MAX_RETURNS}, [fds[2]])
+    assert led.said == [TAKEN]
+
+
 async def test_one_that_could_not_be_received():
-    """The supervisor hears of a request without room, as it still has it; of other messages it need not."""
+    """The supervisor hears of a connection without room, as it still has it; of other messages it need not."""
     led = Led()
     led.passing.on_dropped({"do": "adopt", "number": 7})
     led.passing.on_dropped({"do": "adopt"})

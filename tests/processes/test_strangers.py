@@ -7,8 +7,9 @@ import selectors
 
 import pytest
 
+from aserve.processes import strangers as strangers_module
 from aserve.processes.channel import Channel
-from aserve.processes.request_file import RequestFile, take_request
+from aserve.processes.request_file import RequestFile, put_request_back, take_request
 from aserve.processes.strangers import Strangers
 
 FAREWELL = {"do": "drain", "stopping": False}
@@ -23,10 +24,11 @@ class Both:
         self.workers = [theirs for _, theirs in pairs]
         fds = [ours.detach() for ours, _ in pairs]
         self.selector, self.given, self.may_give = selectors.DefaultSelector(), [], False
-        self.strangers = Strangers(fds, FAREWELL, dict(zip(fds, (1, 2))), moves)
+        children = [{"channel": fd, "page": page, "pid": 100 + page} for fd, page in zip(fds, (1, 2))]
+        self.strangers = Strangers(fds, FAREWELL, children, moves)
 
     def listen(self):
-        self.strangers.listen(self.selector, self.give, self.give)
+        self.strangers.listen(self.selector, self.give, self.keep)
         return self
 
     def give(self, message, fds):
@@ -36,18 +38,24 @@ class Both:
                 os.close(fd)
         return self.may_give
 
+    def keep(self, message, fds):
+        self.may_give = True
+        self.give(message, fds)
+
     def turn(self):
         """Read what has come."""
         for key, _ in self.selector.select(0):
             key.data()
 
-    def received(self, place):
+    def received(self, place, takes=True):
         """Return the message that a worker gets, and the request in it, which it takes; None: none has come."""
         try:
             message, fds = self.workers[place - 1].receive()
         except BlockingIOError:
             return None
-        octets = take_request(fds[1]) if len(fds) > 1 else b""
+        if len(fds) == 1:
+            os.set_blocking(fds[0], not takes)
+        octets = take_request(fds[1]) if len(fds) > 1 and takes else b""
         for fd in fds:
             os.close(fd)
         return message, octets
@@ -70,11 +78,18 @@ def both():
             worker.close()
 
 
+def connection():
+    """Return a descriptor that is no other connection's."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
 def request():
     """Return descriptors of a connection and of a file that was read."""
     file = RequestFile()
     file.write(b"octets")
-    fds = [os.open(os.devnull, os.O_RDONLY), file.detach()]
+    fds = [connection(), file.detach()]
     assert take_request(fds[1]) == b"octets"
     return fds
 
@@ -113,30 +128,81 @@ def test_connections_at_rest(both):
         (True, {"say": "idle"}, False),
         (False, REQUEST, False),
     ):
-        it.workers[0].send(message, [os.open(os.devnull, os.O_RDONLY)])
+        it.workers[0].send(message, [connection()])
         it.turn()
         found = it.given.pop() == message if is_given else it.received(1)[0]["do"] == "adopt"
         assert found and not it.given
 
 
 def test_what_was_on_its_way_at_the_exec(both):
-    """It goes home, but for what a worker that lives has received."""
-    moves = [{"message": {**REQUEST, "giver": 2}, "fds": request(), "pid": pid} for pid in (0, os.getpid())]
+    """It goes home; what was sent to a worker that lives does so only where that ends before it has taken it."""
+    moves = [{"message": {**REQUEST, "giver": 2}, "fds": request(), "pid": pid} for pid in (0, 101, 101)]
+    put_request_back(moves[1]["fds"][1])
     it = both(moves).listen()
-    message, octets = it.received(2)
-    assert message["do"] == "adopt" and octets == b"octets"
-    assert it.received(1) is None and it.received(2) is None
+    for _ in range(2):
+        message, octets = it.received(2)
+        assert message["do"] == "adopt" and octets == b"octets"
+        assert it.received(2) is None
+        it.workers[0].close()
+        it.turn()
     with pytest.raises(OSError, match="Bad file"):
-        os.fstat(moves[1]["fds"][0])
+        os.fstat(moves[2]["fds"][0])
+
+
+@pytest.mark.parametrize("has_taken", [False, True])
+def test_a_worker_that_is_killed(both, has_taken):
+    """What it had not taken goes to another, or to a new worker; what it had is lost with it."""
+    it = both().listen()
+    it.workers[0].send(REQUEST, request())
+    it.workers[0].send({"say": "idle"}, [connection()])
+    it.turn()
+    assert all(it.received(1, takes=has_taken) for _ in range(2))
+    it.workers[0].close()
+    it.turn()
+    found = [it.received(2), it.received(2)]
+    assert [each and each[1] for each in found] == ([None, None] if has_taken else [b"octets", b""])
+    assert len(it.strangers._sent) == (0 if has_taken else 2)
+    it.strangers.on_second()
+    assert it.strangers._sent == []
+
+
+def test_one_that_comes_back_is_not_kept_twice(both):
+    """A connection that its worker gives once more is one; else two processes could get it."""
+    it = both().listen()
+    fd = connection()
+    for _ in range(2):
+        it.workers[0].send({"say": "idle"}, [os.dup(fd)])
+        it.turn()
+        assert it.received(1, takes=False) and len(it.strangers._sent) == 1
+    os.close(fd)
+
+
+def test_more_than_may_be_kept(both, monkeypatch):
+    """They go as they are."""
+    monkeypatch.setattr(strangers_module, "MAX_KEPT", 0)
+    it = both().listen()
+    it.workers[0].send(REQUEST, request())
+    it.turn()
+    assert it.received(1) and it.strangers._sent == []
+
+
+def test_the_last_one_ends(both):
+    """A connection at rest that it had not taken is closed, if no new worker can have it."""
+    it = both().listen()
+    it.workers[0].send({"say": "idle"}, [connection()])
+    it.turn()
+    for worker in it.workers:
+        worker.close()
+    it.turn()
+    assert it.strangers._sent == [] and len(it.strangers) == 0
 
 
 def test_without_strangers(both, caplog):
     """A new worker gets the request; one that it cannot read is lost, and logged."""
     fds = [request(), request()]
-    moves = [{"message": each, "fds": fd, "pid": 1 << 30} for each, fd in zip(({"new": 1}, REQUEST), fds)]
+    moves = [{"message": each, "fds": fd, "pid": 0} for each, fd in zip(({"new": 1}, REQUEST), fds)]
     it = both(moves)
     assert len(it.strangers) == 2
-    it.may_give = True
     for worker in it.workers:
         worker.close()
     it.listen()
