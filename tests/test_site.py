@@ -28,7 +28,7 @@ pytestmark = [
 # What is typed, and the page that comes first.
 WORDS = {
     "nginx": "nginx", "timeout": "timeouts", "workers": "workers", "port": "command", "json log": "logging", "http2": "http",
-    "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble",
+    "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble", "slow": "slow",
     "django": "frameworks", "https": "tls", "prometheus": "metrics", "websocket": "websockets",
 }  # fmt: skip
 FIRST = "(document.querySelector('#search-results li a') || {}).href || ''"

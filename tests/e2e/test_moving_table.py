@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 
 import pytest
 from harness.interpreter import ONCE
-from moving import classes, compare
+from moving import classes, compare, pages
 
 RECORDED = json.loads(compare.RECORDED.read_text())
 # One or two of each kind: files, sockets with rights, logs, static files, command lines, programs.
@@ -39,6 +40,29 @@ def test_the_table_is_of_the_records():
     assert compare.table_of(RECORDED) == compare.TABLE.read_text()
     assert {path.name for path in compare.CASES.iterdir()} == set(RECORDED)
     assert all(pathlib.Path(name).suffix in (*compare.UWSGI_FILES, ".py", ".cmd") for name in RECORDED)
+
+
+def test_the_pages_are_of_the_records():
+    """The moving pages of both servers have what the records say now; each setting that a line of the log names, and each harmless difference."""
+    cases = compare.compared(RECORDED)
+    for server, page in pages.PAGES.items():
+        text = page.read_text()
+        assert pages.build_page(text, server, cases) == text
+        own = [case for case in cases if case.server == server]
+        settings = {
+            re.sub(r"\w+: error: ", "", line).split(": ")[1].partition(" = ")[0] for case in own for line in case.said
+        }
+        reasons = {one.why for case in own for one in case.found if one.kind == classes.HARMLESS}
+        assert settings and {name for name in settings if f"`{name}`" not in text} == set()
+        assert reasons and {why for why in reasons if f"- {why} (" not in text} == set()
+
+
+def test_what_is_not_known_to_be_harmless():
+    """The table counts it, if there is any."""
+    assert "differ in something else" not in compare.table_of(RECORDED)
+    name, record = next(iter(RECORDED.items()))
+    text = compare.table_of({**RECORDED, name: {**record, "ours": {**record["ours"], "exit": 7}}})
+    assert "\n1 differ in something else.\n" in text
 
 
 @pytest.mark.parametrize(

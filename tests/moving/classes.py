@@ -12,18 +12,21 @@ from typing import NamedTuple
 SAME, HARMLESS, WARNED, DIFFERENT = KINDS = ("same", "harmless", "warned", "different")
 # What a difference is like, and why it does no harm.
 WITHOUT_HARM = {
-    r"exit: -?\d+ -> 0": "an end by a signal that asks for it has status 0",
-    r"left: \[.*\] -> \[\]": "what aserve has made it removes",
-    r"starts: False -> True": "it starts here",
-    r"get: groups: \[\] -> \[\d+\]": "the user's own groups, in place of those of the process that starts the server",
-    r"get: wsgi\.multithread: True -> False": "one thread runs the app",
-    r"get: REMOTE_ADDR: ::ffff:([\d.]+) -> \1": "the same address, as IPv4 clients have it",
-    r"sockets: \S+: 777 (\S+) -> 666 \1": "a socket is not executed",
-    r"static: fields: \[.*'expires'.*\] -> \[.*'cache-control'.*\]": "Cache-Control says for how long in place of Expires; more fields",
-    r"static: fields: \[(.*)\] -> \[.*\]": "more fields: browsers ask whether their copy is fresh, and may ask for a part",
+    r"exit: -?\d+ -> 0": "the exit status is 0 after a signal that ends the server",
+    r"left: \[.*\] -> \[\]": "aserve removes its pid file, socket and FIFO at the end",
+    r"starts: False -> True": "aserve starts with a file with which the other server does not",
+    r"get: groups: \[\] -> \[\d+\]": "the process has the groups of its user, in place of those of the process that starts the server",
+    r"get: wsgi\.multithread: True -> False": "`wsgi.multithread` is false where one thread runs the app",
+    r"get: REMOTE_ADDR: ::ffff:([\d.]+) -> \1": "at `[::]` a client of IPv4 has its address without `::ffff:`",
+    r"sockets: \S+: 777 (\S+) -> 666 \1": "a unix socket has 666 in place of 777: nothing executes a socket",
+    r"static: fields: \[.*'expires'.*\] -> \[.*'cache-control'.*\]": "files have Cache-Control in place of Expires, with the same time; and more fields",
+    r"static: fields: \[(.*)\] -> \[.*\]": "files have more fields: browsers ask whether their copy is fresh, and may ask for a part",
 }
 # gunicorn does not find ::ffff:127.0.0.1 in `forwarded_allow_ips`, where 127.0.0.1 is.
-OF_MAPPED = (r"proxied: wsgi\.url_scheme: http -> https", "the proxy has the IPv4 address that is trusted")
+OF_MAPPED = (
+    r"proxied: wsgi\.url_scheme: http -> https",
+    "at `[::]` a proxy of IPv4 is one that `forwarded_allow_ips` names",
+)
 # What a difference is like, and the line of the log that says it.
 BY_LINES = {
     r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",

@@ -3,8 +3,8 @@
 Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini, .yaml, .xml) or gunicorn (.py), a command line
 (.cmd), or a program that runs gunicorn (.py, with its command in the first line); files/ has what they name.
 It runs in a folder of its own, on a free port of loopback, once on the server for which it was written and once on aserve. What each does is
-recorded in recorded.json as soon as it is known, and docs/moving-table.md is written from that. A case that is recorded is not run again, but
-with --again; with --ours only aserve runs it again.
+recorded in recorded.json as soon as it is known, and docs/moving-table.md and two of the moving pages (pages.py) are written from
+that. A case that is recorded is not run again, but with --again; with --ours only aserve runs it again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from typing import Any
 
 try:
     from .classes import KINDS, Classed, classed, worst
+    from .pages import Compared, write_pages
 except ImportError:  # as a program
     from classes import KINDS, Classed, classed, worst  # type: ignore[no-redef]
+    from pages import Compared, write_pages  # type: ignore[no-redef]
 
 HERE = pathlib.Path(__file__).parent
 CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
@@ -371,21 +373,30 @@ def classed_of(record: Mapping[str, Facts]) -> list[Classed]:
     return classed(differences(record["theirs"], record["ours"]), record["ours"]["said"])
 
 
+def compared(recorded: Mapping[str, Any]) -> list[Compared]:
+    """Return the cases that are recorded, by their names."""
+    found = []
+    for name, record in sorted(recorded.items()):
+        case = Case(CASES / name)
+        server = "uwsgi" if case.server == "uwsgi" else "gunicorn"
+        found.append(Compared(name, server, case.about, classed_of(record), record["ours"]["said"]))
+    return found
+
+
 def table_of(recorded: Mapping[str, Any]) -> str:
     """Return the text of docs/moving-table.md."""
     rows, kinds = [], []
-    for name in sorted(recorded):
-        said = recorded[name]["ours"]["said"]
-        found = classed_of(recorded[name])
-        kinds.append(worst(found))
+    for case in compared(recorded):
+        kinds.append(worst(case.found))
         cells = (
-            "`" + name + "`",
-            Case(CASES / name).about,
-            "<br>".join(f"{shown(one.text)} ({one})" for one in found) or "same",
-            "<br>".join(map(shown, said)) or "-",
+            "`" + case.name + "`",
+            case.about,
+            "<br>".join(f"{shown(one.text)} ({one})" for one in case.found) or "same",
+            "<br>".join(map(shown, case.said)) or "-",
         )
         rows.append(f"| {' | '.join(cells)} |")
     same, harmless, warned, different = map(kinds.count, KINDS)
+    others = f"\n{different} differ in something else." if different else ""
     return f"""\
 # Moving: cases compared
 
@@ -395,8 +406,7 @@ Each case is a file of `tests/moving/cases`, with the structure of real ones: a 
 gunicorn 23, and once on aserve. Compared are listeners, answers, environ, user, umask, folder, modes of sockets, requests at once, log files, the end, and what is left.
 `make moving` runs the cases that are not recorded yet, and writes this page.
 
-Of {len(rows)} cases {same} are the same in all of this. {harmless} differ without harm, as the row says. Of {warned} a line of the log says at the start what differs.
-{different} differ in something else.
+Of {len(rows)} cases {same} are the same in all of this. {harmless} differ without harm, as the row says. Of {warned} a line of the log says at the start what differs.{others}
 
 | case | what it is | theirs -> aserve's | aserve's log says |
 |---|---|---|---|
@@ -435,6 +445,7 @@ def main() -> int:
         sys.stdout.write(f"{path.name}: {'; '.join(f'{one.text} ({one.kind})' for one in found) or 'same'}\n")
         sys.stdout.flush()
     TABLE.write_text(table_of(recorded))
+    write_pages(compared(recorded))
     return 0
 
 
