@@ -216,8 +216,8 @@ class Moves:
         return getter is not None
 
     def keep(self, message: Message, fds: list[int]) -> None:
-        """Keep a request until a worker may take it."""
-        self._send(Move(message, fds), None)
+        """Keep a request until a worker may take it. It has no home here: its page was one of another supervisor's."""
+        self._send(Move({"home": 0, **message}, fds), None)
 
     # Over an exec
 

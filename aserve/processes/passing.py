@@ -186,7 +186,8 @@ class Passing:
             mark_begun(file)
             self._say(taken, ())
 
-        is_own = message["giver"] == self._place
+        # The page may have been another's before; a supervisor of another version names no pid.
+        is_own = message["giver"] == self._place and message.get("home", os.getpid()) == os.getpid()
         if is_own:
             self._rests_until = self._loop.time() + REST_SECONDS
         detached = Detached(fd, message["listener"], message["peer"], octets)

@@ -358,10 +358,10 @@ def test_in_a_forked_child(moving):
 
 
 def test_one_of_another_version(moving):
-    """It waits here, and goes to a worker with the next second."""
+    """It waits here, and goes to the worker with the fewest connections with the next second, whatever the page that it names."""
     file = RequestFile()
     file.write(write_request(Exchange(VARS, 2)))
-    message = {"listener": 0, "peer": {}, "giver": moving.home.page, "until": 1e9, "to": 0}
+    message = {"listener": 0, "peer": {}, "giver": moving.other.page, "until": 1e9, "to": 0}
     moving.moves.keep(message, [os.open(os.devnull, os.O_RDONLY), file.detach()])
     moving.got(moving.home, 0)
     moving.moves.on_second()

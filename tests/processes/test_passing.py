@@ -112,6 +112,7 @@ def file_of(octets):
     return file.detach()
 
 
+REQUEST = {"giver": 1, "number": 7}
 TAKEN = ({"say": "taken", "number": 7}, ())
 
 
@@ -276,6 +277,21 @@ async def test_its_own(files):
     led.server.takes, led.server.takes_its_own = False, True
     await led.get_request(fd, giver=1)
     assert [each.fd for each in led.server.taken] == [fd] and led.said == [TAKEN]
+
+
+@pytest.mark.parametrize("is_home", [True, False])
+async def test_one_of_its_page(files, is_home):
+    """The page may have been a worker's that has ended: a request of that one is another's here, goes on if there is no room, and lets this worker give its own."""
+    led, fd = Led((1, 1)), files()
+    led.server.takes, led.server.takes_its_own, led.server.waiting = False, True, [waiting()]
+    await led.get(
+        {**REQUEST, "home": os.getpid() if is_home else 1, "until": time.monotonic() + 10}, [fd, file_of(b"octets")]
+    )
+    assert [message["say"] for message, _ in led.said] == ["taken" if is_home else "request"]
+    assert led.passing.relieve() is not is_home
+    for _, fds in led.said:
+        for each in fds[1:]:
+            os.close(each)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
