@@ -36,9 +36,9 @@ from ..lifecycle.pid_file import kept_pid_file, pid_file
 from ..lifecycle.privileges import become, find_account
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from ..lifecycle.standard_streams import fill_standard_streams
-from ..settings import ConfigError, EngineSettings, with_reach
+from ..settings import EngineSettings, with_reach
 from ..wsgi import WSGIApp
-from .server import Server
+from .server import Server, refuse_of_command
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -136,10 +136,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int
         config = bind
     else:
         config = Config(**_merged(bind, threads, settings))
-    if config.workers is not None:
-        raise ConfigError("workers are the command's, which imports the app in each; aserve.run serves in this process")
-    if config.control is not None:
-        raise ConfigError("control is the command's; a program that serves by aserve.run can answer by itself")
+    refuse_of_command(config)
     with prepared(config) as listeners:
         return run_prepared(app, config, listeners)
 

@@ -26,7 +26,7 @@ from ..core.exchange import Exchange
 from ..extension import Say, ServerContext
 from ..features import Config, extensions_of
 from ..lifecycle.loading import check_unpatched
-from ..settings import EngineSettings
+from ..settings import ConfigError, EngineSettings
 from ..wsgi import WSGIApp
 from .app_threads import AppThreads
 from .commons import Commons
@@ -37,6 +37,23 @@ logger = logging.getLogger("aserve")
 
 # How long kept connections of a replaced server may be detached, before they close. Guess.
 LEAVING_SECONDS = 2.0
+# By name: why a program cannot have this setting.
+OF_COMMAND = {
+    "workers": "workers are the command's, which imports the app in each; aserve.Server, serve and run serve in this process",
+    "control": "control is the command's; a program of yours can answer by itself",
+}
+
+
+def refuse_of_command(config: EngineSettings) -> None:
+    """
+    Refuse what only the command does, and a program would ask for in vain.
+
+    Raises:
+        ConfigError: it is set.
+    """
+    for name, reason in OF_COMMAND.items():
+        if getattr(config, name) is not None:
+            raise ConfigError(reason)
 
 
 class Server:
@@ -55,6 +72,9 @@ class Server:
     connections.in_flight.TABLE_BYTES, shows this one's running requests to others; `slot`: its number among them. With
     `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself;
     `say` sends messages of extensions to the supervisor.
+
+    Raises (when called):
+        ConfigError: a keyword's value is wrong, or only the command has that setting.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -78,7 +98,10 @@ class Server:
     ) -> None:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
-        self.config: EngineSettings = config if config is not None else Config(**settings)
+        if settings:
+            config = Config(**settings)
+            refuse_of_command(config)
+        self.config: EngineSettings = config if config is not None else Config()
         self._extensions = extensions_of(self.config)
         self._app = self._extensions.wrap_app(app)
         self._is_alone, self._slot, self._counters = is_alone or listeners is None, slot, counters

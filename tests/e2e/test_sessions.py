@@ -37,6 +37,9 @@ SESSIONS = {
         },
     ),
     "docs/control.md": Session({"aserve top": TERMINAL}),
+    "docs/development.md": Session({"python manage.py": "takes a Django project; test_runaserve.py types it"}),
+    "docs/embedding.md": Session({"python program.py": "test_examples.py runs it"}),
+    "docs/frameworks.md": Session({"python manage.py": "takes a Django project; test_examples.py types it"}),
     "docs/letsencrypt.md": Session({"curl": "takes a name that the internet knows"}),
     "docs/start.md": Session({"curl http://127.0.0.1/ ": SYSTEMD}),
     "docs/status-page.md": Session({"curl -sN": "shows what comes until Ctrl-C; test_status_page.py reads it"}),
@@ -50,7 +53,15 @@ SESSIONS = {
     ),
 }
 # Each is typed by `make test`; for the others `make test` has test_the_checks.
-QUICK = ("README.md", "docs/command.md", "docs/control.md", "docs/start.md", "docs/tls.md", "docs/upgrades.md")
+QUICK = (
+    "README.md",
+    "docs/command.md",
+    "docs/control.md",
+    "docs/embedding.md",
+    "docs/start.md",
+    "docs/tls.md",
+    "docs/upgrades.md",
+)
 # Moving: their files are the reader's; tests/moving runs them. OTHERS have nothing that a session runs.
 TYPED = [
     name

@@ -23,7 +23,7 @@ SHOWING = {"--check", "--help", "--print-completion", "--version"}
 
 # What each Unix has.
 SHELL = (
-    "cat", "cd", "chmod", "cp", "curl", "echo", "export", "find", "for", "grep", "kill", "ln", "ls", "mkdir", "mv", "openssl", "ps", "rm", "touch"
+    "cat", "cd", "chmod", "cp", "curl", "echo", "export", "find", "for", "grep", "kill", "ln", "ls", "mkdir", "mv", "openssl", "ps", "python", "rm", "touch"
 )  # fmt: skip
 SYSTEMD = (
     "takes systemd as process 1; tests/e2e/test_deploy.py and test_examples.py have systemd-analyze read the units"
@@ -50,7 +50,6 @@ TOOLS = {
     "uwsgitop": "takes a terminal; tests/e2e/test_stats.py runs it",
     **dict.fromkeys(("ddtrace-run", "newrelic-admin", "opentelemetry-instrument"), "`make agents` runs them"),
     **dict.fromkeys(("mkwsgiinstance", "runwsgi", "pserve", "flask"), "run by tests/e2e/test_examples.py and its like"),
-    "python": "a program of the page; tests/e2e/test_examples.py runs those of examples/",
     ".venv/bin/python": "a test, or a file of tests",
     ".venv-pypy/bin/python": "a test, or a file of tests",
     ".venv-bench/bin/python": "a measurement of minutes; tests/test_benchmarks.py imports them",

@@ -269,16 +269,12 @@ def test_run_takes_a_config_or_settings():
         aserve.run(hello, Config(bind=LOOPBACK), loop="asyncio")
 
 
-def test_run_has_no_control_socket(tmp_path):
-    """A program can answer by itself."""
-    with pytest.raises(ConfigError, match="control is the command's"):
-        aserve.run(hello, control=str(tmp_path / "c"))
-
-
-def test_run_has_no_workers():
-    """run() serves in this process: workers would have to import the app themselves."""
-    with pytest.raises(ConfigError, match="workers are the command's"):
-        aserve.run(hello, LOOPBACK, workers=2)
+@pytest.mark.parametrize("call", [aserve.run, aserve.Server])
+@pytest.mark.parametrize(("name", "value"), [("control", "c"), ("workers", 2)])
+def test_what_only_the_command_does(call, name, value):
+    """A program asks for neither in vain: workers would have to import the app themselves, and a program can answer by itself."""
+    with pytest.raises(ConfigError, match=rf"^{name} (is|are) the command's"):
+        call(hello, bind=LOOPBACK, **{name: value})
 
 
 def test_a_signal_before_it_serves(monkeypatch, caplog):

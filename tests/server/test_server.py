@@ -576,7 +576,7 @@ async def test_drain_after_a_failing_start(tmp_path):
 @pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
 async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
     """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
-    async with Server(hello, bind=LOOPBACK, control=str(tmp_path / "c"), slot=slot) as server:
+    async with Server(hello, Config(bind=LOOPBACK, control=str(tmp_path / "c")), slot=slot) as server:
         assert [service.times_requests for service in server._listening.services] == [are_taken]
 
 
