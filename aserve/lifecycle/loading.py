@@ -398,10 +398,9 @@ def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
 
 def _cut_to_app(trace: traceback.TracebackException) -> None:
     """Remove the frames of aserve and of the import system, here and in the causes."""
-    ours = (__file__, importlib.__file__)
-    trace.stack = traceback.StackSummary.from_list(
-        [frame for frame in trace.stack if frame.filename not in ours and "frozen importlib" not in frame.filename]
-    )
+    ours = (os.path.dirname(os.path.dirname(__file__)) + os.sep, importlib.__file__)
+    kept = [one for one in trace.stack if not one.filename.startswith(ours) and "frozen importlib" not in one.filename]
+    trace.stack = traceback.StackSummary.from_list(kept)
     for cause in (trace.__cause__, trace.__context__):
         if cause is not None:
             _cut_to_app(cause)

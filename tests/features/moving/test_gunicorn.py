@@ -241,6 +241,30 @@ def test_other_spellings(load, tmp_path, monkeypatch):
         load_gunicorn("python:conf_that_ends", {})
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "place"),
+    [
+        ("workers = 2\nfrom shop_settings import WORKERS\n", "shop_settings", "conf.py:2"),
+        ("def f():\n    import shop.sub\n\nf()\n", "shop", "conf.py:2"),
+        ("\nimport conf_that_needs_more\n", "shop_driver", "conf.py:2"),
+    ],
+)
+def test_an_import_that_fails(tmp_path, monkeypatch, source, name, place):
+    """The error says which module is missing, from which line of the file, and where to run it; the traceback has the user's files alone."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf.py").write_text(source)
+    (tmp_path / "conf_that_needs_more.py").write_text("import shop_driver\n")
+    with pytest.raises(LoadError) as caught:
+        load_gunicorn("conf.py", {})
+    assert str(caught.value) == (
+        f"executing conf.py raised ModuleNotFoundError: No module named {name!r}; {place} needs it: "
+        "run this in the app's folder, with the Python in which the app is installed"
+    )
+    assert "aserve" not in caught.value.app_traceback and caught.value.app_traceback.startswith("Traceback")
+    with pytest.raises(LoadError, match="No module named 'no_such_conf'; run this in"):
+        load_gunicorn("python:no_such_conf", {})
+
+
 def test_a_module_in_the_folder(tmp_path, monkeypatch):
     """python: finds it there, as gunicorn does."""
     monkeypatch.chdir(tmp_path)
