@@ -38,6 +38,26 @@ OTHERS = {
     "limit-max-requests": "give --max-requests",
     "timeout-keep-alive": "give --keep-alive",
     "connection-limit": "give --max-connections",
+    "unix-socket-perms": "give --unix-mode MODE",
+    "uds-permissions": "give --unix-mode MODE",
+    "ident": "give --server-name NAME",
+    "channel-timeout": "give --keep-alive, --head-timeout, --body-timeout and --write-timeout, for its parts",
+    "trusted-proxy": "give --trusted-proxies ADDRESS",
+    "trusted-proxy-count": "give --trusted-hops N",
+    "trusted-proxy-headers": "give --forwarded-fields",
+    "clear-untrusted-proxy-headers": "leave it out: it is always so",
+    "url-scheme": "leave it out: a proxy that --trusted-proxies names says it, by X-Forwarded-Proto",
+    "url-prefix": "give --mount /PREFIX=module:app",
+    "max-request-header-size": "give --max-head SIZE",
+    "max-request-body-size": "give --max-body SIZE",
+    "inbuf-overflow": "give --body-memory SIZE",
+    "outbuf-overflow": "give --response-memory SIZE",
+    "expose-tracebacks": "leave it out: the log has them",
+    **dict.fromkeys(
+        "log-socket-errors log-untrusted-proxy-headers asyncore-use-poll asyncore-loop-timeout cleanup-interval send-bytes recv-bytes "
+        "channel-request-lookahead".split(),
+        "leave it out: nothing depends on it here",
+    ),
     "env-file": "have a shell or systemd (EnvironmentFile=) read it; --env NAME=VALUE sets one",
 }
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+
 import pytest
 
+from aserve.features import SETTINGS
 from aserve.features.moving.foreign_flags import explain_flag
 from aserve.features.moving.gunicorn_table import FLAGS, ROWS
 
@@ -27,6 +31,9 @@ pytestmark = pytest.mark.long_on_pypy
         ("--vacuum", "uWSGI has it; leave it out: it is always so"),
         ("--listen", "give --bind HOST:PORT"),
         ("--http2", "leave it out"),
+        ("--ident", "give --server-name"),
+        ("--channel-timeout", "give --keep-alive, --head-timeout"),
+        ("--recv-bytes", "leave it out: nothing"),
         ("--ini", "uWSGI's file is here --uwsgi-ini FILE"),
     ],
 )
@@ -45,3 +52,15 @@ def test_each_of_gunicorns():
     """Each setting's flag has a sentence, but for those that only a file can have."""
     for flag in [*FLAGS, *(f"--{name.replace('_', '-')}" for row in ROWS for name in row.names if name[-1] != "*")]:
         assert explain_flag(flag) or flag == "-c"
+
+
+@pytest.mark.checkout
+def test_each_of_waitress_s():
+    """Each flag in the table of docs/moving-from-waitress.md is aserve's own, or has a sentence."""
+    table = (
+        (pathlib.Path(__file__).parents[3] / "docs/moving-from-waitress.md").read_text().partition("\n## Flags\n")[2]
+    )
+    flags = [flag for row in re.findall(r"^\| (`--.*?) \|", table, re.M) for flag in re.findall(r"`(--[a-z-]+)", row)]
+    ours = {"--host", "--port", *(setting.flag for setting in SETTINGS)}
+    assert len(flags) > 25
+    assert [flag for flag in flags if flag not in ours and not explain_flag(flag)] == []
