@@ -2,7 +2,7 @@
 
 Owns:     Absences: by slot, since when no worker serves there.
 Thread:   the supervisor's only one; pure.
-Not here: starting others (starts.py).
+Not here: starting others (supervisor.py).
 """
 
 from __future__ import annotations

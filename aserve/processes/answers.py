@@ -3,7 +3,7 @@
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
 Not here: the socket (lifecycle/control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (features/control/ask.py),
-          how things are (status.py), when a question that waits is answered (fleet.py), resizing and replacing (crew.py).
+          how things are (status.py), when a question that waits is answered (fleet.py), resizing, replacing and orders for all (crew.py).
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from ..lifecycle.control import Answer, Caller
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
+from .clock import Timers
 from .crew import Crew
 from .facts import End, Question
 from .fleet import Action, Do, Fleet
-from .notices import Notices
 from .questions import answer_all, answers_of, tell_stacks
 from .reloads import Reloads
 from .status import Status
-from .timers import Timers
 
 # How long a worker's event loop may take to send its stacks. Guess: a loop that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
@@ -37,7 +36,6 @@ class Answers:
         fleet: Fleet,
         crew: Crew,
         reloads: Reloads,
-        notices: Notices,
         children: Children,
         timers: Timers,
         status: Status,
@@ -53,7 +51,7 @@ class Answers:
         self.by_question: dict[str, Answer] = answers_of(
             status.describe_with_warnings,
             self._on_stacks,
-            notices.set_unready,
+            crew.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
         self.by_do = {Do.ANSWER: self._on_successor}

@@ -41,10 +41,10 @@ from ..lifecycle.program import Program, environ_for
 from ..settings import EngineSettings
 from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
+from .clock import Timer, Timers
 from .command import Command
 from .programs import send_signal, start_program
 from .signal_pipe import SignalPipe
-from .timers import Timer, Timers
 
 logger = logging.getLogger("aserve")
 

@@ -2,7 +2,7 @@
 
 Owns:     Backoff: the delays of one slot, doubled with each failure.
 Thread:   the supervisor's only one; pure.
-Not here: the tries (starts.py).
+Not here: the tries (supervisor.py).
 """
 
 from __future__ import annotations

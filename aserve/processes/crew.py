@@ -1,8 +1,9 @@
-"""The crew of workers: the log lines about its size, workers that are ready, missing workers and replacements; pauses after failures.
+"""The crew of workers: the log lines about its size, workers that are ready, missing workers and replacements; pauses after failures; orders to all.
 
-Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes; letting one go while others serve.
+Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes; letting one go while others serve;
+          orders for all alike, to reopen their logs and what balancers are to be told: at once for one that serves, when it is ready for one that starts.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet.py), processes (children.py), starting one (starts.py).
+Not here: what is due (fleet.py), processes and the orders of one (children.py), starting one (supervisor.py).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import collections
 import logging
 import signal
+import time
 
-from ..core.tally import Tally
 from ..settings import MAX_WORKERS
 from .backoff import Backoff
 from .channel import Message
@@ -20,7 +21,7 @@ from .children import Children
 from .clock import Clock
 from .facts import End
 from .fleet import Action, Do, Fleet
-from .notices import Notices
+from .overview import Overview
 from .status import Status
 from .watch import Watch
 
@@ -36,18 +37,18 @@ class Crew:
         children: Children,
         clock: Clock,
         status: Status,
-        tally: Tally,
+        overview: Overview,
         watch: Watch,
-        notices: Notices,
     ) -> None:
         self._fleet = fleet
         self._children = children
         self._clock = clock
         self._status = status
         self._absences = status.absences
-        self._tally = tally
+        self._overview = overview  # which reports why balancers are sent elsewhere, also after an upgrade
+        self._tally = overview.tally
         self._watch = watch
-        self._notices = notices
+        self._logs_reopened_at = 0.0
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
         self.by_do = {
             Do.DRAIN: self._let_go,
@@ -58,6 +59,7 @@ class Crew:
         self.by_signal = {
             signal.SIGTTIN: lambda number: self.resize(fleet.size + 1, number.name),
             signal.SIGTTOU: lambda number: self.resize(fleet.size - 1, number.name),
+            signal.SIGUSR1: self._reopen_logs,
         }
 
     # Its size
@@ -94,7 +96,10 @@ class Crew:
         """Record that a worker serves."""
         if not self._children.admit(child):
             return
-        self._notices.on_ready(child)
+        if child.began_at <= self._logs_reopened_at:
+            self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+        if self._overview.why_unready:
+            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
         if self._fleet.is_ending:
             return
         is_first = not self._fleet.has_served
@@ -140,6 +145,20 @@ class Crew:
         if is_missing:
             self._absences.begin(end.slot, why)
         return is_missing
+
+    # All workers
+
+    def set_unready(self, why: str) -> None:
+        """Tell balancers why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        logger.info("balancers are told: %s", why or "ready")
+        self._overview.why_unready = why
+        for child in self._children.having(State.READY):
+            self._children.tell(child, {"do": "set unready", "why": why})
+
+    def _reopen_logs(self, number: signal.Signals) -> None:
+        self._logs_reopened_at = time.monotonic()
+        for child in self._children.having(State.READY, State.DRAINING):
+            self._children.tell(child, {"do": "reopen logs"})
 
     # Pauses after failures
 

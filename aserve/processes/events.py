@@ -2,7 +2,7 @@
 
 Owns:     Events: waiting for the next; the selector, the pipe of signals, the clock and the timers, until they are closed.
 Thread:   the supervisor's only one.
-Not here: reading signals (signal_pipe.py), calls to be made later (timers.py); what is done about an event (reactions.py).
+Not here: reading signals (signal_pipe.py), the clock and its timers (clock.py); what is done about an event (reactions.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import Callable
 
 from ..lifecycle.control import Watch, watch_with
-from .clock import Clock
+from .clock import Clock, Timers
 from .facts import NEVER
 from .signal_pipe import SignalPipe
-from .timers import Timers
 
 OnSignal = Callable[[signal.Signals], None]
 HANDLED = (

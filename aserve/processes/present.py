@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..settings import MAX_WORKERS
 from .attached import Attached
-from .children import Children
+from .children import Children, Hear
 from .events import Events
 from .fleet import Fleet
 from .inheritance import Inheritance
@@ -18,16 +18,15 @@ from .pages import Pages
 from .site import Site
 from .status import Status
 from .watch import Watch
-from .words import Words
 
 
 class Present:
     """Processes, and the nouns that look at them."""
 
-    def __init__(self, site: Site, fleet: Fleet, events: Events, inherited: Inheritance | None) -> None:
+    def __init__(self, site: Site, fleet: Fleet, events: Events, hear: Hear, inherited: Inheritance | None) -> None:
+        """`hear`: handles the messages of children."""
         pages = Pages(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
-        self.words = Words()
-        self.children = Children(pages, events.selector, events.clock, self.words.hear)
+        self.children = Children(pages, events.selector, events.clock, hear)
         fleet.workers = self.children
         self.attached = Attached(
             site.command,

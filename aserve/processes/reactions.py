@@ -2,18 +2,17 @@
 
 Owns:     Reactions: it makes the nouns that act, and joins their tables by signal, word, action and question; the checks of each second.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet.py), waiting for events (events.py), the nouns that look (present.py), the loop (supervisor.py). And:
+Not here: what is due (fleet.py), waiting for events (events.py), the nouns that look (present.py), the loop, and forking (supervisor.py). And:
 
 | noun                 | answers for                                                                                       |
 |---|---|
-| `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures           |
+| `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures; orders to all |
 | `Reloads`            | what is read, logged and told at the beginning and the end of a reload                              |
-| `Starts`, `Molds`    | forking, here or by a mold, and the child's role (starts.py); molds themselves (molds.py)            |
+| `Molds`              | the messages of molds, and one that does not fork                                                   |
 | `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
 | `Losses`             | the requests of a worker that dies                                                                  |
 | `Takers`             | which worker gets a connection at rest that another gives away                                      |
 | `Moves`              | requests that wait for a thread, on their way to another worker                                     |
-| `Notices`            | orders for all workers alike                                                                        |
 | `Shutdown`, `Upgrade`| the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                          |
 | `Answers`            | what people ask on the control socket                                                               |
 | `Manager`            | what systemd sees (lifecycle/manager.py)                                                            |
@@ -37,10 +36,13 @@ What happens, by event:
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Callable
 
 from ..lifecycle.manager import Manager
 from .answers import Answers
+from .child import MOLD, TRIAL, Child
+from .children import Hear
 from .crew import Crew
 from .ends import Ends
 from .events import Events
@@ -50,13 +52,11 @@ from .levelling import level_out
 from .losses import Losses
 from .molds import Molds
 from .moves import Moves
-from .notices import Notices
 from .outcomes import Outcomes
 from .present import Present
 from .reloads import Reloads
 from .shutdown import Shutdown
 from .site import Site
-from .starts import Starts
 from .takers import Takers
 from .upgrade import Upgrade
 
@@ -73,8 +73,7 @@ class Reactions:
         children, status, overview, attached = present.children, present.status, present.overview, present.attached
         tally, clock, timers, listeners = present.tally, events.clock, events.timers, site.listeners
         manager = self.manager = Manager(main_pid=os.getpid())
-        notices = Notices(children, overview)
-        crew = self.crew = Crew(fleet, children, clock, status, tally, present.watch, notices)
+        crew = self.crew = Crew(fleet, children, clock, status, overview, present.watch)
         takers = self._takers = Takers(children, fleet)
         moves = self._moves = Moves(children, takers)
         upgrade = self.upgrade = Upgrade(
@@ -82,25 +81,23 @@ class Reactions:
         )
         shutdown = self.shutdown = Shutdown(fleet, children, clock, listeners, manager, attached, upgrade)
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
-        answers = Answers(fleet, crew, reloads, notices, children, timers, status)
+        answers = Answers(fleet, crew, reloads, children, timers, status)
         losses = Losses(overview.on_lost, tally, site.on_life)
         ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch, moves)
         outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
-        molds = Molds(fleet, children)
-        self.starts = Starts(fleet, children, molds, overview, ends, shutdown, listeners, self.let_go)
-        for noun in (shutdown, reloads, crew, notices, upgrade, ends):
+        molds = self.molds = Molds(fleet, children)
+        for noun in (shutdown, reloads, crew, upgrade, ends):
             events.by_signal.update(noun.by_signal)
-        words = present.words
-        for by_word in (
-            overview.by_word,
-            crew.by_word,
-            reloads.by_word,
-            answers.by_word,
-            moves.by_word,
-        ):
-            words.of_workers.update(by_word)
-        words.of_trials.update(upgrade.by_word)
-        words.of_molds.update(molds.by_word)
+        self.by_word: dict[str, Hear] = {  # of a worker's message
+            "failed": Child.on_failed,
+            "left": Child.on_left,
+            **overview.by_word,
+            **crew.by_word,
+            **reloads.by_word,
+            **answers.by_word,
+            **moves.by_word,
+        }
+        self.by_others_word: dict[int, Mapping[str, Hear]] = {TRIAL: upgrade.by_word, MOLD: molds.by_word}
         self.by_do: dict[Do, Callable[[Action], None]] = {
             **crew.by_do,
             **reloads.by_do,
@@ -116,16 +113,15 @@ class Reactions:
             upgrade.take_over(inherited)
             upgrade.strangers.listen(events.selector, moves.give, moves.keep)
             reloads.ask("SIGUSR2")
-        self._check()
 
     def _finish_reload(self, action: Action) -> None:
         self.reloads.finish(action)
         self._present.attached.renew(self._fleet.plan.config)
         self.upgrade.strangers.dismiss()  # all workers are new now
 
-    def _check(self) -> None:
-        """Check once a second the facts that no message reports."""
-        self._events.timers.after(CHECK_SECONDS, self._check)
+    def check(self) -> None:
+        """Check the facts that no message reports; and from then on, once a second."""
+        self._events.timers.after(CHECK_SECONDS, self.check)
         present = self._present
         self.ends.reap()
         self.reloads.look_at_touched()

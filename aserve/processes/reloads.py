@@ -2,7 +2,7 @@
 
 Owns:     Reloads: reading settings for one; what is logged, counted and told at its beginning and its end.
 Thread:   the supervisor's only one.
-Not here: what is due in it (fleet.py), starting a successor (starts.py), new code of aserve's own (upgrade.py).
+Not here: what is due in it (fleet.py), starting a successor (supervisor.py), new code of aserve's own (upgrade.py).
 
 ```
   reload: settings are read -----> the first successor starts -----> prove: the others -----> finish: all of before are gone

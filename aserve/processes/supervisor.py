@@ -1,9 +1,10 @@
 """The supervisor: keeps workers serving, until it is told to end.
 
-Owns:     the loop of four steps: wait for an event, let it change the facts, decide what is due, do it.
-Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
+Owns:     the loop of four steps: wait for an event, let it change the facts, decide what is due, do it; the start of a worker or a mold, and the
+          child's role.
+Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app. `fork` returns in the child, too.
 Not here: the facts, and what follows from them (fleet.py), waiting (events.py), what there is (present.py), what is done about events and
-          actions, and by which nouns (reactions.py).
+          actions, and by which nouns (reactions.py), the fork itself (children.py), the work of a role (worker.py, mold.py).
 
 Each event changes facts. After each the loop asks `decide` (fleet.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
 Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.
@@ -11,8 +12,13 @@ Only at the top of the loop a worker begins: so a child returns from `run`, and 
 
 from __future__ import annotations
 
+import os
+
+from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
+from .channel import Channel, Message
+from .child import MOLD, Child
 from .clock import Clock
 from .events import Events
 from .fleet import Action, Do, Fleet, decide
@@ -20,6 +26,7 @@ from .inheritance import Inheritance
 from .present import Present
 from .reactions import Reactions
 from .role import Role
+from .signal_pipe import block_signals
 from .site import Site
 
 # Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
@@ -49,7 +56,7 @@ class Supervisor:
             guard(self.present.attached.start_due)
             for _ in range(2):  # if one cannot be forked, something else may be due, as a reload has ended with it
                 for start in self._settle():
-                    forked = self.reactions.starts.fork(start)
+                    forked = self.fork(start)
                     if isinstance(forked, Role):
                         return forked
                     if not forked:
@@ -60,8 +67,9 @@ class Supervisor:
     def open(self, inherited: Inheritance | None = None) -> None:
         """Make all nouns, and go on with the inheritance."""
         self._events = Events(self._clock)
-        self.present = Present(self._site, self.fleet, self._events, inherited)
+        self.present = Present(self._site, self.fleet, self._events, self._hear, inherited)
         self.reactions = Reactions(self._site, self.fleet, self._events, self.present, inherited)
+        self.reactions.check()
 
     def _goes_on(self) -> bool:
         return bool(self.present.children or self.present.attached) or self.fleet.is_wanted or not self.fleet.is_ending
@@ -73,6 +81,11 @@ class Supervisor:
             self._settle()
         if self.reactions.manager.is_heard:
             self.reactions.tell_ready()
+
+    def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
+        """Let the noun whose word it is handle a child's message. A bug of ours there must not keep Children from noticing that the sender has ended."""
+        words = self.reactions.by_others_word.get(child.slot, self.reactions.by_word)
+        guard(lambda: words[message["say"]](child, message, fds))
 
     def _settle(self) -> list[Action]:
         """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""
@@ -98,3 +111,41 @@ class Supervisor:
     def _act(self, action: Action) -> None:
         self.fleet.apply(action)
         self.reactions.by_do[action.do](action)
+
+    # The start of a worker or a mold
+
+    def fork(self, start: Action) -> Role | bool:
+        """Start a child, here or by a mold; return whether that went well, and in a child that was forked here its role."""
+        slot, plan, fleet, reactions = start.slot, start.plan, self.fleet, self.reactions
+        given = {name: value for share in self.present.overview.shares for name, value in share().items()}
+        with block_signals():
+            try:
+                child, channel = self._fork(start)
+            except OSError as exc:
+                reactions.ends.on_no_fork(slot, plan, exc)
+                return False
+            fleet.apply(start)
+            if channel is None:
+                if fleet.is_ending:
+                    reactions.shutdown.on_begun(child)
+                return True
+            reactions.let_go()
+            shared = self.present.children.memory_of(child)
+            is_new = fleet.is_unproven(plan) or not fleet.has_served
+            return Role(
+                slot, child.generation, plan, channel, self._site.listeners, *shared, os.getppid(), given, self.fault_for(slot), is_new,
+                child.page,
+            )  # fmt: skip
+
+    def _fork(self, start: Action) -> tuple[Child, Channel | None]:
+        """Fork a child, by a mold or here; return it, and in the child itself, if it is forked here, its channel."""
+        if start.worker is not None:
+            return self.present.children.have_forked(start.slot, start.plan, start.worker), None
+        if start.slot == MOLD:
+            self.reactions.molds.prepare()
+        return self.present.children.fork(start.slot, start.plan)
+
+    def fault_for(self, slot: int) -> Fault | None:
+        """Return why the app cannot start, for a worker that is to show it; beside a worker that serves none does."""
+        fault = self.fleet.fault
+        return Fault(fault.why, fault.traceback) if fault is not None and slot not in self.fleet.newest else None

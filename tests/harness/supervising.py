@@ -21,8 +21,8 @@ from aserve.features.uwsgi_api.spooler.supervising import Spoolers
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
+from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
-from aserve.processes import notices as notices_module
 from aserve.processes import reloads as reloads_module
 from aserve.processes.channel import Channel, Message
 from aserve.processes.child import Child
@@ -34,7 +34,7 @@ from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
 
 # The modules that look at the clock.
-CLOCKED = (child_module, children_module, notices_module, reloads_module)
+CLOCKED = (child_module, children_module, crew_module, reloads_module)
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
@@ -174,7 +174,7 @@ class Supervised:
         self.supervisor._wait()
         for _ in range(2):
             for start in self.supervisor._settle():
-                forked = self.supervisor.reactions.starts.fork(start)
+                forked = self.supervisor.fork(start)
                 assert forked in (True, False), "this is no child"
                 self.system.forget_last()
                 if not forked:

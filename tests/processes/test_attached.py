@@ -18,8 +18,8 @@ from aserve.features.uwsgi_api.spooler.supervising import Spoolers
 from aserve.lifecycle.program import name_programs
 from aserve.processes import attached as module
 from aserve.processes.attached import Attached
+from aserve.processes.clock import Timers
 from aserve.processes.command import Command
-from aserve.processes.timers import Timers
 from aserve.settings import crontab
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL

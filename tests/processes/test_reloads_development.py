@@ -8,7 +8,7 @@ from harness.supervising import LEAVE, told
 
 from aserve.core.errors import Fault
 from aserve.core.page import State
-from aserve.processes import starts as starts_module
+from aserve.processes.supervisor import Supervisor
 
 CHANGED = {"say": "changed", "why": "a.py has changed"}
 FAILED = {"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}
@@ -18,13 +18,13 @@ FAULT = {"do": "show fault", "why": "no module 'a'", "traceback": "Traceback: he
 def faults_of(monkeypatch):
     """Return the faults that workers are forked with, in their order."""
     found = []
-    whole = starts_module.Starts.fork
+    whole = Supervisor.fork
 
     def fork(self, start):
         found.append(self.fault_for(start.slot))
         return whole(self, start)
 
-    monkeypatch.setattr(starts_module.Starts, "fork", fork)
+    monkeypatch.setattr(Supervisor, "fork", fork)
     return found
 
 

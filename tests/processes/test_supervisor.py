@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import select
 import signal
+import types
 
 import pytest
-from harness.supervising import COMMAND, slots_of
+from harness.supervising import COMMAND, slots_of, told
 from harness.waiting import wait_until
 
 from aserve.connections.listeners import bind_listeners
-from aserve.core.page import Field, State
+from aserve.core.page import MOLD, TRIAL, Field, State
 from aserve.features import Config, supervised_of
+from aserve.processes import molds
 from aserve.processes import supervisor as supervisor_module
+from aserve.processes.child import Child
 from aserve.processes.fleet import Do
 from aserve.processes.plan import Plan
 from aserve.processes.role import Role
@@ -156,8 +159,64 @@ def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
 
     monkeypatch.setattr(supervisor, "open", lambda inherited: None)
     monkeypatch.setattr(supervisor, "_settle", lambda: due.pop(0))
-    monkeypatch.setattr(supervisor.reactions.starts, "fork", lambda start: forked.append(start) or False)
+    monkeypatch.setattr(supervisor, "fork", lambda start: forked.append(start) or False)
     monkeypatch.setattr(supervisor, "_wait", wait)
     with pytest.raises(EOFError):
         supervisor.run()
     assert forked == [1, 3]
+
+
+# The messages of children
+
+
+@pytest.mark.parametrize("slot", [TRIAL, 1, MOLD])
+def test_the_kind_of_process(supervised, slot):
+    """The same word is handled by another noun if a worker, a mold or a trial says it."""
+    one, heard = supervised(1).supervisor, []
+    tables = {1: one.reactions.by_word, **one.reactions.by_others_word}
+    for number, table in tables.items():
+        table["ready"] = lambda child, message, fds, number=number: heard.append((number, child.slot, fds))
+    one._hear(Child(7, slot, 1, None, None, 0, 0), {"say": "ready"}, [3])
+    assert heard == [(slot, slot, [3])]
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours(supervised, caplog):
+    """It is logged, and the loop goes on."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.say(child, say="nonsense")
+    assert "internal error; please report this as a bug in aserve" in caplog.text
+    one.signal(signal.SIGTERM)
+    assert told(one, child) == [{"do": "drain", "stopping": True}]
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours_in_last_words(supervised):
+    """Who has said them is replaced, like any other."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.system.workers_ends[child.pid].send({"say": "nonsense"})
+    one.system.ends.append((child.pid, 9))
+    one.reap()
+    assert one.children == []
+    (successor,) = one.turn(0.11)
+    assert successor.slot == child.slot
+
+
+# The start of a child
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_in_a_child(monkeypatch, tmp_path, preload):
+    """What run returns there: who it is, with what it needs, and nothing of the supervisor's is left; this process is that child."""
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(molds, "lib", types.SimpleNamespace(subreaper_begin=lambda: 0))
+    before = signal.getsignal(signal.SIGTERM)
+    plan = Plan(Config(workers=2, preload=preload, control=str(tmp_path / "control")), None)
+    role = Supervisor(Site(plan, lambda before: plan, (), COMMAND, supervised_of(plan.config).supervise)).run()
+    assert (role.slot, role.name) == ((MOLD, "the mold") if preload else (1, "worker 1"))
+    assert role.plan is plan and role.supervisor_pid == os.getppid() and role.pages is not None
+    assert (role.load_board is None) == preload and signal.getsignal(signal.SIGTERM) == before
+    role.channel.close()
+    assert (tmp_path / "control").exists()  # the parent answers there
