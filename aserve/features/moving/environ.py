@@ -5,25 +5,32 @@ Thread:   the layers: a worker (with --threads 0: the event loop).
 Spec:     uWSGI 2.0.31, core/protocol.c and plugins/python/wsgi_subhandler.c; gunicorn 23, gunicorn/http/message.py and gunicorn/http/wsgi.py.
 Not here: keeping the fields, or removing them (proxies/forwarded.py), which peers are trusted (proxies/peers.py).
 
+uWSGI names itself and its machine, and an HTTP server's SERVER_NAME is the machine's; gunicorn's is the address that is bound, or for a unix
+socket the Host field.
+
 Both servers leave X-Forwarded-* to the app, from any peer, and REMOTE_ADDR is the peer's. uWSGI takes the scheme from X-Forwarded-Proto of any
 peer, or from X-Forwarded-Ssl; gunicorn from the fields of peers that `forwarded_allow_ips` names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import socket
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from ...extension import Extension
 from ...proxies.forwarded import cgi_name
 from ...proxies.peers import Peers
 from ...proxies.trust import peers_of
+from ...settings import parse_bind
 from ...wsgi import WSGIApp
 from ...wsgi.environ import SCHEMES
-from .settings import NO_FIELDS, MovingSettings
+from .settings import NO_FIELDS, UWSGI_VERSION, MovingSettings
 
 PROTO, SSL = "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_SSL"
 SCHEME_FIELDS = ("x-forwarded-protocol: ssl", "x-forwarded-proto: https", "x-forwarded-ssl: on")  # gunicorn's default
+EVERY = ("", "0.0.0.0", "::")  # binds of all addresses, whose SERVER_NAME is the machine's name in aserve
+PORTS = {"http": "80", "https": "443"}
 CONTRADICTION = b"400: fields of the proxy contradict one another: one says https, and another http\n"
 
 
@@ -40,14 +47,26 @@ class MovedEnviron(Extension[MovingSettings]):
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
         if self._config.environ_as == "uwsgi":
-            return as_uwsgi(app)
+            return as_uwsgi(app, _hosts_by_port(self._config.bind, is_http=True))
         named = self._config.scheme_fields or SCHEME_FIELDS
         fields = [text.split(": ") for text in named if text != NO_FIELDS]
-        return as_gunicorn(app, peers_of(self._config), [(cgi_name(name), value) for name, value in fields])
+        hosts = _hosts_by_port(self._config.bind, is_http=False)
+        return as_gunicorn(app, peers_of(self._config), [(cgi_name(name), value) for name, value in fields], hosts)
 
 
-def as_uwsgi(app: WSGIApp) -> WSGIApp:
-    """Return an app that takes the scheme from the fields of any peer."""
+def _hosts_by_port(binds: Iterable[str], is_http: bool) -> dict[str, str]:
+    """Return the host of each port that is bound; `is_http`: for HTTP alone."""
+    return {
+        str(bind.port): bind.host or EVERY[1]
+        for bind in map(parse_bind, binds)
+        if bind.kind == "tcp" and (not is_http or bind.protocol in PORTS)
+    }
+
+
+def as_uwsgi(app: WSGIApp, hosts: Mapping[str, str]) -> WSGIApp:
+    """Return an app that takes the scheme from the fields of any peer, and finds uWSGI's own variables; `hosts`: of HTTP, by port."""
+    node = socket.gethostname()
+    own = {"uwsgi.version": UWSGI_VERSION.encode(), "uwsgi.node": node.encode()}
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         proto = environ.get(PROTO)
@@ -56,13 +75,22 @@ def as_uwsgi(app: WSGIApp) -> WSGIApp:
             environ["wsgi.url_scheme"] = SCHEMES.get(proto.lower(), environ["wsgi.url_scheme"])
         elif environ.get(SSL, "").lower() in ("on", "1"):
             environ["wsgi.url_scheme"] = "https"
+        environ.update(own)
+        if environ["SERVER_NAME"] == hosts.get(environ["SERVER_PORT"]):
+            environ["SERVER_NAME"] = node
         return app(environ, start_response)
 
     return call
 
 
-def as_gunicorn(app: WSGIApp, peers: Peers | None, fields: Sequence[tuple[str, str]]) -> WSGIApp:
-    """Return an app that finds RAW_URI, and takes the scheme from these fields of trusted peers, each with its value that says https."""
+def as_gunicorn(
+    app: WSGIApp, peers: Peers | None, fields: Sequence[tuple[str, str]], hosts: Mapping[str, str]
+) -> WSGIApp:
+    """
+    Return an app that finds RAW_URI and gunicorn's SERVER_NAME.
+
+    It takes the scheme from `fields` of trusted peers, each with its value that says https; `hosts`: by port.
+    """
 
     def call(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["RAW_URI"] = environ.get("REQUEST_URI", "")
@@ -72,9 +100,24 @@ def as_gunicorn(app: WSGIApp, peers: Peers | None, fields: Sequence[tuple[str, s
                 start_response("400 Bad Request", [("Content-Type", "text/plain; charset=utf-8")])
                 return [CONTRADICTION]
             environ["wsgi.url_scheme"] = "https" if said[0] else "http"
+        _name_server(environ, hosts)
         return app(environ, start_response)
 
     return call
+
+
+def _name_server(environ: dict[str, Any], hosts: Mapping[str, str]) -> None:
+    """Put the bound address in place of the machine's name; on a unix socket what the Host field says."""
+    if environ["REMOTE_ADDR"]:
+        host = hosts.get(environ["SERVER_PORT"], "")
+        if host in EVERY[1:]:
+            environ["SERVER_NAME"] = host
+        return
+    host, colon, port = environ.get("HTTP_HOST", "").rpartition(":")
+    if "]" in port or not colon:  # an address of IPv6, or no port
+        host, port = f"{host}{colon}{port}", ""
+    if host:
+        environ["SERVER_NAME"], environ["SERVER_PORT"] = host, port or PORTS[environ["wsgi.url_scheme"]]
 
 
 def _is_trusted(peers: Peers | None, address: str) -> bool:

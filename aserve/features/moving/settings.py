@@ -15,6 +15,7 @@ from ...settings.kinds import FILE, NAME_CHARACTER, Kind, choice, show_texts, te
 from ...settings.paths import whole
 from ...settings.secrecy import show_argument
 
+UWSGI_VERSION = "2.0.30"  # for apps and files that ask for it
 NO_FIELDS, OURS = "none", "aserve"
 SERVERS = choice(OURS, "uwsgi", "gunicorn")
 _SCHEME_FIELD = lazy_pattern(rf"({NAME_CHARACTER}+): *([!-~]+)")

@@ -23,8 +23,8 @@ from ...core.json_text import TOO_DEEP, read_json
 from ...settings import ConfigError
 from .draft import Given
 from .naming import FORMS, SECTION
+from .settings import UWSGI_VERSION
 
-VERSION = "2.0.30"  # %V, for configurations that use it
 MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times a real file.
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
 
@@ -146,7 +146,7 @@ def _letters_of(path: str, section: str) -> dict[str, str]:
     letters = {
         "%": "%", "o": path, "p": whole, "s": file_name, "d": f"{folder.rstrip('/')}/", "v": os.getcwd(), "h": socket.gethostname(),
         "n": os.path.splitext(file_name)[0], "e": os.path.splitext(file_name)[1][1:], "c": parts[-1] if parts else "",
-        "x": section, "k": str(os.cpu_count() or 1), "V": VERSION, "t": str(int(now)), "T": str(int(now * 1e6)), "[": "\033",
+        "x": section, "k": str(os.cpu_count() or 1), "V": UWSGI_VERSION, "t": str(int(now)), "T": str(int(now * 1e6)), "[": "\033",
         "u": str(os.getuid()), "g": str(os.getgid()), "U": _name_of_user(), "G": _name_of_group(),
         **{str(number): part for number, part in enumerate(parts[:10])},
     }  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from aserve.features import Config
 from aserve.features.moving.environ import MovedEnviron
 
+NODE = socket.gethostname()
 PROTO, SSL, OLD = "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_SSL", "HTTP_X_FORWARDED_PROTOCOL"
 
 
@@ -17,7 +20,10 @@ def environ_of():
     def environ_of(settings, fields=(), peer="10.0.0.1", scheme="http"):
         found = {}
         app = MovedEnviron(Config(**settings)).wrap_app(lambda environ, start_response: found.update(environ) or [])
-        environ = {"wsgi.url_scheme": scheme, "REMOTE_ADDR": peer, "REQUEST_URI": "/a%20b?c", **dict(fields)}
+        environ = {
+            "wsgi.url_scheme": scheme, "REMOTE_ADDR": peer, "REQUEST_URI": "/a%20b?c", "SERVER_NAME": NODE, "SERVER_PORT": "80",
+            **dict(fields),
+        }  # fmt: skip
         statuses = []
         body = app(environ, lambda status, headers: statuses.append(status))
         return (statuses[0], body) if statuses else found
@@ -47,6 +53,37 @@ def test_the_scheme_of_uwsgi(environ_of, fields, scheme, becomes):
     found = environ_of({"environ_as": "uwsgi"}, fields, "203.0.113.9", scheme)
     assert found["wsgi.url_scheme"] == becomes and fields.items() <= found.items() and "RAW_URI" not in found
     assert found["REMOTE_ADDR"] == "203.0.113.9"
+
+
+def test_what_is_of_uwsgi(environ_of):
+    """It names itself and the machine; in HTTP the machine is SERVER_NAME, too, and what a front server sends stays."""
+    settings = {"environ_as": "uwsgi", "bind": ["127.0.0.1:80", "uwsgi://127.0.0.1:81", "unix:/x"]}
+    found = environ_of(settings, {"SERVER_NAME": "127.0.0.1"})
+    assert (found["uwsgi.version"][:2], found["uwsgi.node"], found["SERVER_NAME"]) == (b"2.", NODE.encode(), NODE)
+    assert environ_of(settings, {"SERVER_NAME": "shop.example"})["SERVER_NAME"] == "shop.example"
+    assert environ_of(settings, {"SERVER_NAME": "127.0.0.1", "SERVER_PORT": "81"})["SERVER_NAME"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("bind", "fields", "peer", "server"),
+    [
+        ("0.0.0.0:80", {}, "10.0.0.1", ("0.0.0.0", "80")),
+        ("[::]:80", {}, "10.0.0.1", ("::", "80")),
+        (":80", {}, "10.0.0.1", ("0.0.0.0", "80")),
+        ("10.1.1.1:80", {"SERVER_NAME": "10.1.1.1"}, "10.0.0.1", ("10.1.1.1", "80")),
+        ("fd:3", {}, "10.0.0.1", (NODE, "80")),
+        ("unix:/x", {"HTTP_HOST": "shop.example"}, "", ("shop.example", "80")),
+        ("unix:/x", {"HTTP_HOST": "shop.example:8080"}, "", ("shop.example", "8080")),
+        ("unix:/x", {"HTTP_HOST": "shop.example", PROTO: "https"}, "", ("shop.example", "443")),
+        ("unix:/x", {"HTTP_HOST": "[::1]"}, "", ("[::1]", "80")),
+        ("unix:/x", {"HTTP_HOST": "[::1]:81"}, "", ("[::1]", "81")),
+        ("unix:/x", {}, "", (NODE, "80")),
+    ],
+)
+def test_the_name_of_gunicorn(environ_of, bind, fields, peer, server):
+    """It is the address that is bound, and on a unix socket what the Host field says, with the scheme's port."""
+    found = environ_of({"environ_as": "gunicorn", "bind": [bind], "trusted_proxies": ["unix"]}, fields, peer)
+    assert (found["SERVER_NAME"], found["SERVER_PORT"]) == server
 
 
 @pytest.mark.parametrize(
