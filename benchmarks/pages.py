@@ -37,6 +37,9 @@ In each set, aserve beside the best of the other servers, by requests per CPU se
 requests a second. *aserve by it*: the median of the ratios within each round; below 1, and bold: the other server is ahead. With several numbers
 of connections the cells have one value for each. `hello` answers with a few octets, `echo` with the body that came, `blob` and `blobfile` with
 5.2 MB from memory and from a file; `testapp` is Werkzeug's. An earlier date is one of earlier code.
+
+mod_wsgi-express is in no file yet. It needs Apache's headers (`apache2-dev`), which the environment of the other servers had not until 2026-11-27; the next
+run of `neighbour hello` measures it. `make bench ARGS="--only aserve,mod_wsgi"` does so at once.
 """
 TARGETS_HEAD = """\
 # Targets

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pathlib
 import shlex
 import subprocess
@@ -57,6 +58,11 @@ THREADS_8 = "one process without master, 8 threads"
 GUNICORN = "{peer} -m gunicorn --bind 127.0.0.1:{port} --log-level error apps:{app}"
 GUNICORN_LOG = "--access-logfile {log}"
 PEREGRINE = "{bin}/peregrine --host 127.0.0.1 --port {port} --protocol wsgi apps:{app}"
+# Its daemon process is no longer root's, and may enter no folder that a benchmark makes: so its own is elsewhere.
+MOD_WSGI = (
+    f"{{bin}}/mod_wsgi-express start-server --application-type module --callable-object {{app}} --python-path {HERE} --host 127.0.0.1 "
+    f"--port {{port}} --processes 1 --threads 8 --server-root /tmp/mod_wsgi-{{port}} {'--user www-data --group www-data ' if os.geteuid() == 0 else ''}--log-to-terminal apps"
+)
 M0SERVE = "{bin}/m0serve --host 127.0.0.1 --port {port} --workers 1 apps:{app}"
 
 HTTP_SERVERS = [
@@ -79,6 +85,13 @@ HTTP_SERVERS = [
     Server("waitress", "{peer} -m waitress --listen=127.0.0.1:{port} --threads=8 apps:{app}", "waitress", "", True),
     Server("gunicorn", GUNICORN + " --threads 8", "gunicorn", GUNICORN_LOG, runs_on_pypy=True),
     Server("gunicorn-sync", GUNICORN, "gunicorn", GUNICORN_LOG, runs_on_pypy=True, is_default=False),
+    Server(
+        "mod_wsgi",
+        MOD_WSGI,
+        "mod_wsgi",
+        is_default=False,
+        note="mod_wsgi-express: Apache, and one daemon process with 8 threads",
+    ),
     Server(
         "uwsgi",
         UWSGI + " --module apps:{app} --threads 4 --http11-socket 127.0.0.1:{port}",

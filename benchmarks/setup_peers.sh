@@ -7,7 +7,7 @@
 #                              those in C.  Install aserve on the same interpreter.
 #   PYPY=pypy3                 likewise for PyPy
 #
-# Debian's packages: wrk nginx-light apache2 apache2-utils strace linux-perf openssl gcc libc6-dev libev-dev libpcre2-dev libuv1
+# Debian's packages: wrk nginx-light apache2 apache2-dev apache2-utils strace linux-perf openssl gcc libc6-dev libev-dev libpcre2-dev libuv1
 # python3-dev python3-venv, and pypy3-venv for PyPy.  As root it installs what is missing, otherwise it names it.
 set -eu
 
@@ -26,6 +26,7 @@ need_packages() {
     [ -e /usr/include/ev.h ] || packages="$packages libev-dev"          # bjoern
     command -v ab >/dev/null || packages="$packages apache2-utils"
     command -v apache2 >/dev/null || packages="$packages apache2"
+    command -v apxs >/dev/null || packages="$packages apache2-dev"      # mod_wsgi
     command -v strace >/dev/null || packages="$packages strace"
     command -v perf >/dev/null || packages="$packages linux-perf"
     command -v openssl >/dev/null || packages="$packages openssl"

@@ -118,7 +118,7 @@ SETS = {
 THREADED = ("granian", "gunicorn", "waitress", "uwsgi-t8")
 SETS.update(
     {
-        "neighbour hello": Set("neighbours", "bjoern", ("aserve", "bjoern", *THREADED), has_neighbours=True, table="serve"),
+        "neighbour hello": Set("neighbours", "bjoern", ("aserve", "bjoern", *THREADED, "mod_wsgi"), has_neighbours=True, table="serve"),
         "neighbour sidecar": Set(
             "neighbours", ":uwsgi-threads-8", ("uwsgi:aserve", "uwsgi:uwsgi", "uwsgi:uwsgi-threads-8"), way="sidecar",
             has_neighbours=True, table="sidecar",
