@@ -230,6 +230,7 @@ FLOORS = {
     "aserve/features/moving/naming.py": 100,
     "aserve/features/moving/origin.py": 100,
     "aserve/features/moving/settings.py": 100,
+    "aserve/features/moving/socket_modes.py": 100,
     "aserve/features/moving/translate.py": 100,
     "aserve/features/moving/unix_rights.py": 100,
     "aserve/features/moving/uwsgi.py": 100,

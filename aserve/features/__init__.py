@@ -28,6 +28,7 @@ from .moving.arguments import AppArguments
 from .moving.environ import MovedEnviron
 from .moving.master_fifo import MasterFifo
 from .moving.settings import MovingSettings
+from .moving.socket_modes import SocketModes
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
 from .programs.settings import ProgramSettings
@@ -69,6 +70,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     ProcessTitles,
     AddedFields,
     AppArguments,
+    SocketModes,
     UwsgiModule,
     UwsgiMules,
     Spooling,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.page import Field
 from ..extension import Extension
@@ -86,7 +86,7 @@ class Scale(Supervision):
 
     def on_second(self) -> None:
         """See Supervision; while a worker starts or ends, the number stays."""
-        observed, config = self._observed, self._observed.config
+        observed, config = self._observed, cast("ScalingSettings", self._observed.config)
         size, pages = observed.process_count, [one.page for one in observed.processes() if one.state == "ready"]
         is_full = sum(page[Field.THREADS_BUSY] for page in pages) >= size * config.threads
         self._full_seconds = self._full_seconds + 1 if is_full else 0

@@ -15,6 +15,7 @@ from flask import Flask
 from flask_sock import Sock
 from flask_socketio import SocketIO
 from harness.front import Page, fronts
+from harness.process import ServerProcess
 from harness.waiting import wait_until
 
 __all__ = ["fronts"]  # a fixture
@@ -127,6 +128,56 @@ def test_flask_socketio(start_server, transports):
         assert client.call("say", "hello", timeout=30) == 5
         assert client.receive(timeout=30) == ["said", "HELLO"]
     wait_until(lambda: not server.statistics().connections_websocket)
+
+
+EVENTS = """\
+from flask import Flask
+from flask_socketio import SocketIO
+
+app = Flask(__name__)
+events = SocketIO(app{mode})
+
+@events.on("say")
+def say(what):
+    events.start_background_task(answer, what.upper())
+    return events.async_mode
+
+def answer(what):
+    events.sleep(0)
+    events.emit("said", what)
+"""
+MOVED = {
+    "site.ini": "[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = shop:app\nmaster = true\ngevent = 20\nhttp-websockets = true\n",
+    "conf.py": "bind = '127.0.0.1:0'\nworker_class = 'gevent'\nwsgi_app = 'shop:app'\nworker_connections = 20\n",
+}
+
+
+@pytest.mark.one_way
+@pytest.mark.plain
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.parametrize("transports", [["websocket"], ["polling"]])
+@pytest.mark.parametrize(
+    ("name", "mode", "chosen"),
+    [("site.ini", "", "gevent_uwsgi"), ("site.ini", "gevent", "gevent"), ("conf.py", "", "gevent")],
+)
+def test_modes_for_greenlets(tmp_path, name, mode, chosen, transports):
+    """An app of uWSGI's or gunicorn's that chooses gevent, since it is installed, is served in threads."""
+    (tmp_path / "gevent").mkdir()
+    (tmp_path / "gevent" / "__init__.py").write_text("")  # importing more of it fails
+    (tmp_path / "shop.py").write_text(EVENTS.format(mode=f", async_mode={mode!r}" if mode else ""))
+    (tmp_path / name).write_text(MOVED[name])
+    process = ServerProcess(["--uwsgi-ini" if name == "site.ini" else "--gunicorn-conf", name], tmp_path, {}, ["env"])
+    try:
+        with socketio.SimpleClient() as client:
+            client.connect("http://{}:{}".format(*process.address), transports=transports)
+            for what in ("hello", "again"):
+                assert client.call("say", what, timeout=30) == chosen
+                assert client.receive(timeout=30) == ["said", what.upper()]
+        assert f"Socket.IO's mode {chosen} runs in threads here" in process.log
+        process.signal()
+        assert process.wait(40) == 0
+    finally:
+        process.end()
 
 
 @pytest.mark.one_way
