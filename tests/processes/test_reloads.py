@@ -209,6 +209,19 @@ def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, 
     heard.close()
 
 
+def test_settings_that_have_not_changed(supervised, monkeypatch):
+    """The app may have: all workers are replaced, for another plan with the same settings."""
+    one = supervised(2)
+    before, plan = one.start(), one.supervisor.fleet.plan
+    monkeypatch.setattr(one.supervisor.reactions.reloads, "_read", lambda before: before._replace())
+    one.signal(HUP)
+    one.start()
+    one.leave(*before)
+    fleet = one.supervisor.fleet
+    assert fleet.reload is None and fleet.plan is not plan and fleet.plan.config is plan.config
+    assert slots_of(child for child in one.children if child.plan is fleet.plan) == [1, 2]
+
+
 def test_settings_that_are_wrong(supervised, caplog):
     """They change nothing."""
     one = supervised(1)
