@@ -1,6 +1,6 @@
 """The open descriptors of this process.
 
-Owns:     is_open, list_open.
+Owns:     is_open, list_open, close_all.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
 Not here: what descriptors refer to (processes/opened.py).
@@ -34,3 +34,9 @@ def list_open(known: Iterable[int] = ()) -> set[int]:
     # There is no such folder, or no descriptor is left to open it.
     limit = os.sysconf("SC_OPEN_MAX")
     return {fd for fd in {*known, *range(limit if 0 < limit < MAX_TRIED else MAX_TRIED)} if is_open(fd)}
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close these descriptors, which are open."""
+    for fd in fds:
+        os.close(fd)

@@ -25,6 +25,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
+from ..core.descriptors import close_all
 from ..core.exchange import shortened
 from ..core.named_tuple import NamedTuple
 
@@ -56,8 +57,8 @@ class Unsent(NamedTuple):
 
     def close(self) -> None:
         """Close the descriptors, unless the caller keeps them."""
-        for fd in () if self.is_kept else self.fds:
-            os.close(fd)
+        if not self.is_kept:
+            close_all(self.fds)
 
 
 class Channel:
@@ -193,8 +194,7 @@ class Channel:
 
     def _drop(self, message: Message, fds: Sequence[int]) -> None:
         """Drop a message of which the kernel has closed a descriptor; log the first of several."""
-        for fd in fds:
-            os.close(fd)
+        close_all(fds)
         if not self._has_lost_fds:
             self._has_lost_fds = True
             what = message.get("do", message.get("say"))

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..connections.listeners import Listener
+from ..core.descriptors import close_all
 from ..core.memory_file import KEPT, open_memory_file
 from ..core.named_tuple import NamedTuple
 from ..settings import VERSION, ConfigError, EngineSettings, parse_bind
@@ -81,8 +82,7 @@ class Inheritance(NamedTuple):
         moves = state.get("moves", ())
         kept = {fd for move in moves for fd in move["fds"]}
         used = {*farewell["channels"], *kept, *(listener.socket.fileno() for listener in (*listeners, *bound))}
-        for fd in set(state["descriptors"]) - used:
-            os.close(fd)
+        close_all(set(state["descriptors"]) - used)
         strangers = Strangers(farewell["channels"], farewell["message"], state.get("children", ()), moves)
         return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
 

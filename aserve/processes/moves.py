@@ -38,6 +38,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..connections.moved_request import read_request
+from ..core.descriptors import close_all
 from ..core.exchange import escape, without_query
 from ..core.page import State
 from .channel import Message
@@ -324,9 +325,3 @@ class Moves:
     def _describe(self, move: Move) -> str:
         exchange = read_request(look_at_request(move.fds[1]))
         return escape(without_query(exchange.method_and_target))
-
-
-def close_all(fds: Iterable[int]) -> None:
-    """Close these descriptors."""
-    for fd in fds:
-        os.close(fd)

@@ -30,8 +30,9 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
+from ..core.descriptors import close_all
 from .channel import Channel, Message
-from .moves import MAX_KEPT, Move, Rest, close_all, move_of
+from .moves import MAX_KEPT, Move, Rest, move_of
 from .request_file import is_read
 
 logger = logging.getLogger("aserve")

@@ -7,15 +7,15 @@ import os
 import pytest
 
 from aserve.core import descriptors
-from aserve.core.descriptors import is_open, list_open
+from aserve.core.descriptors import close_all, is_open, list_open
 
 
 def test_is_open():
     """A number is, as long as something has it."""
     read, write = os.pipe()
     assert is_open(read) and is_open(write)
-    os.close(read)
-    os.close(write)
+    close_all([read, write])
+    assert not is_open(read) and not is_open(write)
     assert not is_open(99999)
 
 

@@ -54,8 +54,16 @@ OTHERS = {
     "outbuf-overflow": "give --response-memory SIZE",
     "expose-tracebacks": "leave it out: the log has them",
     **dict.fromkeys(
-        "log-socket-errors log-untrusted-proxy-headers asyncore-use-poll asyncore-loop-timeout cleanup-interval send-bytes recv-bytes "
-        "channel-request-lookahead".split(),
+        [
+            "log-socket-errors",
+            "log-untrusted-proxy-headers",
+            "asyncore-use-poll",
+            "asyncore-loop-timeout",
+            "cleanup-interval",
+            "send-bytes",
+            "recv-bytes",
+            "channel-request-lookahead",
+        ],
         "leave it out: nothing depends on it here",
     ),
     "env-file": "have a shell or systemd (EnvironmentFile=) read it; --env NAME=VALUE sets one",
