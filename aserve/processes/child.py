@@ -27,7 +27,7 @@ from ..core.page import MOLD as MOLD
 from ..core.page import TRIAL as TRIAL
 from ..core.page import State as State
 from .channel import Channel, Message
-from .facts import Process
+from .facts import Member
 from .plan import Plan
 
 # A worker that gets it writes all stacks to standard error. Without a handler it does nothing; and the signals meant for
@@ -66,8 +66,8 @@ _HANDED_DOWN = ("began_at", "ready_at", "has_left", "has_told", "failure", "app_
 MAX_TOLD_REQUESTS = 10
 
 
-class Child(Process):
-    """One child, from fork to the end. What is decided by is in Process."""
+class Child(Member):
+    """One child, from fork to the end. What is decided by is in Member."""
 
     plan: Plan
     mold: Child | None

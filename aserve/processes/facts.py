@@ -1,6 +1,6 @@
 """The facts of which a fleet is made: about one process, one end, one reload, one question.
 
-Owns:     Process, with its time limits, End, Reload, Question.
+Owns:     Member, with its time limits, End, Reload, Question.
 Thread:   the supervisor's only one; pure.
 Not here: all of them, and what follows from them (fleet.py), a worker's process (child.py).
 """
@@ -24,7 +24,7 @@ FORK_SECONDS = 10.0
 
 
 @dataclass(eq=False)
-class Process:
+class Member:
     """A process of ours, from its start until it is reaped. Its slot is TRIAL, MOLD, or a worker's from 1 on."""
 
     slot: int
@@ -32,7 +32,7 @@ class Process:
     plan: Plan
     state: State = State.STARTING
     due_at: float = NEVER  # by then it must have gone on: be ready, or have ended
-    mold: Process | None = None  # the mold that has not forked it yet
+    mold: Member | None = None  # the mold that has not forked it yet
     asked_at: float = NEVER  # when that mold was given the order
     forked_at: float = 0.0  # when it has forked a worker for the last time, as a mold
     has_left: bool = False  # it drains, and accepts no connections any more

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
-from .facts import NEVER, End, Plan, Process, Question, Reload
+from .facts import NEVER, End, Member, Plan, Question, Reload
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 
@@ -74,7 +74,7 @@ class Fleet:
     plan: Plan  # the proven one; at first the only one
     size: int  # the number of workers there should be, in the slots from 1 on
     why_size: str = ""  # why there are to be fewer than there were
-    workers: Iterable[Process] = ()  # all that have not been reaped, molds and trials among them
+    workers: Iterable[Member] = ()  # all that have not been reaped, molds and trials among them
     has_served: bool = False  # a worker was ready once: there is something to serve
     ends: list[End] = field(default_factory=list)  # not handled yet
     retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
@@ -108,7 +108,7 @@ class Fleet:
         return plan is not self.plan and plan is self.target
 
     @property
-    def newest(self) -> dict[int, Process]:
+    def newest(self) -> dict[int, Member]:
         """The worker that serves in each slot; of several the one that has begun last."""
         by_age = sorted(self.workers, key=lambda each: each.generation)
         return {each.slot: each for each in by_age if each.state is READY}
@@ -134,14 +134,14 @@ class Fleet:
         """Return the questions that the end of the reload with this number answers."""
         return tuple(each for each in self.waiting if 0 < each.reload <= reload)
 
-    def on_ready(self, worker: Process) -> None:
+    def on_ready(self, worker: Member) -> None:
         """A worker serves: what could not start in its slot, or as its mold, now can."""
         self.has_served = True
         if self.reload is not None:
             self.reload.failed.pop(worker.slot, None)
             self.reload.failed.pop(MOLD, None)
 
-    def wish(self, worker: Process, why: str) -> bool:
+    def wish(self, worker: Member, why: str) -> bool:
         """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
         if worker.slot > self.size:
             return False

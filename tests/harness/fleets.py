@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 from aserve.core.page import MOLD, State
-from aserve.processes.facts import NEVER, End, Process, Question
+from aserve.processes.facts import NEVER, End, Member, Question
 from aserve.processes.fleet import Action, Do, Fleet, decide
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
@@ -28,8 +28,8 @@ class World:
     def __init__(self, size: int = 2, has_limits: bool = False, **settings: bool) -> None:
         self.now = 0.0
         self._has_limits = has_limits
-        self._stood: dict[Process, State] = {}  # of those that were killed for a fault
-        self.workers: list[Process] = []
+        self._stood: dict[Member, State] = {}  # of those that were killed for a fault
+        self.workers: list[Member] = []
         self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
         self._broken: list[Any] = []  # plans with which no worker can start
         self.answers: collections.Counter[Question] = collections.Counter()
@@ -83,7 +83,7 @@ class World:
         if do is Do.START:
             self._generations[action.slot] += 1
             generation = self._generations[action.slot]
-            worker = Process(action.slot, generation, action.plan, mold=action.worker)
+            worker = Member(action.slot, generation, action.plan, mold=action.worker)
             self.workers.append(worker)
             if worker.mold is None:
                 self._limit(worker, START_SECONDS)
@@ -109,7 +109,7 @@ class World:
 
     # What there is
 
-    def find(self, *states: State, slot: int | None = None, plan: Any = None) -> list[Process]:
+    def find(self, *states: State, slot: int | None = None, plan: Any = None) -> list[Member]:
         """Return the workers in one of these states; of a slot, or of a plan. Without a slot: no molds."""
         return [
             each
@@ -127,7 +127,7 @@ class World:
         """Return the slots of the workers in one of these states."""
         return [each.slot for each in self.find(*states)]
 
-    def is_dying(self, worker: Process) -> bool:
+    def is_dying(self, worker: Member) -> bool:
         """Whether the kernel ends it: it was killed, or its mold has ended before it was forked."""
         is_forked = worker.mold is None
         return worker.mold not in self.workers if not is_forked else worker.state is KILLED and worker.due_at == NEVER
@@ -144,15 +144,15 @@ class World:
 
     # What becomes of one
 
-    def _limit(self, worker: Process, seconds: float) -> None:
+    def _limit(self, worker: Member, seconds: float) -> None:
         worker.due_at = self.now + seconds if self._has_limits else NEVER
 
-    def drain(self, worker: Process) -> None:
+    def drain(self, worker: Member) -> None:
         """Let it finish what it has, and end."""
         worker.state = DRAINING
         self._limit(worker, DRAIN_SECONDS)
 
-    def kill(self, worker: Process, is_fault: bool = False, writes: bool = False) -> None:
+    def kill(self, worker: Member, is_fault: bool = False, writes: bool = False) -> None:
         """End it; `writes`: it has time to write its stacks."""
         if is_fault:
             self._stood.setdefault(worker, worker.state)
@@ -160,7 +160,7 @@ class World:
         if writes:
             self._limit(worker, STACK_SECONDS)
 
-    def begin(self, worker: Process) -> None:
+    def begin(self, worker: Member) -> None:
         """Let its mold fork it, if that is to."""
         if worker.mold is not None:
             worker.mold.is_silent, worker.mold.forked_at = False, self.now
@@ -170,7 +170,7 @@ class World:
 
     # Events
 
-    def ready(self, worker: Process) -> list[Action]:
+    def ready(self, worker: Member) -> list[Action]:
         """Let a worker, or a mold, serve; return what was done."""
         assert worker.state is STARTING and not self.is_broken(worker.plan)
         self.begin(worker)
@@ -185,7 +185,7 @@ class World:
             self.ready(starting[0])
         return self
 
-    def end(self, worker: Process, is_fault: bool = False) -> list[Action]:
+    def end(self, worker: Member, is_fault: bool = False) -> list[Action]:
         """Let a worker end, by itself, or as it was told to; `is_fault`: it was killed for one while it served."""
         self.workers.remove(worker)
         stood = READY if is_fault else self._stood.pop(worker, worker.state)
@@ -237,7 +237,7 @@ class World:
         self.fleet.waiting.append(question)
         return question
 
-    def recycle(self, worker: Process) -> Question:
+    def recycle(self, worker: Member) -> Question:
         """Ask for a worker's successor, and wait for it."""
         self.fleet.wish(worker, "recycle")
         question = self.ask(slot=worker.slot, generation=worker.generation)
@@ -255,6 +255,6 @@ def serving(size: int = 2, **settings: bool) -> World:
     return World(size, **settings).start()
 
 
-def newest(world: World, slot: int) -> Process:
+def newest(world: World, slot: int) -> Member:
     """Return the last worker of a slot."""
     return world.find(STARTING, READY, DRAINING, KILLED, slot=slot)[-1]

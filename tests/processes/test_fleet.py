@@ -6,7 +6,7 @@ import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 
 from aserve.core.page import MOLD
-from aserve.processes.facts import End, Process
+from aserve.processes.facts import End, Member
 from aserve.processes.fleet import Do, Fleet, decide
 
 # The first start
@@ -309,7 +309,7 @@ def test_a_wish_during_a_reload():
 def test_a_wish_for_a_slot_that_is_none():
     """There is to be no worker."""
     world = serving(2)
-    extra = Process(3, 1, world.fleet.plan, READY)
+    extra = Member(3, 1, world.fleet.plan, READY)
     assert not world.fleet.wish(extra, "old age") and world.fleet.wishes == {}
     assert world.fleet.wish(newest(world, 2), "old age") and world.fleet.asked == [2]
     world.fleet.size = 1

@@ -6,7 +6,7 @@ import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 
 from aserve.core.page import MOLD, TRIAL
-from aserve.processes.facts import End, Process, Question
+from aserve.processes.facts import End, Member, Question
 from aserve.processes.fleet import Do
 
 # Molds
@@ -108,7 +108,7 @@ def test_upgrade():
     world.fleet.is_upgrade_due = True
     world.ready(newest(world, MOLD))
     first = newest(world, 1)
-    world.workers.append(trial := Process(TRIAL, 1, new_plan()))
+    world.workers.append(trial := Member(TRIAL, 1, new_plan()))
     first.mold = None
     assert world.settle() == []
     assert world.ready(first) == [] and world.fleet.is_upgrade_due
