@@ -57,7 +57,7 @@ class Unsent(NamedTuple):
 
     def close(self) -> None:
         """Close the descriptors, unless the caller keeps them."""
-        if not self.is_kept:
+        if self.fds and not self.is_kept:
             close_all(self.fds)
 
 
