@@ -253,6 +253,7 @@ FLOORS = {
     "aserve/features/queue_wait.py": 100,
     "aserve/features/routes/__init__.py": 100,
     "aserve/features/routes/arguments.py": 100,
+    "aserve/features/routes/changes.py": 100,
     "aserve/features/routes/guards.py": 100,
     "aserve/features/scaling.py": 100,
     "aserve/features/sharing/__init__.py": 100,

@@ -419,6 +419,18 @@ def shown(text: str) -> str:
     return "`" + text.replace("|", "\\|").replace("`", "'") + "`"
 
 
+def check_routes(command: str) -> None:
+    """
+    Check that this uWSGI has routes.
+
+    Raises:
+        SystemExit: it was built where PCRE was not.
+    """
+    told = subprocess.run([command, "--help"], capture_output=True, text=True, check=False).stdout
+    if "--route " not in told:
+        raise SystemExit(f"{command} has no PCRE, and so no routes: install libpcre2-dev, and rm -r .venv-moving")
+
+
 def main() -> int:
     """Run the cases that are not recorded, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -431,6 +443,7 @@ def main() -> int:
     signal.signal(
         signal.SIGQUIT, signal.SIG_DFL
     )  # a shell's job in the background ignores it, and so would all servers
+    check_routes(f"{given.folder}uwsgi")
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for path in sorted(CASES.iterdir()):
         if (given.names and path.name not in given.names) or (

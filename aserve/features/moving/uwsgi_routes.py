@@ -10,6 +10,7 @@ An action counts as a guard unless the tables say otherwise: there are seventy i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ...core.patterns import lazy_pattern
@@ -20,9 +21,11 @@ from .draft import Draft, Given, check
 # Of --route.
 ACTIONS = (
     "basicauth", "break", "redirect", "redirect-permanent", "continue", "last", "rpc", "call", "rpcraw", "rpcret",
+    "rewrite", "rewrite-last", "seturi", "setpathinfo", "setmethod", "setuser", "addvar",
 )  # fmt: skip
 # uWSGI's other names of these. Its `return` also has a short body.
 SAME = {"redirect-302": "redirect", "redirect-301": "redirect-permanent", "return": "break", "break-with-status": "break"}  # fmt: skip
+MOVE_PATHS = ("rewrite", "rewrite-last", "setpathinfo")
 INSTEAD = "have the front server do it, such as nginx"
 # Actions that neither keep a request from the app, nor change what it or a later route sees; and the reason why each is not needed.
 HARMLESS = {
@@ -41,6 +44,7 @@ LATE = {"final-route": "the response has been sent by then", "error-route": "the
 _LARGER = lazy_pattern(r"ishigher(equal)?:\$\{CONTENT_LENGTH\};([0-9]{1,15})\s+break:413\b")
 _STATUS = lazy_pattern(r"[2-5][0-9]{2}\Z")
 _CLASS_OF_PCRE = lazy_pattern(r"\[:\^?[a-z]+:\]")  # in Python a set of these letters
+_LITERAL = lazy_pattern(r"\^((?:[\w/-]|\\?\.)+)(\$|/?\.\*)?\Z")  # a path, or the beginning of one
 _EACH_PATH = ("^/", "/", "^", ".*", "^.*", "^/.*", "^.*$", "^/.*$")
 
 
@@ -48,9 +52,10 @@ def add_routes(draft: Draft, routes: Iterable[Given]) -> None:
     """Obey all routes; if one that may guard the app cannot be obeyed, only those that keep requests from it."""
     reasons = [(given, _why_harmless(given)) for given in routes]
     deciding = [given for given, why in reasons if why is None and _action_of(given)[1] != "goto"]
-    for given, why in reasons:
+    for index, (given, why) in enumerate(reasons):
         if why is not None or not deciding:
-            _leave_out(draft, given, why or "no route that it leads to, or past, has an effect")
+            is_reached = all(earlier is not None for _, earlier in reasons[:index])
+            _leave_out(draft, given, why or "no route that it leads to, or past, has an effect", is_reached)
     read, is_whole = [], True
     for given in [given for given, why in reasons if why is None and deciding]:
         try:
@@ -82,10 +87,14 @@ def _why_harmless(given: Given) -> str | None:
     return late if late is not None else HARMLESS.get(_action_of(given)[1])
 
 
-def _leave_out(draft: Draft, given: Given, reason: str) -> None:
-    _, name, argument = _action_of(given)
+def _leave_out(draft: Draft, given: Given, reason: str, is_reached: bool) -> None:
+    """Note a route, or take the setting that does the same; `is_reached`: by each request of its pattern."""
+    pattern, name, argument = _action_of(given)
     if given.key == "route-run" and name == "addheader" and _is_field(argument):
         draft.add("add-field", argument.strip(), given)
+    elif given.key == "route" and name == "donotlog" and is_reached and (match := _LITERAL.match(pattern)):
+        path = re.sub(r"\\?\.", lambda dot: dot[0][1:] or "?", match[1])
+        draft.add("access-log-skip", path if match[2] == "$" else f"{path}*", given)
     else:
         draft.note(given, f"it has no effect here: {reason}")
 
@@ -118,6 +127,8 @@ def _read(draft: Draft, given: Given) -> tuple[str, str]:
         raise ValueError("Python's regular expressions lack such classes of characters")
     if pattern not in ("", *_EACH_PATH) and "mount" in draft.settings:
         raise ValueError("in uWSGI its pattern may be for the path below a mount, and here it is for the whole path")
+    if name in MOVE_PATHS and not {"mount", "static"}.isdisjoint(draft.settings):
+        raise ValueError("in uWSGI files and mounts are found by the path as it came, and here by the new one")
     text = f"{pattern} {name}:{argument}".strip()
     try:
         extensions_of(Config(route=(text,)))

@@ -1,9 +1,9 @@
 """Arguments of a route's action: text with placeholders for variables of the environ and groups of the pattern.
 
-Owns:     compile_argument, fill.
+Owns:     compile_argument, compile_text, fill.
 Thread:   compiling: any; filling: a worker.
 Spec:     uWSGI 2.0.31, core/routing.c (uwsgi_routing_translate).
-Not here: splitting a route into its parts (__init__.py), what an action does with its arguments (__init__.py, guards.py).
+Not here: splitting a route into its parts (__init__.py), what an action does with its arguments (__init__.py, guards.py, changes.py).
 """
 
 from __future__ import annotations
@@ -44,6 +44,19 @@ def compile_argument(word: str, pattern: re.Pattern[str] | None) -> tuple[Piece,
             pieces.append(int(group))
     pieces.append(word[position:].encode("utf-8", "surrogateescape"))
     return tuple(piece for piece in pieces if piece != b"")
+
+
+def compile_text(text: str, pattern: re.Pattern[str] | None, what: str) -> tuple[Piece, ...]:
+    """
+    Return the pieces of an argument that is one text; `what`: what it is, for messages.
+
+    Raises:
+        ValueError: see compile_argument; or it is empty, or has what is no placeholder here, such as $0.
+    """
+    pieces = compile_argument(text.strip(), pattern)
+    if not pieces or any(isinstance(piece, bytes) and re.search(rb"\$[0{]", piece) for piece in pieces):
+        raise ValueError(f"{what} was expected, with placeholders such as $1 and ${{REQUEST_URI}}")
+    return pieces
 
 
 def fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str] | None) -> bytes:

@@ -3,7 +3,7 @@
 Owns:     GUARDS, their names; compile_guard.
 Thread:   compiling: the main thread; a Guard is called in a worker, several at once (with --threads 0: on the event loop).
 Spec:     RFC 7617; uWSGI 2.0.31, plugins/router_basicauth, plugins/router_redirect and core/routing.c.
-Not here: patterns, and sending the answer (__init__.py), placeholders (arguments.py).
+Not here: actions that change the request (changes.py), patterns, and sending the answer (__init__.py), placeholders (arguments.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Callable, Literal, Union
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...wsgi.environ import Environ
-from .arguments import compile_argument, fill
+from .arguments import compile_text, fill
+from .changes import CHANGES, compile_change, set_variable
 
 REDIRECTS = {"redirect": "302 Found", "redirect-permanent": "301 Moved Permanently"}
-GUARDS = ("basicauth", "break", "continue", "last", *REDIRECTS)
+GUARDS = ("basicauth", "break", "continue", "last", *REDIRECTS, *CHANGES)
 
 # Status and fields of an answer without a body; "close": no answer; "next": the routes that follow; "continue": the app.
 Answer = tuple[str, Sequence[tuple[str, str]]]
@@ -44,16 +45,16 @@ def compile_guard(action: str, argument: str, pattern: re.Pattern[str] | None = 
         return _BasicAuth(argument)
     if action in REDIRECTS:
         return _redirect(REDIRECTS[action], argument.strip(), pattern)
+    if action in CHANGES:
+        return compile_change(action, argument, pattern)
     decision: Decision = "continue"
     if action == "break":
-        decision = (status_line(argument.strip()), ()) if argument.strip() else "close"
+        decision = (status_line(argument.strip()), [("Content-Type", "text/plain")]) if argument.strip() else "close"
     return lambda exchange, environ, match: decision
 
 
 def _redirect(status: str, target: str, pattern: re.Pattern[str] | None) -> Guard:
-    pieces = compile_argument(target, pattern)
-    if not pieces or any(isinstance(piece, bytes) and re.search(rb"\$[0{]", piece) for piece in pieces):
-        raise ValueError("a URL was expected, with placeholders such as $1 and ${REQUEST_URI}")
+    pieces = compile_text(target, pattern, "a URL")
 
     def redirect(exchange: Exchange, environ: Environ, match: re.Match[str] | None) -> Decision:
         place = fill(pieces, environ, match).decode("latin-1")
@@ -98,5 +99,5 @@ class _BasicAuth:
         if scheme.lower() != "basic" or not self._is_equal(given, self._token):
             return self._challenge
         user = self._user.encode("utf-8", "surrogateescape").decode("latin-1")
-        exchange.vars = f"{exchange.vars}\0REMOTE_USER\0{user}"
+        set_variable(exchange, environ, "REMOTE_USER", user)
         return "next"

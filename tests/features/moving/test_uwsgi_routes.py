@@ -41,6 +41,9 @@ def load(tmp_path, monkeypatch):
             "route-run = redirect-301:https://x.example${REQUEST_URI}",
             ["redirect-permanent:https://x.example${REQUEST_URI}"],
         ),
+        ("route = ^/old/(.*) rewrite:/new/$1?a=b", ["^/old/(.*) rewrite:/new/$1?a=b"]),
+        ("route = ^/x rewrite-last:/y", ["^/x rewrite-last:/y"]),
+        ("route = ^/x seturi:/y\nroute-run = addvar:SITE=shop", ["^/x seturi:/y", "addvar:SITE=shop"]),
         ("route = ^/x gzip:\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
         ("mount = /a=b.py\nmodule = c\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
     ],
@@ -62,7 +65,7 @@ def test_what_is_obeyed(load, lines, routes):
         ("route-remote-addr = ^10\\. break:403", None),
         ("route = ^/admin break-with-status:403 s3cret", None),
         ("route = ^/admin return:s3cret", None),
-        ("route-run = addvar:A=s3cret\nroute-run = access:deny=all", None),
+        ("route-run = addvar:A=shop\nroute-run = access:deny=s3cret", ["addvar:A=shop"]),
         ("route-if = equal:${HTTP_X_KEY};s3cret continue:\nroute-run = break:403", ["break:403"]),
         ("route = ^/x goto:s3cret\nroute-run = basicauth:R,u:p", ["basicauth:R,u:p"]),
         ("route = [ break:403", None),
@@ -77,10 +80,12 @@ def test_what_is_obeyed(load, lines, routes):
         ("route = ^/admin exec:s3cret", None),
         ("route = ^/admin cgi:s3cret", None),
         ("route = ^/admin fastcgi:s3cret", None),
-        ("route = ^/admin seturi:/s3cret", None),
-        ("route = ^/admin rewrite:/s3cret", None),
-        ("route = ^/admin rewrite-last:/s3cret", None),
-        ("route = ^/admin setuser:s3cret", None),
+        ("route = ^/admin rewrite:/s3cret/$1", None),
+        ("route = ^/admin seturi:/s3cret/${base64[A]}", None),
+        ("route = ^/admin addvar:HTTPS=s3cret", None),
+        ("mount = /a=b.py\nroute-run = rewrite:/s3cret", None),
+        ("static-map = /a=/b\nroute = ^/ setpathinfo:/s3cret", None),
+        ("route = ^/admin setscheme:s3cret", None),
         ("route = ^/admin http:127.0.0.1:1,s3cret", None),
         ("route = ^/admin uwsgi:127.0.0.1:1,0,0,s3cret", None),
         ("route = ^/admin cache:key=s3cret", None),
@@ -115,7 +120,7 @@ def test_each_guard_is_named(load):
 
 
 @pytest.mark.parametrize("action", sorted(HARMLESS))
-@pytest.mark.parametrize("key", ["route = ^/x", "route-user-agent = .*probe.*", "response-route = ^/x"])
+@pytest.mark.parametrize("key", ["route = ^/(x)", "route-user-agent = .*probe.*", "response-route = ^/x"])
 def test_what_guards_nothing(load, key, action):
     """It is a note with its reason, and all other routes are obeyed."""
     draft = load(f"{key} {action}:s3cret\nroute = ^/ basicauth:R,u:p")
@@ -133,6 +138,21 @@ def test_where_nothing_is_guarded(load, lines):
     draft = load(lines)
     Origin(draft).check_guards("refuse")
     assert "route" not in draft.settings and draft.notes[0].text.startswith("it has no effect here: ")
+
+
+@pytest.mark.parametrize(
+    ("route", "skip"),
+    [
+        ("route = ^/healthz donotlog:", "/healthz*"), ("route = ^/healthz$ donotlog:", "/healthz"), ("route = ^/a-b/.* donotlog:", "/a-b/*"),
+        (r"route = ^/x\.txt donotlog:", "/x.txt*"), ("route = ^/x.txt$ donotlog:", "/x?txt"),
+        ("route = ^/(a|b) donotlog:", None), ("route-run = donotlog:", None), ("route-uri = ^/a donotlog:", None),
+        ("route = ^/x last:\nroute = ^/x donotlog:", None),
+    ],
+)  # fmt: skip
+def test_requests_without_a_line(load, route, skip):
+    """donotlog of a path is --access-log-skip, and of anything else a note."""
+    draft = load(route)
+    assert draft.settings.get("access-log-skip") == (skip and [skip]) and len(draft.notes) == (skip is None)
 
 
 @pytest.mark.parametrize(
