@@ -75,7 +75,8 @@ def _rewrite(pieces: tuple[Piece, ...], decision: Literal["next", "continue"]) -
 
 def decode_path(path: str) -> str:
     """Return a path without its fragment and its segments of dots, decoded."""
-    segments, kept = path.partition("#")[0].split("/"), []
+    segments = path.partition("#")[0].split("/")
+    kept: list[str] = []
     for segment in segments:
         if segment == "..":
             del kept[max(1, len(kept) - 1) :]
