@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import socket
 import types
 
@@ -13,6 +14,7 @@ from harness.waiting import wait_until
 
 from aserve import Detached
 from aserve.connections import departed, detaching, wire_loop
+from aserve.connections.in_flight import TABLE_BYTES, read_in_flight
 from aserve.workers.executor import Executor
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.plain]
@@ -92,6 +94,25 @@ def test_it_counts_once(stuck, start_server, raw_client, tmp_path):
     assert (old.statistics().requests, new.statistics().requests) == (2, 0)
     new.stop()
     assert log.read_text() == "/get 200\n"
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_what_other_processes_see(stuck, raw_client, lane):
+    """A request that waits for a thread is in the table of the server where it waits, before and after its move: so it is told if that one dies."""
+    tables = [mmap.mmap(-1, TABLE_BYTES) for _ in range(2)]
+
+    def texts():
+        return [[text for _, text in read_in_flight(table)] for table in tables]
+
+    old, new = (stuck(lane=lane, in_flight=table)[0] for table in tables)
+    client = raw_client(old.address)
+    client.send(GET)
+    wait_until(lambda: texts() == [["GET /first", "GET /get?a=1"], ["GET /first"]])
+    assert move(old, new) == 1
+    wait_until(lambda: texts() == [["GET /first"], ["GET /first", "GET /get?a=1"]])
+    stuck.gate.open(3)
+    assert client.recv_response().status == 200
+    wait_until(lambda: texts() == [[], []])
 
 
 @pytest.mark.parametrize(("scheme", "packet"), [("uwsgi", lanes.uwsgi), ("scgi", lanes.scgi)])
