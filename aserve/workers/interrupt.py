@@ -46,10 +46,24 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
     set_async_exc.restype = ctypes.c_int
 
     def interrupt(thread_id: int, kind: type[BaseException]) -> None:
-        set_async_exc(thread_id, id(kind))
+        """
+        Raise an exception in a thread; then raise another here, and take it.
+
+        CPython before 3.13 notes for all threads that there is an exception, until one of them takes one; the thread that is meant notes it anew
+        when it takes the GIL. Until then all Python code is slower (measured 2026-11-27, a call in a loop: 3.9 and 3.10 by 13 %, 3.12 by
+        36 %), and on 3.11 a thread that is profiled or traced never gets beyond the call of a function. A retracted one stays noted, too.
+        """
+        own_id, own_kind, sleep = threading.get_ident(), id(RequestTimeout), time.sleep
+        try:
+            set_async_exc(thread_id, id(kind))  # from here on no function in Python is called
+            while True:
+                set_async_exc(own_id, own_kind)
+                sleep(CHECK_SECONDS)
+        except RequestTimeout:
+            pass
 
     def retract() -> None:
-        set_async_exc(threading.get_ident(), None)
+        interrupt(threading.get_ident(), RequestTimeout)
 
     return interrupt, retract
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -69,3 +70,59 @@ def test_what_has_not_hit_is_taken_back():
     thread.start()
     thread.join()
     assert outcome[-1] == "unharmed"
+
+
+TRACED = """
+import faulthandler, sys, threading, time
+from aserve.core.errors import RequestTimeout
+from aserve.workers.interrupt import find_interrupt
+faulthandler.dump_traceback_later({patience}, exit=True)
+how, is_pending, is_early = {case}
+interrupt, retract = find_interrupt()
+lock, hit, begun = threading.Lock(), [], threading.Event()
+lock.acquire()
+def call():
+    pass
+def see(*arguments):
+    return see
+def work():
+    begun.set()
+    try:
+        lock.acquire()
+        while True:
+            call()
+            time.sleep(0)
+    except RequestTimeout:
+        hit.append(1)
+    retract()
+    call()
+if is_early:
+    getattr(threading, how)(see)
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+begun.wait()
+if is_early:
+    getattr(sys, how)(see)
+if is_pending:
+    interrupt(thread.ident, RequestTimeout)
+else:
+    retract()
+getattr(sys, how)(see)
+call()
+assert not hit
+lock.release()
+if is_pending:
+    thread.join()
+    assert hit
+call()
+"""
+
+
+@pytest.mark.parametrize("how", ["setprofile", "settrace"])
+@pytest.mark.parametrize("is_pending", [True, False])
+@pytest.mark.parametrize("is_early", [True, False])
+def test_threads_that_are_traced(how, is_pending, is_early):
+    """All go on, also where a thread has not met its exception yet, or never will: CPython 3.11 let them look for it for ever."""
+    script = TRACED.format(case=(how, is_pending, is_early), patience=PATIENCE_SECONDS)
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS)
+    assert found.returncode == 0, found.stderr
