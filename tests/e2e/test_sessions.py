@@ -42,6 +42,11 @@ SESSIONS = {
     "docs/frameworks.md": Session({"python manage.py": "takes a Django project; test_examples.py types it"}),
     "docs/letsencrypt.md": Session({"curl": "takes a name that the internet knows"}),
     "docs/start.md": Session({"curl http://127.0.0.1/ ": SYSTEMD}),
+    # As the unit has it that systemctl restarts.
+    "docs/moving-from-gunicorn.md": Session(
+        before={"aserve status": "aserve --control /run/mysite/control gunicorn -c gunicorn.conf.py mysite.wsgi"}
+    ),
+    "docs/moving-from-uwsgi.md": Session(before={"aserve status": "aserve app.ini --control /run/mysite/control"}),
     "docs/status-page.md": Session({"curl -sN": "shows what comes until Ctrl-C; test_status_page.py reads it"}),
     "docs/trouble.md": Session(before={"export": "aserve hello:app --control /run/site/control"}),
     "docs/upgrades.md": Session(
@@ -62,12 +67,7 @@ QUICK = (
     "docs/tls.md",
     "docs/upgrades.md",
 )
-# Moving: their files are the reader's; tests/moving runs them. OTHERS have nothing that a session runs.
-TYPED = [
-    name
-    for page in PAGES
-    if not page.name.startswith("moving-") and (name := str(page.relative_to(ROOT))) not in OTHERS
-]
+TYPED = [name for page in PAGES if (name := str(page.relative_to(ROOT))) not in OTHERS]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 FILE = re.compile(r"# ([\w./@-]+\.\w+)\n")  # the first line of a block that a reader saves under this name
 # They ask a server, or write something: they serve nothing.
 SUBCOMMANDS = ("balancers", "config", "init", "recycle", "reload", "stacks", "status", "top", "translate", "workers")
-SHOWING = {"--check", "--help", "--print-completion", "--version"}
+SHOWING = {"--check", "--check-config", "--help", "--print-completion", "--version"}
 
 # What each Unix has.
 SHELL = (
