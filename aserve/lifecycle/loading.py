@@ -377,7 +377,8 @@ def _describe(value: object) -> str:
 
 
 def _origin(module: ModuleType) -> str:
-    return f"{module.__name__} ({getattr(module, '__file__', None) or 'built in'})"
+    folders = getattr(module, "__path__", ["built in"])  # of a package without __init__.py
+    return f"{module.__name__} ({getattr(module, '__file__', None) or ', '.join(folders)})"
 
 
 # The app's own errors

@@ -235,6 +235,7 @@ def error_of_app(spec):
         ("./site_a", ["no file {folder}/site_a", "{folder}/site_a.py exists: add .py"]),
         ("./notes.txt", ["notes.txt is not a Python file"]),
         ("site_a:ap", ["no 'ap' in site_a ({folder}/site_a.py)", "near: app"]),
+        ("site_b:app", ["no 'app' in site_b ({folder}/site_b)"]),  # a package without __init__.py
         ("site_a:xyzzy", ["no 'xyzzy'", "callables there: app, make, needs_one"]),
         ("site_a:number.xyzzy", ["no 'xyzzy' in an int", "it defines no callable"]),
         ("site_a:app..b", ["'app..b'", "neither a name nor a call"]),
@@ -276,6 +277,7 @@ def test_not_found(folder, spec, parts):
         "number = 3\ndef make(): return 3\ndef needs_one(one): pass\n"
     )
     (folder / "notes.txt").write_text("")
+    (folder / "site_b").mkdir()
     text = str(error_of(spec))
     for part in parts:
         assert part.format(folder=folder) in text
