@@ -19,7 +19,7 @@ import yaml
 from harness.commands import OTHERS, SHELL, SUBCOMMANDS, TOOLS, Command, split
 
 from aserve.command.cli import main
-from aserve.command.flags import parse_args
+from aserve.command.flags import build_parser, parse_args
 from aserve.features import SETTINGS, Config, commands
 from aserve.features.metrics.table import METRICS
 
@@ -179,6 +179,20 @@ def test_blocks(page):
     assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
     for _, language, block in blocks:
         CHECKS[language](textwrap.dedent(block))
+
+
+FLAGS = {
+    *(option for action in build_parser()._actions for option in action.option_strings),
+    *("--explain", "--json"),  # of `aserve config` and `aserve status`
+}
+
+
+@pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
+def test_flags_in_prose(page):
+    """A command of ours in a sentence has flags that exist."""
+    for command in re.findall(r"`aserve ([^`]+)`", prose_of(page)):
+        ours = re.split(r"\b(?:uwsgi|gunicorn|python) ", command)[0]
+        assert {*re.findall(r"(?<!\S)--[a-z][\w-]*", ours)} <= FLAGS, command
 
 
 def test_subcommands():
