@@ -76,17 +76,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see harness/rules.py")
 
 
-# CPython 3.11's evaluation loop, where it is traced, never gets past an exception that is pending in another thread.
-SURVIVES_TRACED = sys.version_info >= (3, 12)
 # What only these tests reach is not covered by its own file.
 NOT_MEASURED = tuple(f"{TESTS / folder}/" for folder in ("cluster", "cparsers", "e2e", "fuzz"))
-# Nor is a test with one of these markers.
-ELSEWHERE = ("checkout",) if SURVIVES_TRACED else ("checkout", "interrupted")
+# Nor is a test with this marker.
+ELSEWHERE = "checkout"
 
 
 def is_measured(item: pytest.Item) -> bool:
     """Whether a test counts for the floors of coverage; `make test` runs each test in one of both parts, on CPython."""
-    if any(item.get_closest_marker(name) for name in ELSEWHERE):
+    if item.get_closest_marker(ELSEWHERE):
         return False
     return not str(item.path).startswith(NOT_MEASURED)
 
@@ -106,7 +104,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     if not collection_path.name.startswith("test_") or not collection_path.is_file():
         return None
     text = collection_path.read_text()
-    if part == "others" and not is_below and not any(f"mark.{name}" in text for name in ELSEWHERE):
+    if part == "others" and not is_below and f"mark.{ELSEWHERE}" not in text:
         return True
     whole_file = re.search(r"^pytestmark = (?:\[\n(?: .*\n)+\]|.*)", text, re.MULTILINE)
     marks = re.findall(r"mark\.(\w+)", whole_file[0]) if whole_file is not None else ()
@@ -114,7 +112,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is in another part, or not for a brief run, or cannot be done over TLS or under coverage."""
+    """Leave out what is in another part, or not for a brief run, or cannot be done over TLS."""
     part, left_out = config.getoption("--part"), left_out_by(config)
     kept: list[pytest.Item] = []
     others: list[pytest.Item] = []
@@ -124,10 +122,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if is_here and not is_left_out else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = kept
-    if sys.gettrace() is not None and not SURVIVES_TRACED:
-        for item in items:
-            if item.get_closest_marker("interrupted"):
-                item.add_marker(pytest.mark.skip(reason="CPython before 3.12 does not survive it while it is traced"))
     if config.getoption("--over-tls"):
         for item in items:
             if item.get_closest_marker("plain"):

@@ -20,7 +20,7 @@ from aserve.connections.native import Native, running
 from aserve.wsgi.deadlines import Run
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
-pytestmark = [pytest.mark.interrupted, pytest.mark.one_way]
+pytestmark = pytest.mark.one_way
 
 
 def serve(start_server, app, **settings):

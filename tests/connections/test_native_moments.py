@@ -175,7 +175,6 @@ def at_the_end(name):
     return app
 
 
-@pytest.mark.interrupted
 @pytest.mark.provokes("raised", "broke PEP 3333")
 @pytest.mark.parametrize("seconds", [0, HOUR])
 @pytest.mark.parametrize("name", ["write", "start_response", "early_hints"])

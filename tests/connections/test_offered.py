@@ -132,7 +132,6 @@ def test_written_at_the_last_moment(start_server, raw_client):
 
 
 @pytest.mark.one_way
-@pytest.mark.interrupted
 def test_a_deadline(start_server, raw_client):
     """An app that hangs before it has decided gets no more time than others; its thread is written off."""
     is_in, may_return = threading.Event(), threading.Event()

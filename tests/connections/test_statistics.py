@@ -171,7 +171,6 @@ def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until
 
 
 @pytest.mark.any_parser
-@pytest.mark.interrupted
 def test_a_stuck_worker(start_server, raw_client, wait_until):
     """One that was written off is counted as long as it hangs, and since the start."""
     gate = threading.Event()

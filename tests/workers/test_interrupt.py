@@ -24,7 +24,6 @@ def test_where_nothing_can_be_raised(monkeypatch, module):
     retract()
 
 
-@pytest.mark.interrupted
 def test_it_hits_the_thread_and_no_other():
     """A thread that computes meets the exception at its next step."""
     interrupt, _ = find_interrupt()
@@ -48,7 +47,6 @@ def test_it_hits_the_thread_and_no_other():
     assert len(hit) == 1
 
 
-@pytest.mark.interrupted
 def test_what_has_not_hit_is_taken_back():
     """A thread that was interrupted at its own hand goes on unharmed once it has retracted that."""
     interrupt, retract = find_interrupt()

@@ -21,8 +21,6 @@ from aserve.connections.native import running
 from aserve.features import Config
 from aserve.settings import ConfigError
 
-pytestmark = pytest.mark.interrupted
-
 
 @pytest.fixture
 def app():

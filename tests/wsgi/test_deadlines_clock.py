@@ -15,9 +15,6 @@ from harness.interpreter import NATIVE_KINDS
 
 from aserve.core.errors import RequestTimeout
 
-pytestmark = pytest.mark.interrupted
-
-
 SLOW_APP = """
 import threading, time
 def app(environ, start_response):

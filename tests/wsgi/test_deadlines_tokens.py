@@ -19,8 +19,6 @@ from aserve.core.errors import WrittenOff
 from aserve.core.exchange import Exchange
 from aserve.wsgi.deadlines import ANSWER_SECONDS, Deadlines, Run
 
-pytestmark = pytest.mark.interrupted
-
 
 class FakeExecutor:
     def name_of(self, thread_id):
