@@ -52,6 +52,7 @@ FLOORS = {
     "aserve/compat/gunicorn/app/__init__.py": 100,
     "aserve/compat/gunicorn/app/base.py": 100,
     "aserve/compat/gunicorn/app/wsgiapp.py": 100,
+    "aserve/compat/gunicorn/arbiter.py": 100,
     "aserve/compat/gunicorn/config.py": 100,
     "aserve/compat/gunicorn/glogging.py": 100,
     "aserve/compat/gunicorn/python.py": 100,

@@ -13,16 +13,19 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from ...command.handed_down import HandedDown
 from ...command.program import begin
 from ...features.moving.gunicorn_stand_in import type_modules
+from ...lifecycle.loading import app_raised
 from ...settings import ConfigError
-from . import app, config, glogging, util
+from . import app, arbiter, config, glogging, util
 from .app import base, wsgiapp
 
 STAND_INS = {
     **type_modules(sys.modules["aserve.compat.gunicorn"]),
+    "gunicorn.arbiter": arbiter,
     "gunicorn.app": app,
     "gunicorn.app.base": base,
     "gunicorn.app.wsgiapp": wsgiapp,
@@ -38,7 +41,8 @@ def run_python(words: Sequence[str], flags: Mapping[str, object], handed: Handed
     Run a program with its arguments, as `python` does; return 0 if it ends without serving. `flags`: aserve's own, which win.
 
     Raises:
-        ConfigError: the words name no program.
+        ConfigError: the words name no program, or it imports what aserve does not have in gunicorn's place.
+        LoadError: it has raised.
     """
     words = [word for word in words[:1] if word != "-u"] + list(
         words[1:]
@@ -47,15 +51,36 @@ def run_python(words: Sequence[str], flags: Mapping[str, object], handed: Handed
         raise ConfigError(USAGE)
     begin(flags, handed)
     sys.modules.update(STAND_INS)
+    try:
+        _run(words)
+    except Exception as fault:
+        _raise(words[words[0] == "-m"], fault)
+    return 0
+
+
+def _run(words: Sequence[str]) -> None:
     if words[0] == "-m":
         sys.argv[:] = words[1:]
         sys.path.insert(0, os.getcwd())
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        return 0
+        return
     path = os.path.abspath(words[0])
     if not os.path.isfile(path):
         raise ConfigError(f"there is no file {path}; {USAGE}")
     sys.argv[:] = words
     sys.path.insert(0, os.path.dirname(path))
     runpy.run_path(words[0], run_name="__main__")
-    return 0
+
+
+def _raise(name: str, fault: Exception) -> NoReturn:
+    """Raise the error for an exception of the program's; its traceback begins in the program."""
+    if isinstance(fault, ConfigError):
+        raise fault
+    if isinstance(fault, ModuleNotFoundError) and str(fault.name).startswith("gunicorn."):
+        raise ConfigError(
+            f"{name}: {fault}: do without it; of gunicorn's modules `aserve python` has {', '.join(sorted(STAND_INS))}"
+        ) from None
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+        trace = trace.tb_next
+    raise app_raised(name, "running", fault.with_traceback(trace)) from None

@@ -39,7 +39,7 @@ class Given(NamedTuple):
 
     def __str__(self) -> str:
         if callable(self.value):
-            return f"{self.key}()"
+            return f"{self.key} = {self.value.__name__}" if isinstance(self.value, type) else f"{self.key}()"
         key, value = self.key, self.value if isinstance(self.value, str) else repr(self.value)
         if self.is_secret and not HARMLESS.match(value):
             value = HIDDEN

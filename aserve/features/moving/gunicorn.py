@@ -258,8 +258,8 @@ def _choose_threads(draft: Draft) -> None:
     facts = draft.facts
     given = facts.get("worker_class")
     given = given if given is not None else Given("worker_class", "sync", "")
-    name = given.value
-    name = name if isinstance(name, str) else getattr(name, "__name__", str(name))
+    # Of a class the names of its bases, too: one of the user's may derive from gevent's.
+    name = " ".join(one.__name__ for one in given.value.__mro__) if isinstance(given.value, type) else str(given.value)
     threads = 1
     if "threads" in facts:
         threads = _checked(facts["threads"], whole)
@@ -275,7 +275,7 @@ def _choose_threads(draft: Draft) -> None:
             given,
             "such workers serve ASGI apps, and aserve WSGI: name the framework's WSGI app, or wrap it in a2wsgi's ASGIMiddleware",
         )
-    elif name.lower().rpartition(".")[2] not in ("sync", "gthread", "syncworker", "threadworker"):
+    elif name.lower().partition(" ")[0].rpartition(".")[2] not in ("sync", "gthread", "syncworker", "threadworker"):
         draft.note(given, "aserve has workers of one kind, which run the app in threads")
     source = given if is_green else facts.get("threads")
     if source is not None:

@@ -58,11 +58,11 @@ def stand_in(source: bytes) -> None:
 
 
 def type_modules(parent: ModuleType) -> dict[str, ModuleType]:
-    """Return the modules of TYPES, by name, within `parent`, the module gunicorn."""
+    """Return the modules of TYPES, by name, within `parent`, the module gunicorn; those that it has stay."""
     modules = {"gunicorn": parent}
     for name, names in TYPES.items():
         module = modules[name] = ModuleType(name)
         vars(module).update({each: type(each, (OfGunicorn,), {"__module__": name}) for each in names}, __path__=[])
         where, _, leaf = name.rpartition(".")
-        setattr(modules[where], leaf, module)
+        modules[name] = vars(modules[where]).setdefault(leaf, module)
     return modules

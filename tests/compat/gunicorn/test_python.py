@@ -9,6 +9,7 @@ import pytest
 from aserve.command import program
 from aserve.command.handed_down import HandedDown
 from aserve.compat.gunicorn import python
+from aserve.lifecycle.loading import LoadError
 from aserve.settings import ConfigError
 
 HANDED = HandedDown(None, None)
@@ -51,6 +52,30 @@ def test_a_module(folder):
     """With -m, as python does."""
     assert python.run_python(["-m", "std", "x"], {}, HANDED) == 0
     assert (folder / "seen").read_text().startswith(f"__main__ ['{folder}/std.py', 'x'] {folder} ")
+
+
+@pytest.mark.parametrize("words", [["std.py"], ["-m", "std"]])
+def test_one_that_raises(folder, words):
+    """The traceback begins in the program."""
+    (folder / "std.py").write_text("def f():\n    raise KeyError('x')\n\nf()\n")
+    with pytest.raises(LoadError, match=rf"^running {words[-1]} raised KeyError: 'x'$") as caught:
+        python.run_python(words, {}, HANDED)
+    lines = [line.split(", ")[1] for line in caught.value.app_traceback.splitlines() if line.startswith("  File")]
+    assert lines == ["line 4", "line 2"]
+
+
+def test_a_module_that_is_not_there(folder):
+    """What aserve does not have in gunicorn's place is named; a missing module of the program's is the program's error."""
+    (folder / "std.py").write_text("from gunicorn.six import iteritems")
+    with pytest.raises(
+        ConfigError, match=r"^std\.py: No module named 'gunicorn\.six': do without it; of .* gunicorn\.app\.base, "
+    ):
+        python.run_python(["std.py"], {}, HANDED)
+    (folder / "std.py").write_text("import no_such_shop")
+    with pytest.raises(
+        LoadError, match=r"^running std\.py raised ModuleNotFoundError: No module named 'no_such_shop'$"
+    ):
+        python.run_python(["std.py"], {}, HANDED)
 
 
 @pytest.mark.parametrize("words", [[], ["-c", "1"], ["-m"], ["none.py"]])

@@ -111,7 +111,11 @@ def test_apps(load, source, app):
             "worker_class = 'uvicorn.workers.UvicornWorker'",
             "conf.py:1: worker_class = uvicorn.workers.UvicornWorker: such",
         ),
-        ("class W: pass\nworker_class = W", "conf.py:2: worker_class(): aserve has workers of one kind"),
+        (
+            "class GeventWorker: pass\nclass W(GeventWorker): pass\nworker_class = W; worker_connections = 50",
+            "conf.py:3: worker_class = W: threads = 50 in its place",
+        ),
+        ("class W: pass\nworker_class = W", "conf.py:2: worker_class = W: aserve has workers of one kind"),
         ("daemon = True", "conf.py:1: daemon = True: it has no effect here: aserve stays in the foreground"),
         (
             "syslog = True; syslog_addr = 'tcp://a:1'",
