@@ -61,7 +61,7 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     set_up_logging(plan.config)
     log_notes(plan, environ)
     load_certificates(plan.config).log_warnings()
-    account = find_account(plan.config.user, plan.config.group)
+    account = find_account(plan.config.user, plan.config.group, plan.config.add_group)
     if account is not None and os.geteuid() == 0:
         become(account)  # as a start does before the import; a check by another user is one of the settings
     app = load(plan)

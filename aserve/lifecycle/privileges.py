@@ -12,6 +12,7 @@ import logging
 import os
 import pwd
 import sys
+from collections.abc import Sequence
 
 from ..core.named_tuple import NamedTuple
 from ..settings import ConfigError
@@ -28,14 +29,15 @@ class Account(NamedTuple):
     uid: int
     gid: int
     name: str | None  # for the user's further groups; None: it has none
+    added: tuple[int, ...] = ()  # groups beside these
 
     def __str__(self) -> str:
         return f"user {self.name or self.uid} and group {self.gid}"
 
 
-def find_account(user: str | None, group: str | None) -> Account | None:
+def find_account(user: str | None, group: str | None, added: Sequence[str] = ()) -> Account | None:
     """
-    Return the account of --user and --group, by name or number; None: neither is given.
+    Return the account of --user and --group, with the groups of --add-group, by names or numbers; None: neither is given.
 
     Raises:
         ConfigError: there is no such user or group.
@@ -55,7 +57,7 @@ def find_account(user: str | None, group: str | None) -> Account | None:
             uid = int(user)
     if group is not None:
         gid = _find_group(group)
-    return Account(uid, gid, name)
+    return Account(uid, gid, name, tuple(map(_find_group, added)))
 
 
 def become(account: Account) -> None:
@@ -75,6 +77,8 @@ def become(account: Account) -> None:
             os.initgroups(account.name, account.gid)
         else:
             os.setgroups([account.gid])
+        if account.added:
+            os.setgroups([*dict.fromkeys([*os.getgroups(), *account.added])])
         os.setgid(account.gid)
         os.setuid(account.uid)  # last: the other calls need root
     except OSError as exc:

@@ -165,7 +165,7 @@ def prepared(
 
 @contextlib.contextmanager
 def _prepared(config: EngineSettings) -> Iterator[Sequence[Listener] | None]:
-    account, store = find_account(config.user, config.group), FdStore.of_this_process()
+    account, store = find_account(config.user, config.group, config.add_group), FdStore.of_this_process()
     if config.umask is not None:
         os.umask(config.umask)
     if account is None and config.pid_file is None and not store:

@@ -262,6 +262,10 @@ def _parse_account(value: object) -> str | None:
     return text
 
 
+def _parse_accounts(value: object) -> tuple[str, ...]:
+    return tuple(str(_parse_account(text)) for text in texts_of(value, str.splitlines))
+
+
 def _parse_sni(value: object) -> tuple[str, ...]:
     texts = tuple(texts_of(value, re.compile(r"[,\n]").split))
     names = [split_sni(text)[0] for text in texts]
@@ -396,6 +400,7 @@ UMASK = Kind(
     "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
 )
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
+GROUPS = Kind("NAME", "names or numbers of groups; in a variable one to a line", _parse_accounts, show_texts)
 # A flag of this kind has no value: it means on.
 SWITCH = Kind("", "on or off; in a TOML file, true or false", _parse_switch, lambda is_on: "on" if is_on else "off")
 PLACES = Kind(

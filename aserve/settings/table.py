@@ -24,6 +24,7 @@ from .kinds import (
     FIELDS,
     FILE,
     GIB,
+    GROUPS,
     KIB,
     LISTENING,
     MIB,
@@ -516,6 +517,13 @@ class EngineSettings(Settings):
         None, "Process", "--group", ACCOUNTS,
         "group to become after binding; only for root",
         "That of --user, with its further groups.",
+        fixed=True,
+    )
+    add_group: Sequence[str] = row(
+        (), "Process", "--add-group", GROUPS,
+        "group to be in beside that of --user or --group; repeatable; only for root",
+        "A user has the groups that the machine gives it: usermod -aG GROUP USER.",
+        needs=Needs(("user", "group")),
         fixed=True,
     )
     umask: int | None = row(

@@ -85,6 +85,20 @@ def test_only_root_may(monkeypatch):
     assert error_of(become, Account(7, 9, None)).startswith("only root may become user 7 and group 9; leave")
 
 
+def test_further_groups(monkeypatch):
+    """They come beside the user's own, each once; one that is not there is named."""
+    calls = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "getgroups", lambda: [8, 9])
+    for call in ("initgroups", "setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(os, call, lambda *arguments, call=call: calls.append((call, *arguments)))
+    become(Account(7, 8, "www", (10, 9)))
+    assert calls == [("initgroups", "www", 8), ("setgroups", [8, 9, 10]), ("setgid", 8), ("setuid", 7)]
+    account = find_account("nobody", None, ["54321", GROUP.gr_name])
+    assert account is not None and account.added == (54321, GROUP.gr_gid) and find_account(None, None, ["5"]) is None
+    assert error_of(find_account, "nobody", None, ["no-such-group"]).startswith("group 'no-such-group': there is no")
+
+
 @needs_root
 def test_root_is_given_up_for_good():
     """The process is another's, in its groups, and may not go back."""

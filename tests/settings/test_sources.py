@@ -89,7 +89,7 @@ def test_the_platform():
 IDLE = {
     "spooler_processes": 2, "spooler_seconds": 5, "spooler_max_jobs": 5, "spooler_import": ["a"], "uwsgi_farm": ["a:1"], "static_index": ["a"], "static_expires": ["1m"],
     "static_fields": ["A: b"], "static_symlinks": True, "compress_min_bytes": 5, "statsd_prefix": "a", "reload_page": "on",
-    "access_log_format": "json", "access_log_copy": ["/a"], "access_log_skip": ["/a"], "forwarded_fields": ["x-real-ip"], "underscore_fields": ["a_b"], "scgi_status": "line", "unix_mode": "600",
+    "access_log_format": "json", "access_log_copy": ["/a"], "add_group": ["games"], "access_log_skip": ["/a"], "forwarded_fields": ["x-real-ip"], "underscore_fields": ["a_b"], "scgi_status": "line", "unix_mode": "600",
     "unix_owner": "a", "unix_group": "a", "key": "a", "sni": ["a=b"], "client_ca": "a", "client_certificate": "optional", "tls_min": "1.3",
     "ciphers": "A", "metrics_app": "on", "metrics_mode": "660", "status_page": "all", "max_stuck": 3, "healthcheck_max_wait_seconds": 5, "hang_warning_seconds": 5,
     "hang_timeout_seconds": 5,
@@ -98,7 +98,7 @@ IDLE = {
 
 BASES = {
     "workers": 1, "spooler": ["a"], "uwsgi_mule": ["-"], "static": ["/a=/b"], "compress": True, "statsd": "h:1", "reload": True, "access_log": "-", "request_seconds": 5,
-    "trusted_proxies": ["unix"], "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1",
+    "trusted_proxies": ["unix"], "user": "nobody", "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1",
 }  # fmt: skip
 
 

@@ -182,6 +182,7 @@ def test_defaults():
         "reload_extra": (),
         "user": None,
         "group": None,
+        "add_group": (),
         "umask": None,
         "chdir": None,
         "python_path": (),

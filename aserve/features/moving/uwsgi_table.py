@@ -122,7 +122,7 @@ ROWS: tuple[Row, ...] = (
     maps("uid", "user", text("user"), "only where root starts it"),
     maps("gid", "group", text("group"), "only where root starts it"),
     maps("master-as-root drop-after-init drop-after-apps", "", switch("binds as root"), "root is given up after binding; a unix socket is root's then, and without these options it is of `uid` and `gid`"),
-    unlike("add-gid", "a user has the groups that the machine gives it: `usermod -aG GROUP USER`"),
+    maps("add-gid", "add-group", text("add-group"), "beside the groups that the user has; in uWSGI in their place"),
     unlike("no-site", "Python has begun before aserve reads it"),
     maps("umask", "umask", take_umask, "of unix sockets, too, where `chmod-socket` does not say otherwise"),
     maps("pidfile safe-pidfile pidfile2 safe-pidfile2", "pid-file", take_pid_file, "one, the last that is named"),

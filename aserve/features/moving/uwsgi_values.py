@@ -93,7 +93,7 @@ def text(key: str) -> Take:
     return take
 
 
-_LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload", "uwsgi-farm")
+_LISTS = ("add-group", "env", "python-path", "spooler", "spooler-import", "touch-reload", "uwsgi-farm")
 
 
 def fact(name: str) -> Take:
