@@ -77,7 +77,6 @@ def test_what_is_not_known_to_be_harmless():
         ("static: fields: ['expires'] -> ['cache-control']", [], classes.HARMLESS),
         ("static: fields: ['expires'] -> ['etag']", [], classes.DIFFERENT),
         ("static: fresh: 3600 -> None", [], classes.DIFFERENT),
-        ("get: groups: [60] -> [33]", [], classes.DIFFERENT),
         ("get: groups: [60] -> [33, 60]", [], classes.HARMLESS),
         ("get: groups: [60] -> [33]", [], classes.DIFFERENT),
         ("at once: 1 -> 4", [], classes.DIFFERENT),
