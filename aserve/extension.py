@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, Generic, Protocol, TypeVar
 
+from .connections.carrier import NewCarrier
 from .connections.listeners import Listener
 from .connections.statistics import Statistics
 from .core.ends import Counting, Ended, Ends, Lines, Reader
@@ -146,6 +148,7 @@ class Extension(Generic[S]):
     """One option of a server; override the methods that it needs. S: the settings of the engine, and its own."""
 
     switches: Sequence[str] = ()  # names of settings, any of which turns it on; see is_on
+    off = ""  # the value of these that does not, beside those that are false
     # The data of requests that it reads; `start` may set these.
     wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request
     wants_ids = False  # the request's id in logs, which is then made
@@ -171,7 +174,7 @@ class Extension(Generic[S]):
     @classmethod
     def is_on(cls, config: Any) -> bool:
         """Whether the settings turn the extension on. Override it where a table of names does not say that."""
-        return any(getattr(config, name) for name in cls.switches)
+        return any(value and value != cls.off for value in (getattr(config, name) for name in cls.switches))
 
     @classmethod
     def is_supervised(cls, config: Any) -> bool:
@@ -222,6 +225,10 @@ class Extension(Generic[S]):
 
     def upgraded(self, exchange: Exchange) -> None:
         """Note that a request becomes a WebSocket, whose end will be the request's."""
+        raise NotImplementedError
+
+    def carriers(self) -> Mapping[str, NewCarrier]:
+        """Return the makers of carriers for connections of TLS, by the ALPN names of their protocols; called once."""
         raise NotImplementedError
 
     def counting(self) -> Counting:
@@ -301,6 +308,11 @@ class Extensions:
             for one in self._with("prepare"):
                 entered.enter_context(one.prepare())
             yield
+
+    @functools.cached_property
+    def carriers(self) -> dict[str, NewCarrier]:
+        """The makers of carriers by ALPN names, in the order of preference."""
+        return {name: new for one in self._with("carriers") for name, new in one.carriers().items()}
 
     @property
     def wants_times(self) -> bool:

@@ -174,6 +174,30 @@ def test_fields():
     assert extensions.keeps_forwarded and not Extensions([first]).keeps_forwarded
 
 
+def test_carriers():
+    """Later ones are for other names; and without any there is none."""
+
+    class Carrying(Extension):
+        def __init__(self, name):
+            self.name = name
+
+        def carriers(self):
+            return {self.name: Wrapper}
+
+    assert Extensions([Nothing(None)]).carriers == {}
+    assert list(Extensions([Carrying("b"), Carrying("a")]).carriers) == ["b", "a"]
+
+
+@pytest.mark.parametrize(("value", "is_on"), [("", False), ("no", False), ("yes", True)])
+def test_a_value_that_turns_off(value, is_on):
+    """A name may say so."""
+
+    class Switched(Extension):
+        switches, off = ("control",), "no"
+
+    assert Switched.is_on(Config(control=value or None)) == is_on
+
+
 def test_a_listener():
     """It says whether its listener speaks HTTP."""
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:

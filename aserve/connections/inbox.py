@@ -59,11 +59,14 @@ class Inbox:
         "_connection", "_executor", "_outbox", "_progress", "_service", "_waiting", "is_at_eof", "is_closing_soon", "protocol",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, outbox: Outbox, progress: Progress) -> None:
+    def __init__(
+        self, connection: Connection, outbox: Outbox, progress: Progress, protocol: WireProtocol | None = None
+    ) -> None:
+        """Make the inbox of a wire; `protocol` None: the listener's."""
         self._connection, self._outbox, self._progress = connection, outbox, progress
         self._service = connection.service
         self._executor = connection.service.executor
-        self.protocol: WireProtocol = connection.service.new_protocol()
+        self.protocol: WireProtocol = connection.service.new_protocol() if protocol is None else protocol
         self.is_at_eof = False  # the client will send no more
         self.is_closing_soon = False  # after the client's last request, or as the server ends
         self._waiting: list[Exchange] = []  # pipelined behind the running exchange; few: max_pipelined

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from ..core.ends import RequestLog
@@ -24,6 +25,7 @@ from ..wsgi.deadlines import Deadlines
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields
 from . import wire_log
+from .carrier import NO_CARRIERS, NewCarrier
 from .health import HealthPaths
 from .in_flight import InFlight
 from .server_budgets import Budgets
@@ -36,7 +38,7 @@ class ServiceContext(NamedTuple):
     loop: asyncio.AbstractEventLoop
     executor: Executor | InlineExecutor
     common_fields: CommonFields
-    connections: set[Any]
+    connections: Any  # a ConnectionLimit
     budgets: Budgets  # of large bodies
     websockets: Any  # see websockets.py
     ends: RequestLog | None = None  # takes the end of each request; None: there is no reader
@@ -61,6 +63,7 @@ class Service:
         base_environ: Environ,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
+        carriers: Mapping[str, NewCarrier] = NO_CARRIERS,
     ) -> None:
         self.name = name  # of the listener, for the log
         self.limits = limits
@@ -69,6 +72,7 @@ class Service:
         self.base_environ = base_environ
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
+        self.carriers = carriers  # by ALPN name; any other name stands for HTTP/1.x
         self.identify = identify  # finds out whether a connection's peer is trusted; None: not asked for each
         # Copies of the context's attributes, for quick access.
         self.config, self.loop, self.executor = context.config, context.loop, context.executor

@@ -21,6 +21,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.page import Field
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
+from .carrier import Carrier
 from .lane import Lane
 from .limit import OnLoop
 from .service import Service
@@ -105,6 +106,9 @@ def take_statistics(
         if isinstance(wire, WebSocket):
             websocket += 1
             unsent_bytes += wire.unsent_bytes
+            continue
+        if isinstance(wire, Carrier):
+            idle += not wire.has_streams  # otherwise its streams are counted
             continue
         if not isinstance(wire, LoopWire):
             in_handshake += 1

@@ -26,6 +26,7 @@ from typing import Any, Callable, cast
 from ..tls import certificates as tls
 from ..tls import client_hello
 from ..wsgi.response import error_response
+from .carrier import Carrier
 from .connection import Connection, peer_of
 from .progress import ARRIVING_SECONDS, LINGER_SECONDS
 from .service import Service
@@ -76,7 +77,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._hello = client_hello.FirstOctets()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session: ssl.SSLObject | None = None
-        self._wire: LoopWire | WebSocket | None = None
+        self._wire: LoopWire | Carrier | WebSocket | None = None
         self._is_at_eof = False  # the client will send no more
         self._quiet_seconds = 0.0
         self._reply_bytes = 0
@@ -172,7 +173,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             return
         hello = self._hello.parse()
         offered = [name.decode("latin-1") for name in hello.protocols]
-        if offered and not any(name in tls.ALPN_PROTOCOLS for name in offered):
+        if offered and not any(name in tls.ALPN_PROTOCOLS or name in self._service.carriers for name in offered):
             names = ", ".join(map(ascii, offered[:5]))
             self._refuse(client_hello.NO_APPLICATION_PROTOCOL, f"no HTTP/1.1 for a client that speaks only {names:.99}")
             return
@@ -204,7 +205,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._read, self._write = tls.guard(session.read), tls.guard(session.write)
         self._phase = OPEN
         self._service.connections.discard(self)
-        wire = self._wire = LoopWire(connection, can_bypass=False)
+        new_carrier = self._service.carriers.get(session.selected_alpn_protocol() or "")
+        wire = self._wire = LoopWire(connection, can_bypass=False) if new_carrier is None else new_carrier(connection)
         wire.connection_made(self)
         if self._incoming.pending:
             self._receive()
@@ -248,7 +250,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         elif is_at_end and wire is not None:
             self._on_eof(wire)
 
-    def _on_eof(self, wire: LoopWire | WebSocket) -> None:
+    def _on_eof(self, wire: LoopWire | Carrier | WebSocket) -> None:
         if not self._is_at_eof:
             self._is_at_eof = True
             wire.eof_received()

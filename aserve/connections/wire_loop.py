@@ -40,6 +40,7 @@ from .upgrading import end_offer
 from .wire_log import tell
 
 if TYPE_CHECKING:
+    from ..protocols.base import WireProtocol
     from .pump import Large
 
 logger = logging.getLogger("aserve")
@@ -62,14 +63,14 @@ class LoopWire(asyncio.Protocol):
 
     def __init__(
         self, connection: Connection, octets: bytes = b"", is_new: bool = True, can_bypass: bool = True,
-        rest: tuple[bytes | memoryview, ...] = (),
+        rest: tuple[bytes | memoryview, ...] = (), protocol: WireProtocol | None = None,
     ) -> None:  # fmt: skip
         """
         Make the wire of a connection.
 
         `octets`: of its requests, read already. `is_new`: the client is not identified yet. `can_bypass`: octets may go to
         the socket past the transport. `rest`: if the connection has an exchange whose response is whole, the unsent octets
-        of it.
+        of it. `protocol`: the one to read with; None: the listener's.
         """
         self.connection = connection
         self._service = connection.service
@@ -77,7 +78,7 @@ class LoopWire(asyncio.Protocol):
         self.state = NEW
         self._progress = Progress(connection.service.config)
         self._outbox = Outbox(connection, can_bypass)
-        self._inbox = Inbox(connection, self._outbox, self._progress)
+        self._inbox = Inbox(connection, self._outbox, self._progress, protocol)
         self._sending = Sending(connection, self._outbox, self._progress)
         self.reply: Callable[[Exchange, Reply], bool] = self._sending.reply  # see Wire.reply; each request saves a call
         self._initial, self._rest = octets, rest

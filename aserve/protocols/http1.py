@@ -236,6 +236,24 @@ def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchang
         strip_forwarded(exchange)
 
 
+def read_head(scratch: Scratch, head: bytes) -> tuple[Exchange, int, int]:
+    """
+    Return the exchange of a whole head that another protocol has brought, its flags, and the length of its body.
+
+    Raises:
+        RequestRefused: the head breaks a rule or a limit.
+    """
+    consumed = _parse_head_at(head, 0, len(head), 0, scratch.head)
+    if consumed != len(head):
+        raise refusal(consumed)
+    length, vars_len, _, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)
+    exchange = Exchange(scratch.vars[:vars_len].decode("latin-1"))
+    set_flags(exchange, flags, scratch.limits.strip_forwarded)
+    if flags & DROPPED and scratch.limits.underscores is not None:
+        scratch.limits.underscores.look_at(head, exchange)
+    return exchange, flags, length
+
+
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
     """Return a function that makes an HTTP1 for each connection of an event loop."""
     return functools.partial(HTTP1, Scratch(limits))

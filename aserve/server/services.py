@@ -75,6 +75,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         ),
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
+        carriers=extensions.carriers,
     )
 
 

@@ -36,7 +36,7 @@ Stamp = Optional[tuple[int, int, int, int]]  # of a file; None: there is none
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 VERIFY_MODES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-# RFC 7301 6: the protocols that we speak over TLS. curl, asked for HTTP/1.0, offers only the second.
+# RFC 7301 6: the names of HTTP/1.x. curl, asked for HTTP/1.0, offers only the second.
 ALPN_PROTOCOLS = ("http/1.1", "http/1.0")
 
 ANY_NAME = ""  # the key of the context for all other names
@@ -58,17 +58,18 @@ _KEY = lazy_pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 class Certificates:
     """The contexts of all https binds; they can be reloaded while they are in use."""
 
-    def __init__(self, all_settings: Iterable[TLSSettings]) -> None:
+    def __init__(self, all_settings: Iterable[TLSSettings], protocols: Iterable[str] = ()) -> None:
         """
-        Load everything.
+        Load everything. `protocols`: further names for ALPN, preferred to those of HTTP/1.x.
 
         Raises:
             ConfigError: a file or a setting cannot be used; the text says what to do.
         """
         self._all_settings = [_with_absolute_paths(settings) for settings in all_settings]
+        self._protocols = [*protocols, *ALPN_PROTOCOLS]
         self._paths = [path for settings in self._all_settings for path in _paths_of(settings)]
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
-        self._contexts, self.warnings = _load(self._all_settings)
+        self._contexts, self.warnings = _load(self._all_settings, self._protocols)
 
     def wrap_by(self, settings: TLSSettings) -> Wrap:
         """Return the function that wraps a new connection by the contexts that are current at that time."""
@@ -87,7 +88,7 @@ class Certificates:
         """Load everything anew; if any file cannot be used, keep the old contexts, log why, and return False."""
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
         try:
-            self._contexts, self.warnings = _load(self._all_settings)
+            self._contexts, self.warnings = _load(self._all_settings, self._protocols)
         except ConfigError as fault:
             logger.error("TLS: %s; keeping the certificates loaded before", fault)
             return False
@@ -141,7 +142,9 @@ def _stamp(path: str) -> Stamp:
 # Loading
 
 
-def _load(all_settings: Iterable[TLSSettings]) -> tuple[dict[TLSSettings, dict[str, ssl.SSLContext]], list[str]]:
+def _load(
+    all_settings: Iterable[TLSSettings], protocols: list[str]
+) -> tuple[dict[TLSSettings, dict[str, ssl.SSLContext]], list[str]]:
     warnings: list[str] = []
     contexts = {}
     for settings in all_settings:
@@ -149,6 +152,8 @@ def _load(all_settings: Iterable[TLSSettings]) -> tuple[dict[TLSSettings, dict[s
         contexts[settings] = {
             name: _new_context(settings, certificate, key, warnings) for name, certificate, key in files
         }
+        for context in contexts[settings].values():
+            context.set_alpn_protocols(protocols)
     return contexts, list(dict.fromkeys(warnings))
 
 
@@ -162,7 +167,6 @@ def _new_context(settings: TLSSettings, certificate: str, key: str | None, warni
         raise ConfigError(
             f"--ciphers {settings.ciphers}: no cipher suite is of that name; see `openssl ciphers -v`"
         ) from None
-    context.set_alpn_protocols(ALPN_PROTOCOLS)
     _load_chain(context, certificate, key, warnings)
     if settings.client_ca is not None:
         _load_client_ca(context, settings.client_ca)
@@ -352,12 +356,12 @@ def guard(function: Function) -> Function:
     return function
 
 
-def load_certificates(config: EngineSettings) -> Certificates:
+def load_certificates(config: EngineSettings, protocols: Iterable[str] = ()) -> Certificates:
     """
-    Load the files that the https binds of these settings name.
+    Load the files that the https binds of these settings name; `protocols`: see Certificates.
 
     Raises:
         ConfigError: a file or a setting cannot be used.
     """
     binds = [parse_bind(bind) for bind in config.bind if bind.startswith("https://")]
-    return Certificates(map(config.tls_settings, binds))
+    return Certificates(map(config.tls_settings, binds), protocols)

@@ -1,0 +1,49 @@
+"""A connection whose octets carry the exchanges of many streams.
+
+Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker, by the name that ALPN has chosen.
+Thread:   event loop only.
+Spec:     RFC 7301 (ALPN).
+Not here: any one such protocol; a stream, which has a Connection and a LoopWire of its own (wire_loop.py), and counts as a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+class Carrier(asyncio.Protocol):
+    """The protocol of a connection that carries streams; every method is for a subclass to override."""
+
+    idle_seconds = 0.0  # for how long it has had no stream; 0 if it has one
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether a stream is open; each is counted as a connection, and without one the carrier is."""
+        raise NotImplementedError
+
+    def on_second(self) -> None:
+        """Close the connection if it has idled for too long; called once a second."""
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        """Let open streams finish, then close."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Close at once."""
+        raise NotImplementedError
+
+    def drop_octets(self, data: bytes) -> None:
+        """Drop octets that have come after our last."""
+        raise NotImplementedError
+
+
+# Its argument: the connection, whose client is not identified yet.
+NewCarrier = Callable[["Connection"], Carrier]
+NO_CARRIERS: Mapping[str, NewCarrier] = MappingProxyType({})
