@@ -55,7 +55,7 @@ def with_links(text: str) -> str:
     """Return a text whose pages are links and whose flags are code; what is code already stays. In a terminal both stand as they are."""
     text = re.sub(r"\bdocs/([\w-]+\.md)\b", r"[\1](\1)", text)
     return re.sub(
-        r"`[^`]*`|\[[^]]*\]\([^)]*\)|(?<![\w-])--[a-z][a-z-]*[a-z](?: (?:\d+|-)(?![^\s,;.)]))?", _as_code, text
+        r"`[^`]*`|\[[^]]*\]\([^)]*\)|(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?: (?:\d+|-)(?![^\s,;.)]))?", _as_code, text
     )
 
 

@@ -49,6 +49,9 @@ RESERVED = {
             "features.metrics.app": "the loop waits for a thread that reads what the app counts",
             "features.metrics.single": "its answers are given on the loop",
             "features.control.top_screen": "a program of its own, with the loop of its screen",
+            "features.http2.session": "it is the protocol of a transport",
+            "features.http2.stream": "to a wire it is a transport",
+            "features.http2.turns": "names the type of a loop",
         },
     ),
     "threading": (
@@ -103,6 +106,7 @@ DOORS = {
     ("server.running", "uvloop"),
     ("command.completion", "shtab"),
     ("features.control", "features.control.top_screen"),  # which knows textual
+    ("features.http2", "features.http2.session"),  # which knows h2
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("features.uwsgi_api", "features.uwsgi_api.supervising"),

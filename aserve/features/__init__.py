@@ -19,6 +19,8 @@ from .control.settings import ControlSettings
 from .fault_page import FaultPages, FaultPageSettings
 from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
+from .http2 import HTTP2
+from .http2.settings import HTTP2Settings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
@@ -78,6 +80,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     Controlling,
     MasterFifo,
     Scaling,
+    HTTP2,
     Mounting,  # what loads the mounted apps is nearest to the app
     Translating,
 )
@@ -105,6 +108,7 @@ class Config(
     ScalingSettings,
     ProcessTitleSettings,
     AddedFieldSettings,
+    HTTP2Settings,
     MovingSettings,
 ):
     """

@@ -172,7 +172,7 @@ def test_every_flag_that_is_named_exists():
             for line in path.read_text().splitlines()
             if "uWSGI" not in line and not line.lstrip("# ").startswith(("curl ", "systemctl ", "certbot "))
         )
-        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", ours))
         if path.name == "demo.py":
             named = {name for name in named if f"aserve {name}" in path.read_text()}  # not its CSS
         assert named <= flags, path

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long_on_pypy
         ("--wsgi-file", "uWSGI has it, and here it is the first argument: a relative path"),
         ("--vacuum", "uWSGI has it; leave it out: it is always so"),
         ("--listen", "give --bind HOST:PORT"),
-        ("--http2", "leave it out"),
+        ("--http", "leave it out"),
         ("--ident", "give --server-name"),
         ("--channel-timeout", "give --keep-alive, --head-timeout"),
         ("--recv-bytes", "leave it out: nothing"),

@@ -1,0 +1,116 @@
+"""Field sections of HTTP/2: a request's becomes a head of HTTP/1.1 for the one parser, and a head of ours becomes a field section.
+
+Owns:     `encode_head`: the rules that HTTP/2 adds to those of HTTP/1.1; `decode_head`; `is_trailer_section`.
+Thread:   any; pure.
+Spec:     RFC 9113 sections 8.1 to 8.5.
+Not here: the rules for targets, Host, names, values and limits of both protocols (cparsers/http1.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...core.errors import AserveError
+from ...core.patterns import lazy_pattern
+
+Field = tuple[bytes, bytes]
+
+_NAME = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")  # a token (RFC 9110 5.6.2) without capital letters
+_BAD_VALUE = lazy_pattern(rb"[\0\r\n]|\A[ \t]|[ \t]\Z")
+_BAD_PSEUDO = lazy_pattern(rb"[\0-\x20\x7f]")
+_METHOD = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PSEUDO = frozenset([b":method", b":scheme", b":authority", b":path"])
+# RFC 9113 8.2.2: fields of a connection, which a stream has not.
+CONNECTION_FIELDS = frozenset([b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"])
+_STATUS_LINE = lazy_pattern(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*", re.DOTALL)
+
+
+class Malformed(AserveError):
+    """A request that breaks RFC 9113: its stream is reset. The text names the rule."""
+
+
+def encode_head(fields: Iterable[Field]) -> bytes:
+    """
+    Return the head of HTTP/1.1 that says the same.
+
+    Raises:
+        Malformed: it is no request of HTTP/2.
+    """
+    pseudo, regular = _split(fields)
+    method, path, authority = pseudo.get(b":method"), pseudo.get(b":path"), pseudo.get(b":authority")
+    if method is None or not _METHOD.fullmatch(method):
+        raise Malformed("a request without a valid :method")
+    if method == b"CONNECT":
+        target, path = authority or b"-", None
+    elif path is None or b":scheme" not in pseudo:
+        raise Malformed("a request without :path or :scheme")
+    elif not path.startswith((b"/", b"*")):
+        raise Malformed("a :path that does not begin with a slash")
+    else:
+        target = path
+    lines = [b"%b %b HTTP/1.1" % (method, target)]
+    hosts = [value for name, value in regular if name == b"host"]
+    if authority is not None:
+        if any(host.lower() != authority.lower() for host in hosts):
+            raise Malformed("a Host field that differs from :authority")
+        lines.append(b"host: " + authority)
+        hosts = hosts[:0]
+    lines += [b"host: " + host for host in hosts]
+    cookies = [value for name, value in regular if name == b"cookie"]
+    if cookies:
+        lines.append(b"cookie: " + b"; ".join(cookies))  # RFC 9113 8.2.3: one field, split for compression
+    lines += [b"%b: %b" % field for field in regular if field[0] not in (b"host", b"cookie")]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _split(fields: Iterable[Field]) -> tuple[dict[bytes, bytes], list[Field]]:
+    """Return the pseudo-header fields and the others, each checked by itself."""
+    pseudo: dict[bytes, bytes] = {}
+    regular: list[Field] = []
+    for name, value in fields:
+        if name[:1] == b":":
+            if regular:
+                raise Malformed("a pseudo-header field after other fields")
+            if name not in _PSEUDO:
+                raise Malformed("an unknown pseudo-header field")
+            if name in pseudo:
+                raise Malformed("a repeated pseudo-header field")
+            if not value or (_BAD_VALUE if name == b":authority" else _BAD_PSEUDO).search(value):
+                raise Malformed("a pseudo-header field that is empty, or with a space or a control character")
+            pseudo[name] = value
+        else:
+            _check(name, value)
+            regular.append((name, value))
+    return pseudo, regular
+
+
+def _check(name: bytes, value: bytes) -> None:
+    if not _NAME.fullmatch(name):
+        raise Malformed("a field name that is not a token in lower case")
+    if _BAD_VALUE.search(value):
+        raise Malformed("a field value with a line end, a NUL, or a space at an end")
+    if name in CONNECTION_FIELDS or (name == b"te" and value.lower() != b"trailers"):
+        raise Malformed(f"the field {name.decode('ascii')}, which is for connections of HTTP/1.1")
+
+
+def is_trailer_section(fields: Iterable[Field]) -> bool:
+    """Whether these fields may end a request (RFC 9113 section 8.1); they are dropped, as those of HTTP/1.1 are."""
+    try:
+        return not _split(fields)[0]
+    except Malformed:
+        return False
+
+
+def decode_head(head: bytes) -> tuple[int, list[Field]]:
+    """Return the status and the field section of a head of ours, without the empty line at its end."""
+    line, *lines = head.split(b"\r\n")
+    match = _STATUS_LINE.fullmatch(line)
+    assert match is not None, line  # wsgi/response.py makes it
+    fields = [(b":status", match[1])]
+    for each in lines:
+        name, _, value = each.partition(b":")
+        name = name.lower()
+        if name not in CONNECTION_FIELDS:
+            fields.append((name, value.strip(b" \t")))
+    return int(match[1]), fields

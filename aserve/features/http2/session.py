@@ -1,0 +1,400 @@
+"""One HTTP/2 connection: frames in, streams out.
+
+Owns:     Session: the streams and their windows; floods; GOAWAY, and the connection's end.
+Thread:   event loop only.
+Spec:     RFC 9113.
+Not here: frames and their compression (the library h2), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
+
+A stream has a Connection and a LoopWire of its own, so that threads, deadlines, limits, logs and metrics treat it as a connection of HTTP/1.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Callable, cast
+
+import h2.events
+from h2.config import H2Configuration
+from h2.connection import ConnectionState, H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import GoAwayFrame
+
+from ...connections.carrier import Carrier
+from ...connections.connection import Connection
+from ...connections.progress import LINGER_SECONDS
+from ...connections.wire_loop import LoopWire
+from ...core.errors import RequestRefused
+from ...protocols.http1 import Scratch
+from .allowance import Allowance
+from .fields import Field, Malformed, encode_head, is_trailer_section
+from .request import StreamRequest
+from .stream import StreamTransport
+from .turns import Turns, urgency_of
+
+logger = logging.getLogger("aserve")
+
+# A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
+STREAM_WINDOW = 1 << 18
+CONNECTION_WINDOW = 1 << 20
+DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
+# More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
+MAX_UNREAD_BYTES = 1 << 20
+LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
+FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
+
+
+class Session(Carrier):
+    """The protocol of one HTTP/2 connection."""
+
+    def __init__(self, connection: Connection, max_streams: int) -> None:
+        self._connection = connection  # the streams' connections are like it
+        self._service = service = connection.service
+        self._max_streams = max_streams
+        self._scratch = Scratch(service.limits)
+        self._streams: dict[int, StreamTransport] = {}
+        self._left_behind: list[LoopWire] = []  # of reset streams, whose requests may still run
+        # Seconds since the response, of requests that are not complete. They are reset later: curl 7.88 drops a response with a reset behind it.
+        self._unwanted: dict[int, float] = {}
+        self._is_write_paused = self._is_closed = False
+        self._last_id = 0  # of the streams that were begun
+        self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
+        self._allowance = Allowance()
+        self._quiet_seconds = 0.0  # without a stream; or since it was closed
+        self._goaways = 0  # sent
+        self._h2 = self._new_h2()
+        self._turns = Turns(self._h2, service.loop)
+
+    def _new_h2(self) -> H2Connection:
+        config = H2Configuration(
+            client_side=False, header_encoding=None, validate_inbound_headers=False, normalize_inbound_headers=False,
+            validate_outbound_headers=False,
+        )  # fmt: skip
+        made, limits = H2Connection(config), self._service.limits
+        # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
+        section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
+        made.decoder.max_header_list_size = section_bytes
+        made.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: self._max_streams,
+                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                SettingCodes.MAX_HEADER_LIST_SIZE: section_bytes,
+            },
+        )
+        return made
+
+    # --- called by the transport, as by an event loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._service.connections.add(self)
+        if not self._connection.identify(transport):
+            self._close()
+            return
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(CONNECTION_WINDOW - DEFAULT_WINDOW)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Frames have come."""
+        if self._is_closed:
+            return
+        try:
+            events = self._h2.receive_data(data)
+        except ProtocolError as exc:
+            self._end(f"the client broke HTTP/2: {exc or type(exc).__name__}")
+            return
+        for event in events:
+            act = ACTIONS.get(type(event))
+            if act is not None and not self._is_closed:
+                act(self, event)
+        self.flush()
+        if self._is_write_paused and self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._end("the client does not read", is_abort=True)
+
+    def eof_received(self) -> bool:
+        """The client will send no more; its whole requests are still answered."""
+        for stream in list(self._streams.values()):
+            if not stream.is_received:
+                self.leave(stream)
+        self._say_goodbye()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._is_closed = True
+        self._service.connections.discard(self)
+        for stream in list(self._streams.values()):
+            self.leave(stream)
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is over its limit."""
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._is_write_paused = False
+        self._turns.go_on(self)
+
+    # --- called by the server ---
+
+    @property
+    def has_streams(self) -> bool:
+        """See Carrier."""
+        return bool(self._streams)
+
+    @property
+    def idle_seconds(self) -> float:  # type: ignore[override]
+        """See Carrier."""
+        return 0.0 if self._streams or not self._last_id else self._quiet_seconds
+
+    def on_second(self) -> None:
+        """See Carrier."""
+        self._allowance.on_second()
+        self._quiet_seconds = 0.0 if self._streams and not self._is_closed else self._quiet_seconds + 1.0
+        self._reset_unwanted()
+        config = self._service.config
+        if self._is_closed:
+            if self._quiet_seconds > LINGER_SECONDS:
+                self._transport.abort()
+        elif self._goaways:
+            self._say_goodbye()
+        elif self._quiet_seconds > (config.keep_alive_seconds if self._last_id else config.head_seconds):
+            self._say_goodbye()  # a request on its way may be sent again: the GOAWAY names the last one that is served
+
+    def drain(self) -> None:
+        """See Carrier; RFC 9113 section 6.8: a first GOAWAY asks for no more streams, a second a moment later names the last one."""
+        if self._streams or self._service.is_replaced:
+            if not self._goaways:
+                self._send_goaway(LAST_STREAM)
+        else:
+            self._say_goodbye()
+
+    def abort(self) -> None:
+        """See Carrier."""
+        self._is_closed = True
+        self._transport.abort()
+
+    def drop_octets(self, data: bytes) -> None:
+        """See Carrier."""
+
+    # Requests
+
+    def _on_request(self, event: Any) -> None:
+        """Begin a stream, or refuse it."""
+        stream_id, fields = event.stream_id, event.headers
+        if self._goaways > 1:
+            return  # the last GOAWAY has said that it is not served
+        service = self._service
+        if not self._has_room() or service.connections.is_full():
+            self._h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            return
+        try:
+            head = encode_head(fields)
+        except Malformed as exc:
+            logger.info("%s: stream reset: %s", self._connection.name, exc)
+            if service.ends is not None:
+                service.ends.write_refused(self._connection, None, RequestRefused(400, str(exc)))
+            self._h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            return
+        self._last_id = max(self._last_id, stream_id)
+        self._begin(stream_id, fields, head, event.stream_ended is not None)
+
+    def _has_room(self) -> bool:
+        """Whether another stream may begin, beside those that are open, and those that were reset while their requests run on."""
+        if len(self._streams) + len(self._left_behind) >= self._max_streams:
+            self._left_behind = [wire for wire in self._left_behind if wire.exchange is not None]
+        return len(self._streams) + len(self._left_behind) < self._max_streams
+
+    def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
+        request = StreamRequest(self._scratch, is_ended)
+        wire = LoopWire(self._new_connection(), head, is_new=False, can_bypass=False, protocol=request)
+        stream = StreamTransport(stream_id, wire, request, self._transport.get_extra_info, self._on_change)
+        stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
+        self._streams[stream_id] = stream
+        wire.connection_made(stream)
+
+    def _new_connection(self) -> Connection:
+        of = self._connection
+        made = Connection(self._service, of.remote_addr, of.remote_port)
+        made.base_environ = of.base_environ
+        if self._service.identify is not None:
+            made.is_believed = of.is_believed
+        return made
+
+    def _on_data(self, event: Any) -> None:
+        """Pass on octets of a body, and give the client room for as many again."""
+        self._unread_bytes += event.flow_controlled_length
+        if self._unread_bytes >= CONNECTION_WINDOW // 2:
+            self._h2.increment_flow_control_window(self._unread_bytes)
+            self._unread_bytes = 0
+        is_last = event.stream_ended is not None
+        if not event.data and not is_last:
+            self._count_frame(event)
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            stream.unread_bytes += event.flow_controlled_length
+            stream.receive(event.data, is_last)
+            self._give_room(stream)
+        elif is_last:
+            self._forget_unwanted(event.stream_id)
+
+    def _give_room(self, stream: StreamTransport) -> None:
+        if stream.is_reading() and not stream.is_received and stream.unread_bytes >= STREAM_WINDOW // 2:
+            self._h2.increment_flow_control_window(stream.unread_bytes, stream.stream_id)
+            stream.unread_bytes = 0
+
+    def _on_trailers(self, event: Any) -> None:
+        """End a request: its trailers are dropped."""
+        stream = self._streams.get(event.stream_id)
+        if stream is None:
+            self._forget_unwanted(event.stream_id)
+        elif is_trailer_section(event.headers):
+            stream.receive(b"", is_last=True)
+        else:
+            logger.info("%s: stream reset: trailers that are none", self._connection.name)
+            self._h2.reset_stream(stream.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            self.leave(stream)
+
+    def _on_reset(self, event: Any) -> None:
+        """End a stream: its client has left."""
+        self._count_frame(event)
+        self._forget_unwanted(event.stream_id)
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            self.leave(stream)
+
+    def _forget_unwanted(self, stream_id: int) -> None:
+        """Forget a stream whose client sends no more, after its response."""
+        if self._unwanted.pop(stream_id, None) is not None and self._goaways > 1:
+            self._say_goodbye()
+
+    def _reset_unwanted(self) -> None:
+        """Reset streams that send on, a while after their responses (RFC 9113 section 8.1)."""
+        self._unwanted = {stream_id: seconds + 1.0 for stream_id, seconds in self._unwanted.items()}
+        for stream_id in [each for each, seconds in self._unwanted.items() if seconds > LINGER_SECONDS]:
+            del self._unwanted[stream_id]
+            self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+        self.flush()
+
+    def _on_settings(self, event: Any) -> None:
+        """Send on: RFC 9113 section 6.9.2, a larger window is one for open streams, too."""
+        self._count_frame(event)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        self._turns.add(self, self._streams.values())
+
+    def _on_window(self, event: Any) -> None:
+        """Send on: there is room for a stream, or for all."""
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            self._on_change(stream)
+        elif not event.stream_id:
+            self._wake_all()
+
+    def _on_goaway(self, event: Any) -> None:
+        """Go on: the client asks for no more streams, and those that are open finish."""
+        # h2 takes the connection for closed; RFC 9113 6.8 does not.
+        self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+        self._say_goodbye()
+
+    def _count_frame(self, event: Any) -> None:
+        """Count a frame that brings no request further."""
+        if not self._allowance.spend():
+            self._end("the client floods it with frames", ErrorCodes.ENHANCE_YOUR_CALM)
+
+    # Sending
+
+    def _on_change(self, stream: StreamTransport) -> None:
+        """Send octets of a stream soon, or let its client send."""
+        if self._is_closed or stream.stream_id not in self._streams:
+            return
+        self._give_room(stream)
+        self._turns.add(self, [stream])
+
+    @property
+    def may_send(self) -> bool:
+        """See Sends."""
+        return not self._is_write_paused and not self._is_closed
+
+    def finish(self, stream: StreamTransport) -> None:
+        """End a stream whose response is sent; the rest of its request is not wanted."""
+        if not stream.is_received:
+            self._unwanted[stream.stream_id] = 0.0
+        self.leave(stream)
+
+    def cut(self, stream: StreamTransport) -> None:
+        """Reset a stream whose response cannot be finished."""
+        self._h2.reset_stream(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
+        self.leave(stream)
+
+    def leave(self, stream: StreamTransport) -> None:
+        """Forget a stream; its request may still run."""
+        self._streams.pop(stream.stream_id, None)
+        self._turns.discard(stream)
+        stream.lose()
+        if stream.wire.exchange is not None:
+            self._left_behind.append(stream.wire)
+        if self._goaways > 1:
+            self._service.loop.call_soon(self._say_goodbye)
+
+    def flush(self) -> None:
+        """Give the frames to the transport."""
+        octets = self._h2.data_to_send()
+        if octets and not self._is_closed:
+            self._transport.write(octets)
+
+    # The end
+
+    def _send_goaway(self, last_id: int, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
+        """Send a GOAWAY past h2, which would send nothing after it."""
+        self._goaways += 1
+        self.flush()
+        self._transport.write(GoAwayFrame(0, last_stream_id=last_id, error_code=code).serialize())
+
+    def _say_goodbye(self) -> None:
+        """Send the last GOAWAY, and close when no stream is left."""
+        if self._is_closed:
+            return
+        if self._goaways < 2:
+            self._goaways = 1
+            self._send_goaway(self._last_id)
+        if not self._streams and not self._unwanted:
+            self._close()
+
+    def _end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:
+        """End the connection by the client's fault. `code` None: h2 has its GOAWAY ready."""
+        logger.info("%s: connection closed: %s", self._connection.name, why)
+        if code is not None:
+            self._send_goaway(self._last_id, code)
+        self.flush()
+        if is_abort:
+            self.abort()
+        else:
+            self._close()
+        for stream in list(self._streams.values()):
+            self.leave(stream)
+
+    def _close(self) -> None:
+        """Send what is pending, then close; a client that does not read it is cut off by `on_second`."""
+        self._is_closed = True
+        self._quiet_seconds = 0.0
+        self._transport.close()
+
+
+ACTIONS: dict[type, Callable[[Session, Any], None]] = {
+    h2.events.RequestReceived: Session._on_request,
+    h2.events.DataReceived: Session._on_data,
+    h2.events.TrailersReceived: Session._on_trailers,
+    h2.events.StreamReset: Session._on_reset,
+    h2.events.WindowUpdated: Session._on_window,
+    h2.events.RemoteSettingsChanged: Session._on_settings,
+    h2.events.PingReceived: Session._count_frame,
+    h2.events.PriorityUpdated: Session._count_frame,
+    h2.events.ConnectionTerminated: Session._on_goaway,
+}

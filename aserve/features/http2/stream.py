@@ -1,0 +1,192 @@
+"""One stream: to a wire it is a transport of its own, whose octets become frames.
+
+Owns:     StreamTransport: the response's heads and octets that wait to be sent; pausing both ways; its end.
+Thread:   event loop only; is_closing() any.
+Spec:     RFC 9113 sections 5.1, 5.2 and 8.1.
+Not here: frames, windows and the order of streams (session.py); the response (wsgi/response.py), its way here (connections/outbox.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any, Callable
+
+from .fields import Field, decode_head
+
+if TYPE_CHECKING:
+    from ...connections.wire_loop import LoopWire
+    from .request import StreamRequest
+
+# As asyncio's transports have it.
+HIGH_BYTES = 1 << 16
+_HEAD_END = b"\r\n\r\n"
+
+
+class NoSocket:
+    """In place of a socket: an option for one stream must not change the connection of all."""
+
+    family = socket.AF_UNSPEC
+
+    def setsockopt(self, *_: object) -> None:
+        """Do nothing."""
+
+
+_NO_SOCKET = NoSocket()
+
+
+class StreamTransport(asyncio.Transport):
+    """The transport of one stream."""
+
+    __slots__ = (
+        "_extra", "_has_head", "_high", "_is_lost", "_is_paused", "_is_reading", "_left", "_low", "_on_change", "_unfinished", "has_no_body",
+        "heads", "is_aborted", "is_closed", "is_received", "pending", "request", "stream_id", "unread_bytes", "urgency", "wire",
+    )  # fmt: skip
+
+    def __init__(
+        self, stream_id: int, wire: LoopWire, request: StreamRequest, extra: Callable[[str, Any], Any],
+        on_change: Callable[[StreamTransport], None],
+    ) -> None:  # fmt: skip
+        """`extra`: get_extra_info of the connection. `on_change`: called when there is something to send, or to read further."""
+        self.stream_id, self.wire, self.request = stream_id, wire, request
+        self._extra, self._on_change = extra, on_change
+        self.urgency = 3  # RFC 9218 4.1: the default
+        # Receiving
+        self.is_received = request.is_ended
+        self.unread_bytes = 0  # received, and not yet given back to the client's window
+        self._is_reading = True
+        # Sending
+        self.heads: list[tuple[bool, list[Field]]] = []  # whether it is the last one, and its fields
+        self.has_no_body = False  # of a response to HEAD
+        self.pending = bytearray()
+        self._has_head = False  # the final one is in `heads`, or sent
+        self._unfinished = b""  # of a head
+        self._left: int | None = None  # octets that the response's Content-Length still promises
+        self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
+        self._is_paused = False
+        # Its end
+        self.is_closed = self.is_aborted = self._is_lost = False
+
+    # --- called by the session ---
+
+    def receive(self, data: bytes, is_last: bool) -> None:
+        """Pass on octets of the request's body."""
+        self.is_received = self.request.is_ended = is_last
+        self.wire.data_received(data)
+
+    def take(self, count: int) -> bytes:
+        """Take octets to send."""
+        octets = bytes(self.pending[:count])
+        del self.pending[:count]
+        return octets
+
+    def on_sent(self) -> None:
+        """Let the wire write more, if there is room again."""
+        if self._is_paused and len(self.pending) <= self._low:
+            self._is_paused = False
+            self.wire.resume_writing()
+
+    def lose(self) -> None:
+        """End the stream: it is closed, or reset."""
+        if not self._is_lost:
+            self._is_lost = self.is_closed = True
+            self.pending.clear()
+            self.wire.connection_lost(None)
+
+    @property
+    def is_sendable(self) -> bool:
+        """Whether there is something to send, if its window has room."""
+        return bool(self.heads or self.pending or self.is_closed)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the response ends before its Content-Length, which only a reset can show."""
+        return self.is_aborted or (self.is_closed and bool(self._left))
+
+    # --- asyncio.Transport: called by the wire ---
+
+    def write(self, data: Any) -> None:
+        """Send octets: heads of HTTP/1.1 up to the final one, then the body."""
+        if self.is_closed or not data:
+            return
+        if not self._has_head:
+            data = self._read_heads(self._unfinished + bytes(data))
+        self.pending += data
+        if self._left is not None:
+            self._left -= len(data)
+        self._pause_if_full()
+        self._on_change(self)
+
+    def _read_heads(self, data: bytes) -> bytes:
+        """Take heads; return the octets behind the final one."""
+        while True:
+            head, end, rest = data.partition(_HEAD_END)
+            if not end:
+                self._unfinished = data
+                return b""
+            status, fields = decode_head(head)
+            self.heads.append((status >= 200, fields))
+            if status >= 200:
+                self._expect_body(status, fields)
+                return rest
+            data = rest
+
+    def _expect_body(self, status: int, fields: list[Field]) -> None:
+        self._has_head, self._unfinished = True, b""
+        if not self.has_no_body and status not in (204, 304):
+            lengths = [int(value) for name, value in fields if name == b"content-length"]
+            self._left = lengths[0] if lengths else None
+
+    def _pause_if_full(self) -> None:
+        if not self._is_paused and len(self.pending) > self._high:
+            self._is_paused = True
+            self.wire.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        """Return False: a response ends by the end of its stream."""
+        return False
+
+    def close(self) -> None:
+        """Send what is pending, then end the stream."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._on_change(self)
+
+    def abort(self) -> None:
+        """Reset the stream."""
+        if not self._is_lost:
+            self.is_closed = self.is_aborted = True
+            self.pending.clear()
+            self._on_change(self)
+
+    def is_closing(self) -> bool:
+        """Return whether no more octets will be sent."""
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        """Give no more room to the client for now."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Give room to the client again."""
+        if not self._is_reading:
+            self._is_reading = True
+            self._on_change(self)
+
+    def is_reading(self) -> bool:
+        """Return whether the client gets room for more."""
+        return self._is_reading
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many octets have not been sent."""
+        return len(self.pending)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the limits for `pause_writing` and `resume_writing`."""
+        self._high = HIGH_BYTES if high is None else high
+        self._low = self._high // 4 if low is None else low
+        self._pause_if_full()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return the connection's extra information, but for its socket."""
+        return _NO_SOCKET if name == "socket" else self._extra(name, default)

@@ -1,0 +1,293 @@
+"""HTTP/2 on real sockets: curl and httpx as clients, and the same behaviour as over HTTP/1.1."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+
+import h2.connection
+import h2.events
+import httpx
+import pytest
+from harness import apps
+from harness.http2 import request
+from harness.tls_clients import SECONDS, curl
+from harness.waiting import wait_until
+
+pytestmark = [pytest.mark.any_parser]
+also_inline = pytest.mark.also_inline
+one_way = pytest.mark.one_way
+needs_curl = pytest.mark.skipif(
+    shutil.which("curl") is None or b"HTTP2" not in subprocess.run(["curl", "-V"], capture_output=True).stdout,
+    reason="curl is not installed, or not with HTTP/2",
+)
+VERSION = "\n%{http_code} %{http_version}"
+
+
+@pytest.fixture
+def serve_http2(serve_tls):
+    """Start servers with HTTP/2: serve_http2(app, **settings) -> RunningServer."""
+    return lambda app=apps.hello, **settings: serve_tls(app, http2="auto", **settings)
+
+
+@pytest.fixture
+def context(authority):
+    """A client's TLS."""
+    return ssl.create_default_context(cafile=str(authority.certificate))
+
+
+@pytest.fixture
+def new_client(context):
+    """Make clients of httpx: new_client(server) -> httpx.Client."""
+    with contextlib.ExitStack() as stack:
+
+        def make(server):
+            return stack.enter_context(
+                httpx.Client(http1=False, http2=True, verify=context, base_url=server.url, timeout=SECONDS)
+            )
+
+        yield make
+
+
+@also_inline
+@needs_curl
+def test_curl(serve_http2, authority):
+    """curl chooses HTTP/2 by ALPN; HTTP/1.1 is there, too."""
+    server = serve_http2()
+    assert curl(server, authority, "-w", VERSION) == b"hello\n\n200 2"
+    assert curl(server, authority, "-w", VERSION, "--http1.1") == b"hello\n\n200 1.1"
+
+
+@one_way
+@needs_curl
+def test_off(serve_tls, authority):
+    """Without the setting no client gets it."""
+    assert curl(serve_tls(), authority, "-w", VERSION) == b"hello\n\n200 1.1"
+
+
+@also_inline
+def test_environ(serve_http2, new_client):
+    """The app sees the connection's client and TLS, and the protocol."""
+    found = new_client(serve_http2(apps.environ_json)).get("/a?b", headers={"X-Name": "c"}).json()
+    assert found["SERVER_PROTOCOL"] == "HTTP/2.0" and found["REMOTE_ADDR"] == "127.0.0.1"
+    assert found["wsgi.url_scheme"] == "https" and found["SSL_PROTOCOL"] and found["HTTP_X_NAME"] == "c"
+    assert found["PATH_INFO"] == "/a" and found["QUERY_STRING"] == "b"
+
+
+async def test_streams_on_threads(serve_http2, context):
+    """Requests of one connection run in different threads at once."""
+    barrier = threading.Barrier(5)
+
+    def app(environ, start_response):
+        barrier.wait(SECONDS)
+        start_response("200 OK", [])
+        return [environ["REMOTE_PORT"].encode()]
+
+    server = serve_http2(app, threads=8)
+    # Not in threads: httpcore 1.0 mixes up their frames.
+    async with httpx.AsyncClient(http1=False, http2=True, verify=context, timeout=SECONDS) as client:
+        ports = {each.text for each in await asyncio.gather(*[client.get(server.url) for _ in range(5)])}
+    assert len(ports) == 1
+
+
+@also_inline
+@pytest.mark.parametrize("form", ["echo", "pieces"])
+async def test_large_bodies(serve_http2, context, form):
+    """Both ways, in memory and through files, side by side."""
+    app = apps.echo if form == "echo" else echo_in_pieces
+    server = serve_http2(app, body_memory_bytes=1 << 20)
+    bodies = [os.urandom(size) for size in (0, 1, 100_000, 3 << 20)] * 2
+    async with httpx.AsyncClient(http1=False, http2=True, verify=context, timeout=SECONDS) as client:
+        answers = await asyncio.gather(*[client.post(server.url, content=body) for body in bodies])
+    assert [answer.content for answer in answers] == bodies
+
+
+def echo_in_pieces(environ, start_response):
+    """Answer with the body as it is read."""
+    start_response("200 OK", [])
+    return iter(lambda: environ["wsgi.input"].read(50_000), b"")
+
+
+@also_inline
+def test_files(serve_http2, new_client, tmp_path):
+    """A file goes through frames, as it goes through TLS."""
+    (tmp_path / "file").write_bytes(os.urandom(1 << 20))
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
+
+    assert new_client(serve_http2(app)).get("/").content == (tmp_path / "file").read_bytes()
+
+
+def test_a_slow_reader_holds_no_thread(serve_http2, new_client):
+    """With one thread, a second request of the same connection is answered beside a response that is not read."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return (bytes(100_000) for _ in range(100 if environ["PATH_INFO"] == "/slow" else 1))
+
+    client = new_client(serve_http2(app, threads=1))
+    with client.stream("GET", "/slow") as slow:
+        pieces = slow.iter_raw()
+        size = len(next(pieces))
+        assert len(client.get("/").content) == 100_000
+        assert size + sum(map(len, pieces)) == 10_000_000
+
+
+def test_a_reset(serve_http2, new_client, context):
+    """A client that leaves a stream is one that the app notices; the connection stays."""
+    gone = threading.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return endless(gone) if environ["PATH_INFO"] == "/endless" else [b"x"]
+
+    server = serve_http2(app, response_spool_bytes=0)
+    context.set_alpn_protocols(["h2"])
+    frames = h2.connection.H2Connection()
+    frames.initiate_connection()
+    frames.increment_flow_control_window(1 << 24)  # the first stream uses no more than its own
+    frames.send_headers(1, request(b"GET", b"/endless"), end_stream=True)
+    with (
+        socket.create_connection(server.address, SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as client,
+    ):
+        client.sendall(frames.data_to_send())
+        while not any(isinstance(event, h2.events.DataReceived) for event in frames.receive_data(client.recv(1 << 16))):
+            pass
+        frames.reset_stream(1)
+        frames.send_headers(3, request(), end_stream=True)
+        client.sendall(frames.data_to_send())
+        while not any(isinstance(each, h2.events.StreamEnded) for each in frames.receive_data(client.recv(1 << 16))):
+            pass
+    assert gone.wait(SECONDS)
+
+
+def endless(gone):
+    """Yield until the client leaves."""
+    try:
+        while True:
+            yield bytes(10_000)
+    finally:
+        gone.set()
+
+
+@also_inline
+@needs_curl
+@pytest.mark.parametrize(
+    ("flags", "status"),
+    [
+        (["--request-target", "/%"], 400),
+        (["-H", "Host: a b"], 400),
+        (["-H", "Host:"], 400),
+        (["-d", "a" * 2000], 413),
+        (["--request-target", "/" + "a" * 9000], 414),
+        (["-H", "Expect: nothing", "-d", "a"], 417),
+        ([each for number in range(101) for each in ("-H", f"X-{number}: a")], 431),
+    ],
+)
+def test_refused(serve_http2, authority, flags, status):
+    """A request that HTTP/1.1 refuses is refused, with the same status."""
+    found = curl(
+        serve_http2(max_body_bytes=1000), authority, "-o", "/dev/null", "-w", "%{http_code} %{http_version}", *flags
+    )
+    assert found == b"%d 2" % status
+
+
+@one_way
+def test_fields_that_nobody_may_forge(serve_http2, new_client):
+    """What a proxy sets, and names that would become others in the environ, come from no other client."""
+    forged = {
+        "X-Forwarded-For": "1.2.3.4",
+        "X_Forwarded_For": "1.2.3.4",
+        "Proxy": "x",
+        "Script_Name": "/x",
+        "Remote_Addr": "1.1.1.1",
+    }
+    found = new_client(serve_http2(apps.environ_json)).get("/", headers=forged).json()
+    assert found["REMOTE_ADDR"] == "127.0.0.1" and found["SCRIPT_NAME"] == ""
+    assert not {"HTTP_PROXY", "HTTP_X_FORWARDED_FOR", "HTTP_SCRIPT_NAME", "HTTP_REMOTE_ADDR"} & {*found}
+
+
+@one_way
+def test_proxies(serve_http2, new_client):
+    """A trusted one names its client for each stream."""
+    client = new_client(serve_http2(apps.environ_json, trusted_proxies="127.0.0.1", forwarded_fields="x-forwarded-for"))
+    for address in ("1.2.3.4", "5.6.7.8"):
+        assert client.get("/", headers={"X-Forwarded-For": address}).json()["REMOTE_ADDR"] == address
+
+
+@one_way
+def test_health_and_numbers(serve_http2, new_client):
+    """A health check is answered; a connection without a stream is an idle one."""
+    server = serve_http2(healthcheck_path="/healthz")
+    client = new_client(server)
+    assert client.get("/healthz").status_code == 200 and client.get("/").status_code == 200
+    wait_until(lambda: server.statistics().connections_idle == 1)
+    found = server.statistics()
+    assert (found.connections_open, found.connections_in_handshake, found.requests) == (1, 0, 1)
+
+
+@one_way
+def test_access_log(serve_http2, new_client, tmp_path):
+    """Each stream has its line, with the protocol."""
+    log = tmp_path / "log"
+    server = serve_http2(access_log=str(log))
+    new_client(server).get("/a")
+    wait_until(lambda: log.exists() and '"GET /a HTTP/2.0" 200' in log.read_text())
+
+
+# The end
+
+
+@also_inline
+def test_drain(serve_http2, new_client):
+    """A request that runs is answered; then the connection ends."""
+    gate = apps.Gate()
+    server = serve_http2(gate, threads=2)
+    client = new_client(server)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.get, "/")
+        gate.wait_entered()
+        server.stop_when(lambda: gate.open() or True)
+        assert answer.result(SECONDS).status_code == 200
+
+
+@needs_curl
+@pytest.mark.long_on_pypy
+def test_reload_under_load(start_workers, authority, localhost):
+    """SIGHUP: no request of any client fails, on kept connections and on new ones."""
+    flags = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
+    process = start_workers("--workers", "2", "--http2", "auto", *flags)
+    before = process.wait_for_workers(2)
+    url = process.wait_for_log(r"(https://[^\s,]+)")[1]
+    done = threading.Event()
+
+    def ask():
+        words = set()
+        while not done.is_set() or b"two" not in words:
+            words |= {
+                *curl(process, authority, "--parallel", "--fail", *[f"{url}/{number}" for number in range(100)]).split()
+            }
+        return words
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(ask) for _ in range(2)]
+        try:
+            process.write_app("two")
+            process.signal(signal.SIGHUP)
+            process.wait_for_log(r"SIGHUP: done in [\d.]+ s: code and settings of 2 workers are new")
+        finally:
+            done.set()
+        assert [words.result(SECONDS) for words in found]
+    assert not set(before) & set(process.wait_for_workers(2))
+    assert process.stop() == 0

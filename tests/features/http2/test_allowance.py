@@ -1,0 +1,21 @@
+"""A client may send some frames that bring no request further, and no more."""
+
+from __future__ import annotations
+
+from aserve.features.http2.allowance import BURST, EACH_SECOND, Allowance
+
+
+def test_spend():
+    """It is used up, and fills again."""
+    allowance = Allowance()
+    assert all(allowance.spend() for _ in range(BURST)) and not allowance.spend()
+    allowance.on_second()
+    assert [allowance.spend() for _ in range(EACH_SECOND)] == [True] * (EACH_SECOND - 1) + [False]
+
+
+def test_it_does_not_pile_up():
+    """A quiet minute allows no more than the beginning does."""
+    allowance = Allowance()
+    for _ in range(60):
+        allowance.on_second()
+    assert all(allowance.spend() for _ in range(BURST)) and not allowance.spend()

@@ -1,0 +1,422 @@
+"""One connection of HTTP/2: requests on streams, and their responses.
+
+Beside this file: floods and the connection's end (test_session_ends.py).
+"""
+
+from __future__ import annotations
+
+import h2.settings
+import pytest
+from h2.errors import ErrorCodes
+from harness.http2 import GET, request
+from harness.replies import Chunks, returning
+from hyperframe.frame import RstStreamFrame
+
+from aserve.core.exchange import CLIENT_GONE
+from aserve.features.http2.session import CONNECTION_WINDOW, STREAM_WINDOW
+
+BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the transport holds
+
+
+def test_a_request(connect):
+    """A stream has a request and its response, in the fields of HTTP/2."""
+    client = connect()
+    first, second = client.ask(*request(b"GET", b"/one")), client.ask(*request(b"GET", b"/two"))
+    client.pump()
+    assert client.bodies == {first: b"/one", second: b"/two"} and client.ended == {first, second}
+    head = client.heads[first]
+    assert head[b":status"] == b"200" and head[b"content-length"] == b"4" and head[b"server"] == b"s"
+    assert b"connection" not in head and b"transfer-encoding" not in head and not client.resets
+    assert not client.session.has_streams and not client.harness.service.connections - {client.session}
+
+
+def test_streams_do_not_wait_for_one_another(connect):
+    """Each is a job of its own, in any order."""
+    client = connect()
+    streams = [client.ask(*request(b"GET", b"/%d" % number)) for number in range(3)]
+    client.pump(runs=False)
+    jobs = client.harness.executor.jobs
+    assert len(jobs) == 3 and client.session.has_streams
+    jobs.reverse()
+    client.harness.executor.run_job()
+    client.harness.executor.flush()
+    client.pump(runs=False)
+    assert client.ended == {streams[2]}
+    client.pump()
+    assert client.ended == set(streams)
+
+
+def test_environ(connect):
+    """The app sees the connection's client, and the protocol."""
+    seen = {}
+
+    def app(environ, start_response):
+        seen.update(environ)
+        start_response("200 OK", [])
+        return [b""]
+
+    client = connect(app)
+    client.ask(*request(b"GET", b"/", (b"cookie", b"a"), (b"cookie", b"b")))
+    client.pump()
+    assert (seen["SERVER_PROTOCOL"], seen["REMOTE_ADDR"], seen["REMOTE_PORT"]) == ("HTTP/2.0", "203.0.113.7", "4711")
+    assert seen["HTTP_COOKIE"] == "a; b"
+
+
+@pytest.mark.parametrize(
+    ("method", "status"), [(b"HEAD", "200 OK"), (b"GET", "304 Not Modified"), (b"GET", "204 No Content")]
+)
+def test_without_a_body(connect, method, status):
+    """The stream ends with the head."""
+    client = connect(
+        lambda environ, start: start(status, [("Content-Length", "5")] if method == b"HEAD" else []) and [b""]
+    )
+    stream = client.ask(*request(method))
+    client.pump()
+    assert client.status(stream) == int(status[:3]) and client.ended == {stream} and not client.bodies
+
+
+def test_early_hints(connect):
+    """They come before the head."""
+
+    def app(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "</a>")])
+        start_response("200 OK", [])
+        return [b"x"]
+
+    client = connect(app)
+    stream = client.ask()
+    client.pump()
+    assert client.hints == [{b":status": b"103", b"link": b"</a>"}] and client.bodies[stream] == b"x"
+
+
+def test_continue(connect):
+    """A client that waits is told to go on."""
+    client = connect()
+    stream = client.ask(*request(b"POST", b"/", (b"expect", b"100-continue")), ends=False)
+    client.pump()
+    assert client.hints == [{b":status": b"100"}]
+    client.h2.send_data(stream, b"hello", end_stream=True)
+    client.pump()
+    assert client.bodies[stream] == b"/hello"
+
+
+# Bodies
+
+
+def upload(client, stream, octets):
+    """Send a body as the windows allow."""
+    while octets:
+        room = min(client.h2.local_flow_control_window(stream), client.h2.max_outbound_frame_size)
+        assert room, "the server gives no room"
+        client.h2.send_data(stream, octets[:room], end_stream=len(octets) <= room)
+        octets = octets[room:]
+        if client.h2.local_flow_control_window(stream) < 1 << 14:
+            client.pump()
+
+
+def test_large_bodies(connect):
+    """Windows are filled again while it is sent, in both directions."""
+    client = connect(body_memory_bytes=1000)
+    stream = client.ask(*request(b"POST", b"/", (b"content-length", b"%d" % (4 * len(BIG)))), ends=False)
+    client.pump()
+    assert client.h2.local_flow_control_window(stream) == STREAM_WINDOW
+    upload(client, stream, 4 * BIG)
+    client.pump()
+    assert client.bodies[stream] == b"/" + 4 * BIG and client.ended == {stream}
+
+
+def test_trailers(connect):
+    """They end the body, and are dropped."""
+    client = connect()
+    stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
+    client.h2.send_headers(stream, [(b"x-sum", b"1")], end_stream=True)
+    client.pump()
+    assert client.bodies[stream] == b"/hello"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_trailers_that_are_none(connect, is_known):
+    """The stream is reset, if there is one."""
+    client = connect()
+    stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
+    client.pump()
+    if not is_known:
+        client.session._streams.clear()
+    client.h2.send_headers(stream, [(b"connection", b"1")], end_stream=True)
+    client.pump()
+    assert client.resets == ({stream: ErrorCodes.PROTOCOL_ERROR} if is_known else {})
+
+
+def test_a_slow_reader(connect):
+    """Octets without room wait, and other streams go on."""
+    client = connect(
+        lambda environ, start: start("200 OK", []) and [BIG[: 1 << 17] if environ["PATH_INFO"] == "/big" else b"x"]
+    )
+    client.gives_room = False
+    client.h2.increment_flow_control_window(1 << 20)
+    client.pump()
+    big, small = client.ask(*request(b"GET", b"/big")), client.ask()
+    client.pump()
+    assert client.ended == {small} and len(client.bodies[big]) == (1 << 16) - 1
+    client.h2.increment_flow_control_window(1 << 20, big)
+    client.pump()
+    assert client.bodies[big] == BIG[: 1 << 17] and big in client.ended
+
+
+def test_a_slow_reader_of_all(connect):
+    """The window of the connection is one for all streams; a larger one lets all go on."""
+    client = connect(returning([b"x" * 60_000]))
+    client.gives_room = False
+    streams = {client.ask() for _ in range(3)}
+    client.pump()
+    assert sum(map(len, client.bodies.values())) == (1 << 16) - 1 and not client.ended
+    client.h2.increment_flow_control_window(1 << 20)
+    client.pump()
+    assert client.ended == streams and {len(body) for body in client.bodies.values()} == {60_000}
+
+
+def test_a_larger_window_by_settings(connect):
+    """RFC 9113 6.9.2: it is for open streams, too."""
+    client = connect(returning([BIG[: 1 << 17]]))
+    client.gives_room = False
+    client.h2.increment_flow_control_window(1 << 20)
+    stream = client.ask()
+    client.pump()
+    client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+    client.pump()
+    assert client.bodies[stream] == BIG[: 1 << 17]
+
+
+def test_a_transport_that_is_full(connect):
+    """No more is made of frames than it takes."""
+    client = connect(returning([BIG]))
+    client.gives_room = False
+    client.h2.increment_flow_control_window(1 << 22)
+    client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 22})
+    client.pump()
+    client.transport.is_stuck = True
+    stream = client.ask()
+    client.pump()
+    assert not client.bodies and client.transport.get_write_buffer_size() < 1 << 18
+    client.transport.unstick()
+    client.pump()
+    assert client.bodies[stream] == BIG
+
+
+def test_a_live_body_that_is_not_read(connect):
+    """The client has room for a window, and for more once the app reads."""
+    client = connect(body="stream", body_memory_bytes=1 << 16)
+    stream = client.ask(*request(b"POST"), ends=False)
+    client.pump(runs=False)
+    while client.h2.local_flow_control_window(stream):
+        room = min(client.h2.local_flow_control_window(stream), client.h2.max_outbound_frame_size)
+        client.h2.send_data(stream, bytes(room))
+        client.pump(runs=False)
+    ((_, exchange),) = client.harness.executor.jobs
+    assert len(exchange.body.read(STREAM_WINDOW - 10)) == STREAM_WINDOW - 10
+    client.harness.executor.flush()
+    client.pump(runs=False)
+    assert client.h2.local_flow_control_window(stream) == STREAM_WINDOW
+    client.h2.end_stream(stream)
+    client.pump()
+    assert client.bodies[stream] == b"/" + bytes(10)
+
+
+def test_many_uploads(connect):
+    """The window of the connection fills again, whatever streams do."""
+    client = connect()
+    for _ in range(8):
+        stream = client.ask(*request(b"POST"), ends=False)
+        upload(client, stream, bytes(STREAM_WINDOW - 100))
+        client.pump()
+    assert client.h2.outbound_flow_control_window > CONNECTION_WINDOW // 2
+
+
+def test_an_answer_before_the_body(connect):
+    """RFC 9113 8.1: the rest of the body is not wanted; other streams go on."""
+    client = connect(max_body_bytes=10)
+    stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
+    client.pump()
+    assert client.status(stream) == 413 and client.ended == {stream} and not client.resets
+    client.pass_seconds(3)
+    client.pump()
+    assert client.resets == {stream: ErrorCodes.NO_ERROR}
+    other = client.ask()
+    client.pump()
+    assert client.bodies[other] == b"/"
+
+
+# Refusals
+
+
+def test_malformed(connect, caplog):
+    """The stream is reset, and logged; other streams go on."""
+    caplog.set_level("INFO")
+    client = connect()
+    client.harness.service.ends = client.harness.log
+    bad, good = client.ask(*request(b"GET", b"/", (b"connection", b"close"))), client.ask()
+    client.pump()
+    assert client.resets == {bad: ErrorCodes.PROTOCOL_ERROR} and client.bodies[good] == b"/"
+    assert "203.0.113.7: stream reset: the field connection" in caplog.text
+    assert client.harness.log.codes == [400, 200]
+
+
+def test_malformed_without_a_log(connect):
+    """There may be no reader of ends."""
+    client = connect()
+    bad = client.ask(*request(b"GET", b"/", (b"A", b"b")))
+    client.pump()
+    assert client.resets == {bad: ErrorCodes.PROTOCOL_ERROR}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"), [(request(b"GET", b"/%"), 400), (GET[:2] + GET[3:], 400), (request(b"CONNECT"), 501)]
+)
+def test_refused(connect, fields, status):
+    """What breaks the rules of HTTP is answered, as over HTTP/1.1; the connection stays."""
+    client = connect()
+    bad, good = client.ask(*fields), client.ask()
+    client.pump()
+    assert client.status(bad) == status and client.ended == {bad, good}
+    assert b"connection" not in client.heads[bad] and client.status(good) == 200
+
+
+def test_too_many_connections(connect):
+    """A stream counts as one; the client may ask again."""
+    client = connect()
+    client.harness.service.connections.max_count = 2
+    streams = [client.ask() for _ in range(2)]
+    client.pump()
+    assert client.ended == {streams[0]} and client.resets == {streams[1]: ErrorCodes.REFUSED_STREAM}
+
+
+def test_requests_that_run_on(connect):
+    """A reset makes room for no further request before the app has ended its own."""
+    client = connect(max_streams=2)
+    for _ in range(2):
+        client.h2.reset_stream(client.ask())
+    client.pump(runs=False)
+    third = client.ask()
+    client.pump(runs=False)
+    assert client.resets == {third: ErrorCodes.REFUSED_STREAM}
+    client.pump()
+    fourth = client.ask()
+    client.pump()
+    assert client.ended == {fourth}
+
+
+# The ends of a response
+
+
+def test_a_client_that_leaves(connect):
+    """Its app finds that out when it writes; the access log, too."""
+    chunks = Chunks(b"x" * 100_000, b"y" * 100_000)
+    client = connect(returning(chunks))
+    stream = client.ask()
+    client.pump(runs=False)
+    ((_, exchange),) = client.harness.executor.jobs
+    client.h2.reset_stream(stream)
+    client.pump(runs=False)
+    assert not client.session.has_streams
+    client.pump()
+    assert exchange.end == CLIENT_GONE and chunks.closed == 1 and not client.harness.service.lost
+    other = client.ask()
+    client.pump()
+    assert other in client.ended
+
+
+def test_a_reset_of_an_unknown_stream(connect):
+    """A response that is out has no stream any more."""
+    client = connect(max_body_bytes=10)
+    stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
+    client.session.data_received(client.h2.data_to_send())
+    client.harness.loop.turn()
+    client.h2.reset_stream(stream)
+    client.pump()
+    assert not client.session.has_streams and not client.goaways
+
+
+@pytest.mark.provokes("raised")
+@pytest.mark.parametrize("headers", [[], [("Content-Length", "10")]])
+def test_a_cut_response(connect, headers):
+    """It is reset, so that it looks in no case whole; others go on."""
+    client = connect(returning(Chunks(b"abc", error=ZeroDivisionError()), headers))
+    stream = client.ask()
+    client.pump()
+    assert client.resets == {stream: ErrorCodes.INTERNAL_ERROR} and stream not in client.ended
+    assert not client.goaways
+
+
+def test_a_reader_that_stands_still(connect):
+    """Its stream is reset after --write-timeout; the connection stays."""
+    client = connect(returning([BIG]), write_seconds=3)
+    client.gives_room = False
+    stream = client.ask()
+    client.pump()
+    client.pass_seconds(5)
+    client.pump()
+    assert client.resets == {stream: ErrorCodes.INTERNAL_ERROR} and not client.goaways
+
+
+def test_a_body_that_does_not_come(connect):
+    """It is answered with 408 after --body-timeout, without a field of connections."""
+    client = connect(body_seconds=3)
+    stream = client.ask(*request(b"POST"), ends=False)
+    client.pump()
+    client.pass_seconds(5)
+    client.pump()
+    assert client.status(stream) == 408 and b"connection" not in client.heads[stream]
+
+
+@pytest.mark.parametrize("end", ["data", "trailers", "reset"])
+def test_the_rest_of_a_body_that_is_answered(connect, end):
+    """It is dropped, and its end is the stream's; so a drain need not wait longer."""
+    client = connect(max_body_bytes=10)
+    stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
+    client.pump()
+    client.session.drain()
+    client.pump()
+    assert client.goaways and not client.transport.is_closing()
+    client.h2.increment_flow_control_window(100, stream)
+    client.h2.send_data(stream, bytes(100 if end != "reset" else 1), end_stream=end == "data")
+    if end == "trailers":
+        client.h2.send_headers(stream, [(b"a", b"b")], end_stream=True)
+    elif end == "reset":
+        client.h2.reset_stream(stream)
+    client.pump()
+    assert client.transport.is_closing() and not client.resets
+
+
+def test_a_stream_that_is_left(connect):
+    """Its wire may still call it."""
+    client = connect()
+    client.h2.reset_stream(client.ask())
+    client.session.data_received(client.h2.data_to_send()[:-13])
+    (stream,) = client.session._streams.values()
+    client.session.data_received(RstStreamFrame(stream.stream_id).serialize())
+    stream.pause_reading()
+    stream.resume_reading()
+    client.pump()
+    assert not client.session.has_streams and not client.heads
+
+
+def test_a_frame_that_cannot_be_sent(connect):
+    """A stream that h2 has closed is left."""
+    client = connect()
+    client.ask()
+    client.pump(runs=False)
+    (stream,) = client.session._streams.values()
+    client.session._h2.reset_stream(stream.stream_id)
+    client.pump()
+    assert not client.session.has_streams and not client.goaways
+
+
+def test_identity(connect):
+    """A stream's peer is as trusted as its connection's."""
+    client = connect()
+    client.harness.service.identify = lambda connection, transport: None
+    client.session._connection.is_believed = True
+    client.ask()
+    client.pump(runs=False)
+    (stream,) = client.session._streams.values()
+    assert stream.wire.connection.is_believed

@@ -1,0 +1,228 @@
+"""The end of a connection of HTTP/2: idleness, a drain, floods, and clients that break its rules."""
+
+from __future__ import annotations
+
+import pytest
+from h2.errors import ErrorCodes
+from harness.http2 import Client, request
+from harness.replies import returning
+from hyperframe.frame import DataFrame, GoAwayFrame, PingFrame, PriorityFrame, RstStreamFrame, SettingsFrame
+
+from aserve.connections.connection import Connection
+from aserve.features.http2.allowance import BURST
+from aserve.features.http2.session import LAST_STREAM, MAX_UNREAD_BYTES, Session
+
+
+def frames(frame, count=BURST + 1):
+    return frame.serialize() * count
+
+
+# Idleness
+
+
+@pytest.mark.parametrize(("asks", "seconds"), [(True, 5), (False, 3)])
+def test_idle(connect, asks, seconds):
+    """A connection without a request for long is closed, and says up to which one it has served."""
+    client = connect(keep_alive_seconds=5, head_seconds=3)
+    stream = client.ask() if asks else 0
+    client.pump()
+    client.pass_seconds(seconds)
+    assert not client.transport.is_closing() and client.session.idle_seconds == (seconds if asks else 0)
+    client.pass_seconds(1)
+    client.pump()
+    assert client.goaways == [(stream, ErrorCodes.NO_ERROR)] and client.transport.is_closing()
+
+
+def test_not_idle(connect):
+    """While a request runs, the client need not send anything."""
+    client = connect(keep_alive_seconds=5)
+    client.ask()
+    client.pump(runs=False)
+    client.pass_seconds(20)
+    assert not client.transport.is_closing() and client.session.idle_seconds == 0
+
+
+def test_a_client_that_does_not_read_the_end(connect):
+    """What it does not take is not kept for long."""
+    client = connect(head_seconds=1)
+    client.pass_seconds(30)
+    assert "close" in client.transport.calls
+    client.pass_seconds(5)
+    assert "abort" in client.transport.calls
+    client.session.data_received(b"late")
+    client.session.drop_octets(b"late")
+
+
+# A drain
+
+
+def test_drain(connect):
+    """Streams in flight finish, and one that comes meanwhile; then the connection ends."""
+    client = connect()
+    first = client.ask()
+    client.pump(runs=False)
+    client.session.drain()
+    client.session.drain()
+    client.pump(runs=False)
+    assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
+    second = client.ask()  # on its way when the GOAWAY came
+    client.pump(runs=False)
+    client.pass_seconds(1)
+    client.pump(runs=False)
+    assert client.goaways[1:] == [(second, ErrorCodes.NO_ERROR)] and not client.transport.is_closing()
+    third = client.ask()
+    client.pump()
+    assert client.ended == {first, second} and third not in client.heads
+    assert client.transport.is_closing() and len(client.goaways) == 2
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_drain_of_an_idle_connection(connect, is_replaced):
+    """It ends at once; a moment later if another process goes on, as a request may be on its way."""
+    client = connect()
+    client.harness.service.is_replaced = is_replaced
+    client.session.drain()
+    assert client.transport.is_closing() != is_replaced
+    client.pass_seconds(1)
+    client.pump()
+    assert client.transport.is_closing() and len(client.goaways) == 1 + is_replaced
+
+
+# The client's end
+
+
+def test_a_client_that_will_ask_no_more(connect):
+    """Its GOAWAY ends no stream."""
+    client = connect()
+    stream = client.ask()
+    client.pump(runs=False)
+    client.session.data_received(GoAwayFrame(0).serialize())
+    client.pump()
+    assert client.ended == {stream} and client.transport.is_closing()
+
+
+def test_end_of_input(connect):
+    """Whole requests are answered, others are lost."""
+    client = connect()
+    whole, half = client.ask(), client.ask(*request(b"POST"), ends=False)
+    client.pump(runs=False)
+    assert client.session.eof_received()
+    client.pump()
+    assert client.ended == {whole} and half not in client.heads and client.transport.is_closing()
+
+
+def test_a_lost_connection(connect):
+    """All requests lose their client."""
+    client = connect()
+    client.ask()
+    client.pump(runs=False)
+    client.session.connection_lost(None)
+    assert not client.session.has_streams and client.session not in client.harness.service.connections
+    client.session.resume_writing()
+    client.harness.executor.run()
+    assert not client.harness.service.connections and not client.harness.service.lost
+
+
+def test_a_client_that_has_left_before(connect, monkeypatch):
+    """There is nobody to serve."""
+    client = connect()
+    monkeypatch.setattr(Connection, "identify", lambda connection, transport: False)
+    _, transport = client.harness.connect(Session(Connection(client.harness.service), 100))
+    assert transport.calls == ["close"] and transport.received() == b""
+
+
+def test_abort(connect):
+    """The server ends it at once."""
+    client = connect()
+    client.session.abort()
+    assert client.transport.calls == ["abort"]
+
+
+# Faults and floods
+
+
+def test_no_http2(connect, caplog):
+    """A client that breaks the rules gets a GOAWAY; its other requests are lost."""
+    caplog.set_level("INFO")
+    client = connect()
+    client.ask()
+    client.pump(runs=False)
+    client.session.data_received(DataFrame(99, b"x").serialize())
+    client.pump()
+    assert client.goaways[0][1] == ErrorCodes.PROTOCOL_ERROR and not client.session.has_streams
+    assert "203.0.113.7: connection closed: the client broke HTTP/2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [frames(PingFrame(0, b"12345678")), frames(SettingsFrame(0)), frames(PriorityFrame(1, depends_on=3, stream_weight=1))],
+    ids=["ping", "settings", "priority"],
+)  # fmt: skip
+def test_floods(connect, flood):
+    """Frames that bring no request further are counted."""
+    client = connect()
+    client.session.data_received(flood)
+    assert client.transport.is_closing()
+    client.pump()
+    assert client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)]
+
+
+def test_a_flood_of_empty_data(connect):
+    """It is no body."""
+    client = connect()
+    stream = client.ask(*request(b"POST"), ends=False)
+    client.pump()
+    client.session.data_received(frames(DataFrame(stream)))
+    client.pump()
+    assert client.goaways == [(stream, ErrorCodes.ENHANCE_YOUR_CALM)] and not client.session.has_streams
+
+
+def test_a_flood_of_resets(connect: Client):
+    """A client that asks and does not wait is stopped, however its requests end."""
+    client = connect(returning([b"x"]))
+    for _ in range(BURST + 1):
+        client.h2.reset_stream(client.ask())
+        client.session.data_received(client.h2.data_to_send())
+        client.harness.executor.run()
+    client.pump()
+    assert client.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM and client.transport.is_closing()
+
+
+def test_few_frames_are_no_flood(connect):
+    """Pings and resets are allowed."""
+    client = connect()
+    client.session.data_received(frames(PingFrame(0, b"12345678"), 100))
+    client.h2.reset_stream(client.ask())
+    client.pump()
+    client.session.data_received(RstStreamFrame(1).serialize())
+    stream = client.ask()
+    client.pump()
+    assert client.ended == {stream}
+
+
+def test_a_flood_of_continuations(connect):
+    """A head without an end is none."""
+    client = connect()
+    client.session.data_received(b"\0\0\0\x01\0\0\0\0\x01" + b"\0\0\0\x09\0\0\0\0\x01" * 100)
+    client.pump()
+    assert client.transport.is_closing() and client.goaways
+
+
+@pytest.mark.parametrize(("count", "status"), [(60, 200), (90, 431), (200, None)])
+def test_a_head_that_grows(connect, count, status):
+    """Fields are counted as what a few octets stand for: too many are answered, and far too many end the connection."""
+    client = connect()
+    stream = client.ask(*request(b"GET", b"/", *[(b"a", b"b" * 1000)] * count))
+    client.pump()
+    assert client.transport.is_closing() == (status is None)
+    assert status is None or client.status(stream) == status
+
+
+def test_a_client_that_does_not_read(connect):
+    """Acknowledgements are not kept for ever."""
+    client = connect()
+    client.transport.is_stuck = True
+    client.session.pause_writing()
+    client.transport.held += bytes(MAX_UNREAD_BYTES)
+    client.session.data_received(PingFrame(0, b"12345678").serialize())
+    assert "abort" in client.transport.calls

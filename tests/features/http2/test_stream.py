@@ -1,0 +1,140 @@
+"""A stream is a transport: heads and octets wait until they are taken, and pause the wire above."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from aserve.connections.listeners import limit_unsent
+from aserve.features.http2.stream import HIGH_BYTES, StreamTransport
+
+HEAD = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"
+FIELDS = [(b":status", b"200"), (b"x", b"y")]
+LENGTH = HEAD[:-2] + b"Content-Length: 5\r\n\r\n"
+
+
+class FakeWire:
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.calls, self.changes = [], []
+
+    def data_received(self, data):
+        self.calls.append(data)
+
+    def pause_writing(self):
+        self.calls.append("pause")
+
+    def resume_writing(self):
+        self.calls.append("resume")
+
+    def connection_lost(self, exc):
+        self.calls.append("lost")
+
+
+@pytest.fixture
+def stream():
+    """A stream whose wire also remembers the changes that it reports."""
+    wire = FakeWire()
+    return StreamTransport(
+        1, wire, types.SimpleNamespace(is_ended=False), lambda name, default: (name, default), wire.changes.append
+    )  # fmt: skip
+
+
+def test_head_and_body(stream):
+    """A head becomes fields, whatever comes with it; interim ones come first."""
+    stream.write(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+    stream.write(memoryview(HEAD + b"ab"))
+    stream.write(b"cd")
+    assert stream.heads == [(False, [(b":status", b"103"), (b"link", b"a")]), (True, FIELDS)]
+    assert stream.take(3) == b"abc" and stream.take(3) == b"d" and len(stream.wire.changes) == 3
+
+
+def test_a_head_in_parts(stream):
+    """It is complete with its empty line."""
+    for octet in HEAD:
+        assert stream.heads == []
+        stream.write(bytes([octet]))
+    stream.write(HEAD)  # this is a body
+    assert stream.heads == [(True, FIELDS)] and stream.take(100) == HEAD
+
+
+def test_back_pressure(stream):
+    """The wire is paused over the limit, and goes on when most is taken."""
+    stream.write(HEAD + b"x" * (HIGH_BYTES + 1))
+    assert stream.wire.calls == ["pause"] and stream.get_write_buffer_size() == HIGH_BYTES + 1
+    stream.take(10)
+    stream.on_sent()
+    assert stream.wire.calls == ["pause"]
+    stream.take(HIGH_BYTES)
+    stream.on_sent()
+    assert stream.wire.calls == ["pause", "resume"]
+
+
+def test_limits(stream):
+    """A lower limit pauses at once; the default comes back."""
+    stream.write(HEAD + b"x")
+    stream.set_write_buffer_limits(high=0)
+    assert stream.wire.calls == ["pause"]
+    stream.set_write_buffer_limits()
+    stream.take(1)
+    stream.on_sent()
+    stream.write(b"x" * 10)
+    assert stream.wire.calls == ["pause", "resume"]
+    stream.set_write_buffer_limits(high=10, low=2)
+    assert stream.wire.calls == ["pause", "resume"]
+
+
+def test_reading(stream):
+    """Octets are passed on, also while it is paused: the client has no room for more than its window."""
+    assert stream.is_reading()
+    stream.pause_reading()
+    stream.receive(b"a", is_last=False)
+    assert not stream.is_reading() and not stream.request.is_ended and not stream.wire.changes
+    stream.resume_reading()
+    stream.resume_reading()
+    assert stream.is_reading() and stream.wire.changes == [stream]
+    stream.receive(b"b", is_last=True)
+    assert stream.wire.calls == [b"a", b"b"] and stream.request.is_ended and stream.is_received
+
+
+@pytest.mark.parametrize(
+    ("octets", "has_no_body", "is_cut"),
+    [
+        (HEAD + b"x", False, False),
+        (LENGTH + b"12345", False, False),
+        (LENGTH + b"1234", False, True),
+        (LENGTH, True, False),
+        (LENGTH.replace(b"200", b"304"), False, False),
+    ],
+)
+def test_close(stream, octets, has_no_body, is_cut):
+    """The rest is still sent; but the end of a response that is too short may not look like its end."""
+    stream.has_no_body = has_no_body
+    stream.write(octets)
+    assert not stream.is_cut and not stream.is_closing()
+    stream.close()
+    stream.close()
+    stream.write(b"late")
+    assert stream.is_cut == is_cut and stream.is_closing() and stream.is_sendable
+    assert octets.endswith(stream.take(100)) and len(stream.wire.changes) == 2
+
+
+def test_abort(stream):
+    """What is pending is not sent."""
+    stream.write(HEAD + b"x")
+    stream.abort()
+    assert stream.is_cut and not stream.pending and stream.is_closing()
+    stream.lose()
+    stream.lose()
+    stream.abort()
+    assert stream.wire.calls == ["lost"] and len(stream.wire.changes) == 2
+
+
+def test_extra(stream):
+    """The client's address is the connection's; options of its socket are not one stream's to set."""
+    assert stream.get_extra_info("peername") == ("peername", None)
+    limit_unsent(stream.get_extra_info("socket"), 1000)
+    stream.get_extra_info("socket").setsockopt(1, 2, 3)
+    assert not stream.can_write_eof()
