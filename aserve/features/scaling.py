@@ -94,7 +94,7 @@ class Scale(Supervision):
         if observed.is_draining or len(pages) != size:
             return
         if self._full_seconds > FULL_SECONDS and size < config.max_workers:
-            self._resize(signal.SIGTTIN, f"all {size} workers are busy; one more starts")
+            self._resize(signal.SIGTTIN, f"all threads are busy; one worker more than {size} starts")
         elif self._calm_seconds > CALM_SECONDS and size > int(config.workers or 1):
             busy = sum(page[Field.THREADS_BUSY_LATELY] for page in pages) / 1000
             if busy <= SPARE_SHARE * (size - 1) * config.threads:

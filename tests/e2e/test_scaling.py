@@ -78,7 +78,7 @@ def test_here(folder):
     process = ServerProcess(["--uwsgi-ini", "site.ini"], folder, {}, ["env"])
     try:
         assert workers_under_load(folder, process.address, lambda: process.log) == (1, 3)
-        assert "all 1 workers are busy; one more starts" in process.log
+        assert "all threads are busy; one worker more than 1 starts" in process.log
         assert "SIGTTIN: the number of workers is 3 now; it was 2" in process.log
         process.signal()
         assert process.wait(40) == 0 and process.faults() == ""

@@ -52,7 +52,7 @@ def test_more(scaled, caplog):
     caplog.set_level("INFO")
     scaled.pages = [page(busy=1, waiting=1)]
     assert scaled.second(FULL_SECONDS) == [] and scaled.second() == [signal.SIGTTIN]
-    assert caplog.messages == ["all 2 workers are busy; one more starts"]
+    assert caplog.messages == ["all threads are busy; one worker more than 2 starts"]
     scaled.process_count = 3
     assert scaled.second() == [signal.SIGTTIN]
     scaled.process_count = 4
