@@ -92,3 +92,12 @@ def test_a_worker_that_died(tmp_path):
     for event in Life:
         log.on_life(event, LifeContext(None, lost=Lost(7, 4711, [(2.0, "GET /a")]) if event is Life.DIED else None))
     assert (tmp_path / "log").read_text() == "/a 7 worker_died\n"
+
+
+def test_check_of_a_file(tmp_path, caplog):
+    """--check names a file that a start by this user could not write to, and no other."""
+    for name, lines in (("log", 0), ("no/log", 1)):
+        caplog.clear()
+        AccessLogging(Config(access_log=str(tmp_path / name))).on_life(Life.CHECKS, LifeContext(None))
+        assert len(caplog.messages) == lines and all(str(tmp_path / name) in line for line in caplog.messages)
+    assert not (tmp_path / "log").exists()

@@ -36,12 +36,14 @@ class AccessLogging(Extension[AccessLogSettings]):
         return readers
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Write the lines of requests that ended with a worker process."""
-        if event not in (Life.STARTS, Life.RELOADS, Life.DIED):
+        """Write the lines of requests that ended with a worker process; --check warns of files that a start could not open."""
+        if event not in (Life.CHECKS, Life.STARTS, Life.RELOADS, Life.DIED):
             return
         # Import at the start: --user may not be able to read the file, and when a worker dies another version may be installed.
-        from .log import append_unanswered
+        from .log import append_unanswered, warn_of_unwritable
 
+        if event is Life.CHECKS:
+            warn_of_unwritable(self._config)
         if context.lost is not None:
             append_unanswered(self._config, context.lost.requests, context.lost.slot, context.lost.pid)
 

@@ -1,6 +1,6 @@
 """One log in several places: --access-log and its --access-log-copy.
 
-Owns:     CopiedTarget; open_targets, which opens all places.
+Owns:     CopiedTarget; open_targets, which opens all places; unwritable, those that a start could not open.
 Thread:   the one that flushes the log, one at a time (log.py).
 Not here: each place (core/log_target.py), the lines (log.py).
 
@@ -10,9 +10,10 @@ A place that takes no lines keeps the others from none.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 
-from ...core.log_target import Target, open_target
+from ...core.log_target import LOGGER, SYSLOG, Target, open_target
 
 
 class CopiedTarget:
@@ -80,3 +81,13 @@ def open_targets(names: Sequence[str], is_patient: bool = True) -> Target:
         for name in names:
             targets.append(open_target(name, is_patient))
     return targets[0] if len(targets) == 1 else CopiedTarget(targets)
+
+
+def unwritable(names: Sequence[str]) -> list[str]:
+    """Return the files among these places that this user may not write to, or may not make."""
+    files = [name for name in names if name != "-" and not name.startswith((SYSLOG, LOGGER))]
+    return [
+        name
+        for name in files
+        if not os.access(name if os.path.exists(name) else os.path.dirname(os.path.abspath(name)), os.W_OK)
+    ]

@@ -24,7 +24,7 @@ from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
 from ...core.log_target import Target
 from ...settings import EngineSettings
-from .copies import open_targets
+from .copies import open_targets, unwritable
 from .line_program import new_program
 from .log_format import LineFormat
 from .log_line import parse_skip
@@ -209,3 +209,12 @@ def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, st
 
 def _why(exc: Exception) -> str:
     return getattr(exc, "strerror", None) or str(exc)
+
+
+def warn_of_unwritable(config: AccessLogSettings) -> None:
+    """Log the files that a start by this user could not open."""
+    for name in unwritable([config.access_log or "", *config.access_log_copy]):
+        logger.warning(
+            "this user may not write the access log %r: a start would end with an error; give it the file, or its folder if there is none",
+            name,
+        )

@@ -8,7 +8,7 @@ from harness.ends import ended
 from aserve.core.errors import BindError
 from aserve.core.log_target import FileTarget
 from aserve.features import Config
-from aserve.features.access_log.copies import CopiedTarget, open_targets
+from aserve.features.access_log.copies import CopiedTarget, open_targets, unwritable
 from aserve.features.access_log.log import AccessLog, append_unanswered
 
 from .test_log import new_exchange
@@ -83,3 +83,10 @@ def test_one_that_cannot_be_opened(paths, tmp_path):
     """The message names the places, and those that are open are closed."""
     with pytest.raises(BindError, match=r"cannot write the access log '.*/a' or '.*/no/log': No such file"):
         AccessLog(paths[0], copies=[str(tmp_path / "no" / "log")])
+
+
+def test_unwritable(paths, tmp_path):
+    """A file in a folder that is not there; no stream, no logger, no file that is there or can be made."""
+    open(paths[0], "w").close()
+    lost = str(tmp_path / "no/log")
+    assert unwritable([*paths[:2], "-", "syslog:/no", "logger:app", lost]) == [lost]
