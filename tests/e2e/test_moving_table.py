@@ -10,6 +10,7 @@ import shutil
 import sys
 
 import pytest
+from harness.combining import long
 from harness.interpreter import ONCE
 from moving import classes, compare, pages
 
@@ -33,6 +34,22 @@ def test_no_more_differs(name):
     ours["at once"] = recorded["at once"]  # which a busy machine may change
     now = compare.differences(theirs, ours)
     assert {what: text for what, text in now.items() if what not in compare.differences(theirs, recorded)} == {}
+
+
+@ONCE
+@pytest.mark.skipif(sys.platform != "linux", reason="worker processes need Linux")
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SHORT else long(name) for name in RECORDED if not compare.Case(compare.CASES / name).is_program],
+)
+def test_a_translation_is_the_same_server(name):
+    """What `aserve translate` prints does, once started, what the case does here; only logs differ, where its comments say what it leaves out."""
+    aserve = shutil.which("aserve", path=os.path.dirname(sys.executable))
+    found = compare.run(compare.Case(compare.CASES / name), [aserve], is_translated=True)
+    recorded = RECORDED[name]["ours"]
+    found["at once"] = recorded.get("at once")  # which a busy machine may change
+    is_said = re.search(r"^# (Hooks are called with|Done with|gunicorn's loggers)", found["printed"], re.M)
+    assert compare.differences(recorded, found).keys() - ({"logs", "line"} if is_said else set()) == set()
 
 
 def test_the_table_is_of_the_records():

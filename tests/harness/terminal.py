@@ -68,7 +68,7 @@ FILES = {
 CERTIFICATES = ("cert.pem", "a.pem", "b.pem", "c.pem", "staff.pem", "etc/shop/tls/cert.pem")
 KEYS = ("key.pem", "a.key", "b.key", "c.key", "etc/shop/tls/key.pem")
 FOLDERS = (
-    "run/app", "run/mysite", "run/site", "run/site-metrics", "srv/site", "srv/media", "srv/mysite/static", "var/lib/shop",
+    "run/app", "run/mysite", "run/shop", "run/site", "run/site-metrics", "srv/site", "srv/media", "srv/mysite/static", "var/lib/shop",
     "var/www/acme/.well-known/acme-challenge", "etc/shop/tls", "etc/letsencrypt/renewal-hooks/deploy",
 )  # fmt: skip
 PORTS = re.compile(r"(?<=[: ])(80|443|800[01]|8080|8443|9443|910[01]|1717|3031|8125)\b(?!\.)")

@@ -87,8 +87,12 @@ class Case:
         return shlex.split(self.text.partition("\n")[2].replace("@PORT@", port))
 
 
-def run(case: Case, before: list[str]) -> Facts:
-    """Run a case; `before`: what stands before its words: ["/venv/bin/aserve"], or ["/venv/bin/"] for the server itself."""
+def run(case: Case, before: list[str], is_translated: bool = False) -> Facts:
+    """
+    Run a case; `before`: what stands before its words: ["/venv/bin/aserve"], or ["/venv/bin/"] for the server itself.
+
+    `is_translated`: aserve serves what `aserve translate` makes of it, which is `printed` then.
+    """
     with tempfile.TemporaryDirectory(prefix="moving-") as name:
         folder, port = pathlib.Path(name), str(free_port())
         lay_out(case, folder, port)
@@ -98,6 +102,10 @@ def run(case: Case, before: list[str]) -> Facts:
         environ["MOVING_TIMES"] = f"{name}/times"
         if case.is_program:
             environ["PATH"] = f"{put_command(folder, before[0])}:{environ['PATH']}"
+        printed = ""
+        if is_translated:
+            printed = translate(before, words, folder, environ)
+            command = [*before, "--config", "printed.toml"]
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
                 command,
@@ -109,13 +117,19 @@ def run(case: Case, before: list[str]) -> Facts:
                 extra_groups=[] if os.getuid() == 0 else None,  # whatever groups this process has
             )
         try:
-            return json.loads(
-                json.dumps(observe(case, process, folder, port)).replace(name, "DIR").replace(f":{port}", ":PORT")
-            )
+            facts = {**observe(case, process, folder, port), **({"printed": printed} if is_translated else {})}
+            return json.loads(json.dumps(facts).replace(name, "DIR").replace(f":{port}", ":PORT"))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def translate(before: list[str], words: list[str], folder: pathlib.Path, environ: Mapping[str, str]) -> str:
+    """Write the translation of a command line into printed.toml; return it."""
+    with open(folder / "printed.toml", "wb") as printed:
+        subprocess.run([*before, "translate", *words], cwd=folder, env=environ, stdout=printed, check=False)
+    return (folder / "printed.toml").read_text()
 
 
 def lay_out(case: Case, folder: pathlib.Path, port: str) -> None:
@@ -274,9 +288,8 @@ def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, s
     """Return the answer to a request, without what differs each time."""
     form = packet if case.ask.startswith("uwsgi") else message
     try:
-        with connect(place) as plain:
-            plain.settimeout(15)
-            one = secured(plain) if case.ask.startswith("https") else plain
+        with connect(place) as plain, secured(plain) if case.ask.startswith("https") else plain as one:
+            one.settimeout(15)
             one.sendall(form(method, target, fields, body))
             response = http.client.HTTPResponse(one)
             response.begin()
