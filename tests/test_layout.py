@@ -92,6 +92,7 @@ RESERVED = {
             "features.uwsgi_api.locks": "a thread stands before the others of its process",
             "features.uwsgi_api.signals": "each run of a signal has a thread",
             "features.uwsgi_api.wake": "a thread waits for another",
+            "features.uwsgi_api.request": "each has the request that it serves",
             "features.uwsgi_api.harakiri": "a thread looks at the limits of others",
             "features.uwsgi_api.websocket": "two threads may send",
             "features.uwsgi_api.tallies": "workers and the loop count at the same time",
@@ -107,6 +108,7 @@ DOORS = {
     ("command.completion", "shtab"),
     ("features.control", "features.control.top_screen"),  # which knows textual
     ("features.http2", "features.http2.session"),  # which knows h2
+    ("features.uwsgi_api", "features.uwsgi_api.request"),
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("features.uwsgi_api", "features.uwsgi_api.supervising"),

@@ -104,6 +104,8 @@ def _atom_of(name: str) -> Atom:
         return Atom(NAMED_KINDS[named[2]], named[1])
     if name.startswith("var.") and len(name) > len("var."):
         return Atom("variable", name[len("var.") :])
+    if name.startswith("logvar.") and len(name) > len("logvar."):
+        return Atom("variable", f"uwsgi.logvars{name[len('logvar') :]}")  # of uwsgi.set_logvar
     if name in ATOMS:
         return Atom(GUNICORN.get(name, name))
     near = near_names(name, sorted(ATOMS - set(GUNICORN)), 1)

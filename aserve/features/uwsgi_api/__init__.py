@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...core.ends import Counting, Ended
-from ...extension import Extension, Life, LifeContext, ServerContext
+from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import ConfigError, Needs
 from ...wsgi import WSGIApp
+from ...wsgi.gateway import Before
 from ..sharing.settings import shared_of
 from .mules.settings import MuleSettings
 from .process import Process
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .tallies import Tally
 
 logger = logging.getLogger("aserve")
+
+LOGGED = "logvar."  # begins names of the access log's format (access_log/log_line.py)
 
 # Settings that show, with --uwsgi-module auto, that the app was written for uWSGI.
 MEANT = Needs(
@@ -66,6 +69,14 @@ class UwsgiModule(Extension[MuleSettings]):
         from . import module
 
         return module.wrap_app(app)
+
+    def before(self, context: ListenerContext) -> Before | None:
+        """Let the access log have variables of the app's, if its format names some; otherwise no request costs anything."""
+        if f"%({LOGGED}" not in getattr(self._config, "access_log_format", ""):
+            return None
+        from .request import LoggedVariables
+
+        return LoggedVariables()
 
     def ended(self, batch: Sequence[Ended]) -> None:
         """See Extension."""

@@ -59,7 +59,7 @@ _NAMES: Rows = (
     ("mule_msg", Name(HERE, "False, too, if the queue is full; ValueError for a message that is too long, which uWSGI cuts")),
     ("mule_get_msg", Name(HERE, "signals have threads of their own, so `signals=` has no effect")),
     ("get_logvar cl add_var", Name(HERE, "in a call of the app; not in an iterable that it has returned")),
-    ("set_logvar", Name(HERE, "for get_logvar; the access log does not show it")),
+    ("set_logvar", Name(HERE, "for get_logvar, and for the access log's `%(logvar.NAME)`")),
     ("log_this_request", Name(HERE, "does nothing: the access log has every request")),
     ("sendfile offload", Name(HERE, "the file is sent when the app has returned, and no thread waits for the client; the result may be returned, too")),
     ("chunked_read chunked_read_nb", Name(HERE, "the next octets of any body, buffered; with --body stream a line, for which both wait")),

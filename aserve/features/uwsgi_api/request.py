@@ -13,20 +13,33 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, Union
 
+from ...core.exchange import Exchange
 from ...wsgi import WSGIApp
-from ...wsgi.gateway import FileWrapper
+from ...wsgi.gateway import Before, FileWrapper
 from ...wsgi.wrapping import named_as
 
 Text = Union[str, bytes]
 PIECE_BYTES = 65536
 # Keys in the environ.
-LOG_VARIABLES = "uwsgi.logvars"
+LOG_VARIABLES = "uwsgi.logvars"  # and with a dot and its name a variable that the access log finds as %(logvar.NAME)
 FILE = "uwsgi.sendfile"
 
 _code: Any = None  # of the layer
+_here = threading.local()
+
+
+class LoggedVariables(Before):
+    """Lets the access log have what `set_logvar` is told."""
+
+    __slots__ = ()
+
+    def before(self, exchange: Exchange) -> None:
+        """See Before; the exchange is the one of this thread from here on."""
+        _here.exchange = exchange
 
 
 def remembering(app: WSGIApp) -> WSGIApp:
@@ -174,11 +187,16 @@ def set_logvar(name: Text, value: Text) -> None:
     """
     Keep a value with the request, for `get_logvar`; outside of a request do nothing.
 
-    The access log is written when the response is out, by another thread, and does not show it.
+    The access log shows it if its format has this name.
     """
     environ = environ_here()
-    if environ is not None:
-        environ.setdefault(LOG_VARIABLES, {})[_octets(name)] = _octets(value)
+    if environ is None:
+        return
+    environ.setdefault(LOG_VARIABLES, {})[_octets(name)] = _octets(value)
+    exchange = getattr(_here, "exchange", None)
+    if exchange is not None:
+        pair = (f"{LOG_VARIABLES}.{_octets(name).decode('latin-1')}", _octets(value).decode("latin-1"))
+        exchange.vars = "\0".join([exchange.vars, *(text.replace("\0", "") for text in pair)])
 
 
 def get_logvar(name: Text) -> bytes | None:

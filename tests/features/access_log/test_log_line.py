@@ -86,3 +86,10 @@ def test_skips_that_mean_nothing(text):
     """The text names what is wrong."""
     with pytest.raises(ValueError, match=r"is not of the form|is not a status|more than 4 stars"):
         parse_skip(text)
+
+
+def test_the_names_of_the_app():
+    """Those of uwsgi.set_logvar."""
+    assert parse_line_format("%(logvar.user)") == [Atom("variable", "uwsgi.logvars.user")]
+    with pytest.raises(ValueError, match="is not known"):
+        parse_line_format("%(logvar.)")

@@ -20,6 +20,8 @@ def test_log_formats():
     assert draft.settings == {"access-log-format": "%(addr) - -secs -"}
     assert draft.notes[0].text == "lines have a hyphen for what is not known: cpu, vszM"
     assert taken(take_log_format, "%(h)s %(nope)s").settings == {"access-log-format": "%(h)s -"}  # gunicorn's
+    draft = taken(take_log_format, "%(addr) %(customer)s %(metric.a)", "log-format")
+    assert draft.settings == {"access-log-format": "%(addr) %(logvar.customer) -"} and len(draft.notes) == 1
     draft = taken(take_log_format, "%(cpu)")
     assert not draft.settings and draft.notes[0].text.endswith("lines are in the default format")
     assert taken(take_log_format, "%(ftime) %(vars)").settings == {"access-log-format": "%(ltime) %(vars)"}

@@ -7,8 +7,12 @@ import threading
 
 import pytest
 
-from aserve.features.uwsgi_api import request
-from aserve.features.uwsgi_api.request import REQUEST, environ_here, remembering
+from aserve.core.exchange import Exchange
+from aserve.features import Config
+from aserve.features.access_log.log_line import Atom
+from aserve.features.access_log.log_values import field_getter, pairs_of
+from aserve.features.uwsgi_api import UwsgiModule, request
+from aserve.features.uwsgi_api.request import REQUEST, LoggedVariables, environ_here, remembering
 from aserve.wsgi.gateway import FileWrapper
 
 
@@ -125,6 +129,27 @@ def test_a_body():
 
     assert call(REQUEST["chunked_read_nb"], {"wsgi.input": Live()}) == b"line\n"
     assert call(REQUEST["cl"], {}) == 0
+
+
+def test_variables_of_the_log(monkeypatch):
+    """The last value of a name goes with the request to the access log, whatever octets it has."""
+    exchange = Exchange("REQUEST_METHOD\0GET", 1)
+    monkeypatch.setattr(request, "_here", threading.local())
+    LoggedVariables().before(exchange)
+
+    def use():
+        REQUEST["set_logvar"]("a", "1")
+        REQUEST["set_logvar"](b"a", "\0\xfc2")
+
+    call(use, {})
+    assert field_getter(Atom("variable", "uwsgi.logvars.a"))(pairs_of(exchange.vars)) == "\xc3\xbc2"
+
+
+@pytest.mark.parametrize(("form", "is_there"), [("%(addr) %(logvar.a)", True), ("combined", False)])
+def test_what_it_costs(form, is_there):
+    """Requests have a step more only where the log's format names such a variable."""
+    config = Config(access_log="-", access_log_format=form, uwsgi_module="on")
+    assert isinstance(UwsgiModule(config).before(None), LoggedVariables) is is_there
 
 
 def test_variables():
