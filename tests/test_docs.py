@@ -224,6 +224,20 @@ def test_moving_from_uwsgi(tmp_path, capsys):
     assert Config.from_sources({}, {}, settings) == Config.from_sources(given, {}, {})
 
 
+@pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi"])
+def test_the_form_of_the_moving_pages(server):
+    """Each begins with the same sections, in this order; the steps end within two screens."""
+    text = (ROOT / f"docs/moving-from-{server}.md").read_text()
+    assert re.findall(r"^## (.+)$", text, re.M)[:5] == [
+        "Ten minutes",
+        "What to look at",
+        "What is refused, and what others pass",
+        "What is better here",
+        "Back again",
+    ]
+    assert text.partition("## What to look at")[0].count("\n") <= 65
+
+
 METRIC = re.compile(r"\b(?:aserve|process)(?:_[a-z]+)+")
 
 
