@@ -70,7 +70,8 @@ def _told(cases: Iterable[Compared]) -> list[tuple[str, list[str], list[str]]]:
         for line in case.said:
             setting, _, text = PLACE.sub("", line).partition(": ")
             _, names, of = found.setdefault(re.sub(r"\d+", "N", text), (text.replace("|", "\\|"), {}, {}))
-            names[setting.partition(" = ")[0]] = of[case.name] = None
+            of[case.name] = None
+            names.update(dict.fromkeys(setting.partition(" = ")[0].split(", ")))
     return [(text, [*names], [*of]) for text, names, of in found.values()]
 
 
