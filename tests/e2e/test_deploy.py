@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from harness.front import Page, fronts
@@ -92,6 +93,22 @@ def test_systemd_reads_the_units(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if "shop." in line]
     assert said == [] and done.returncode == 0, done.stderr
+
+
+@ONCE
+@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
+@pytest.mark.parametrize("name", ["moving-from-gunicorn", "moving-from-uwsgi"])
+def test_the_lines_for_a_unit(tmp_path, name):
+    """systemd finds nothing to say about what a page has `systemctl edit` add to a unit."""
+    text = (ROOT / f"docs/{name}.md").read_text()
+    [lines] = [block for block in re.findall(r"^ *```ini\n(.*?)^ *```", text, re.M | re.S) if "[Service]" in block]
+    assert "ExecStart=\n" in lines  # otherwise there are two commands
+    old = "[Service]\nType=notify\nExecStart=/bin/false\n"
+    program = shutil.which("true") or ""
+    path = tmp_path / "mysite.service"
+    path.write_text(old + textwrap.dedent(lines).replace("/srv/mysite/venv/bin/aserve", program))
+    done = subprocess.run([ANALYZE, "verify", "--man=no", str(path)], capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "mysite." in line] == [] and done.returncode == 0, done.stderr
 
 
 def test_the_service(start_process, raw_client, tmp_path):
