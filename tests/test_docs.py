@@ -224,7 +224,7 @@ def test_moving_from_uwsgi(tmp_path, capsys):
     assert Config.from_sources({}, {}, settings) == Config.from_sources(given, {}, {})
 
 
-@pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi"])
+@pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi", "granian"])
 def test_the_form_of_the_moving_pages(server):
     """Each begins with the same sections, in this order; the steps end within two screens."""
     text = (ROOT / f"docs/moving-from-{server}.md").read_text()

@@ -55,12 +55,13 @@ def test_each_of_gunicorns():
 
 
 @pytest.mark.checkout
-def test_each_of_waitress_s():
-    """Each flag in the table of docs/moving-from-waitress.md is aserve's own, or has a sentence."""
-    table = (
-        (pathlib.Path(__file__).parents[3] / "docs/moving-from-waitress.md").read_text().partition("\n## Flags\n")[2]
-    )
-    flags = [flag for row in re.findall(r"^\| (`--.*?) \|", table, re.M) for flag in re.findall(r"`(--[a-z-]+)", row)]
+@pytest.mark.parametrize("server", ["waitress", "granian"])
+def test_each_of_a_moving_page(server):
+    """Each flag of the other server in the table of its moving page is aserve's own, or has a sentence."""
+    page = pathlib.Path(__file__).parents[3] / f"docs/moving-from-{server}.md"
+    table = page.read_text().partition("\n## Flags\n")[2]
+    cells = re.findall(r"^\| (`--.*?) \|", table, re.M)
+    flags = [flag for cell in cells for flag in re.findall(r"`(--[a-z0-9-]+)", cell)]
     ours = {"--host", "--port", *(setting.flag for setting in SETTINGS)}
     assert len(flags) > 25
     assert [flag for flag in flags if flag not in ours and not explain_flag(flag)] == []
