@@ -174,7 +174,12 @@ class Terminal:
             # The default, but for the port; a variable would win over the file.
             default = "" if "--config" in command.words else f"ASERVE_BIND=127.0.0.1:{self._place.port('8000')} "
             return self.serve(default + text)
-        status, output = self.type(text.replace("1234", str(self._server)))
+        if command.words[0] == "kill":
+            assert "1234" in command.words and self._server, (
+                f"{command}\nthe server of a page is 1234: no other process may get a signal"
+            )
+            text = text.replace("1234", str(self._server))
+        status, output = self.type(text)
         assert status == 0, f"{command}\n{output}"
         return output
 
