@@ -456,6 +456,10 @@ def main() -> int:
     signal.signal(
         signal.SIGQUIT, signal.SIG_DFL
     )  # a shell's job in the background ignores it, and so would all servers
+    given.folder, given.aserve = (
+        f"{os.path.abspath(given.folder)}/",
+        os.path.abspath(given.aserve),
+    )  # each case has a folder of its own
     check_routes(f"{given.folder}uwsgi")
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for path in sorted(CASES.iterdir()):
