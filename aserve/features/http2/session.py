@@ -3,7 +3,7 @@
 Owns:     Session: the streams and their windows; floods; GOAWAY, and the connection's end.
 Thread:   event loop only.
 Spec:     RFC 9113.
-Not here: frames and their compression (the library h2), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
+Not here: frames and their compression (the library h2; frames.py), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
 
 A stream has a Connection and a LoopWire of its own, so that threads, deadlines, limits, logs and metrics treat it as a connection of HTTP/1.1.
 """
@@ -15,12 +15,8 @@ import logging
 from typing import Any, Callable, cast
 
 import h2.events
-from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import GoAwayFrame
 
 from ...connections.carrier import Carrier
 from ...connections.connection import Connection
@@ -28,22 +24,23 @@ from ...connections.progress import LINGER_SECONDS
 from ...connections.wire_loop import LoopWire
 from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
+from . import frames
 from .allowance import Allowance
 from .fields import Field, Malformed, encode_head, is_trailer_section
+from .frames import STREAM_WINDOW
 from .request import StreamRequest
 from .stream import StreamTransport
 from .turns import Turns, urgency_of
 
 logger = logging.getLogger("aserve")
 
-# A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
-STREAM_WINDOW = 1 << 18
 CONNECTION_WINDOW = 1 << 20
 DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
+# A client may give room in portions of 1 KiB. Guess.
+UPDATES_PER_FRAME = 16
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
 LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
-FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
 
 
 class Session(Carrier):
@@ -61,30 +58,11 @@ class Session(Carrier):
         self._is_write_paused = self._is_closed = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
-        self._allowance = Allowance()
+        self._allowance, self._updates = Allowance(), 0  # updates of windows, received
         self._quiet_seconds = 0.0  # without a stream; or since it was closed
         self._goaways = 0  # sent
-        self._h2 = self._new_h2()
+        self._h2 = frames.new_frames(service.limits, max_streams)
         self._turns = Turns(self._h2, service.loop)
-
-    def _new_h2(self) -> H2Connection:
-        config = H2Configuration(
-            client_side=False, header_encoding=None, validate_inbound_headers=False, normalize_inbound_headers=False,
-            validate_outbound_headers=False,
-        )  # fmt: skip
-        made, limits = H2Connection(config), self._service.limits
-        # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
-        section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
-        made.decoder.max_header_list_size = section_bytes
-        made.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: self._max_streams,
-                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-                SettingCodes.MAX_HEADER_LIST_SIZE: section_bytes,
-            },
-        )
-        return made
 
     # --- called by the transport, as by an event loop ---
 
@@ -191,7 +169,7 @@ class Session(Carrier):
             return  # the last GOAWAY has said that it is not served
         service = self._service
         if not self._has_room() or service.connections.is_full():
-            self._h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            frames.reset(self._h2, stream_id, ErrorCodes.REFUSED_STREAM)
             return
         try:
             head = encode_head(fields)
@@ -199,7 +177,7 @@ class Session(Carrier):
             logger.info("%s: stream reset: %s", self._connection.name, exc)
             if service.ends is not None:
                 service.ends.write_refused(self._connection, None, RequestRefused(400, str(exc)))
-            self._h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            frames.reset(self._h2, stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         self._last_id = max(self._last_id, stream_id)
         self._begin(stream_id, fields, head, event.stream_ended is not None)
@@ -245,7 +223,7 @@ class Session(Carrier):
 
     def _give_room(self, stream: StreamTransport) -> None:
         if stream.is_reading() and not stream.is_received and stream.unread_bytes >= STREAM_WINDOW // 2:
-            self._h2.increment_flow_control_window(stream.unread_bytes, stream.stream_id)
+            frames.give_room(self._h2, stream.unread_bytes, stream.stream_id)
             stream.unread_bytes = 0
 
     def _on_trailers(self, event: Any) -> None:
@@ -257,7 +235,7 @@ class Session(Carrier):
             stream.receive(b"", is_last=True)
         else:
             logger.info("%s: stream reset: trailers that are none", self._connection.name)
-            self._h2.reset_stream(stream.stream_id, ErrorCodes.PROTOCOL_ERROR)
+            frames.reset(self._h2, stream.stream_id, ErrorCodes.PROTOCOL_ERROR)
             self.leave(stream)
 
     def _on_reset(self, event: Any) -> None:
@@ -278,7 +256,7 @@ class Session(Carrier):
         self._unwanted = {stream_id: seconds + 1.0 for stream_id, seconds in self._unwanted.items()}
         for stream_id in [each for each, seconds in self._unwanted.items() if seconds > LINGER_SECONDS]:
             del self._unwanted[stream_id]
-            self._h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+            frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
         self.flush()
 
     def _on_settings(self, event: Any) -> None:
@@ -290,7 +268,10 @@ class Session(Carrier):
         self._turns.add(self, self._streams.values())
 
     def _on_window(self, event: Any) -> None:
-        """Send on: there is room for a stream, or for all."""
+        """Send on: there is room for a stream, or for all. Updates that no DATA frame has asked for are counted as a flood."""
+        self._updates += 1
+        if self._updates > UPDATES_PER_FRAME * self._turns.sent_count:
+            self._count_frame(event)
         stream = self._streams.get(event.stream_id)
         if stream is not None:
             self._on_change(stream)
@@ -299,8 +280,7 @@ class Session(Carrier):
 
     def _on_goaway(self, event: Any) -> None:
         """Go on: the client asks for no more streams, and those that are open finish."""
-        # h2 takes the connection for closed; RFC 9113 6.8 does not.
-        self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+        frames.ignore_goaway(self._h2)
         self._say_goodbye()
 
     def _count_frame(self, event: Any) -> None:
@@ -330,7 +310,7 @@ class Session(Carrier):
 
     def cut(self, stream: StreamTransport) -> None:
         """Reset a stream whose response cannot be finished."""
-        self._h2.reset_stream(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
+        frames.reset(self._h2, stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self.leave(stream)
 
     def leave(self, stream: StreamTransport) -> None:
@@ -352,10 +332,10 @@ class Session(Carrier):
     # The end
 
     def _send_goaway(self, last_id: int, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
-        """Send a GOAWAY past h2, which would send nothing after it."""
+        """Send a GOAWAY."""
         self._goaways += 1
         self.flush()
-        self._transport.write(GoAwayFrame(0, last_stream_id=last_id, error_code=code).serialize())
+        self._transport.write(frames.encode_goaway(last_id, code))
 
     def _say_goodbye(self) -> None:
         """Send the last GOAWAY, and close when no stream is left."""
@@ -396,5 +376,6 @@ ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     h2.events.RemoteSettingsChanged: Session._on_settings,
     h2.events.PingReceived: Session._count_frame,
     h2.events.PriorityUpdated: Session._count_frame,
+    h2.events.UnknownFrameReceived: Session._count_frame,
     h2.events.ConnectionTerminated: Session._on_goaway,
 }

@@ -48,12 +48,13 @@ class Sends(Protocol):
 class Turns:
     """The streams of one connection that have something to send, in the order of their turns."""
 
-    __slots__ = ("_frames", "_is_due", "_loop", "_waiting")
+    __slots__ = ("_frames", "_is_due", "_loop", "_waiting", "sent_count")
 
     def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
         self._waiting: dict[int, StreamTransport] = {}
         self._is_due = False  # `_pump` is about to be called
+        self.sent_count = 0  # DATA frames
 
     def add(self, session: Sends, streams: Iterable[StreamTransport]) -> None:
         """Let these streams send soon, if they have something to send."""
@@ -104,6 +105,7 @@ class Turns:
         is_end = stream.is_closed and not stream.pending
         if octets or is_end:
             frames.send_data(stream_id, octets, end_stream=is_end)
+            self.sent_count += 1
         if is_end:
             session.finish(stream)
         elif stream.pending and octets:

@@ -13,7 +13,8 @@ from harness.replies import Chunks, returning
 from hyperframe.frame import RstStreamFrame
 
 from aserve.core.exchange import CLIENT_GONE
-from aserve.features.http2.session import CONNECTION_WINDOW, STREAM_WINDOW
+from aserve.features.http2.frames import STREAM_WINDOW
+from aserve.features.http2.session import CONNECTION_WINDOW
 
 BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the transport holds
 

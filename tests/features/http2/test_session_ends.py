@@ -6,7 +6,15 @@ import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import Client, request
 from harness.replies import returning
-from hyperframe.frame import DataFrame, GoAwayFrame, PingFrame, PriorityFrame, RstStreamFrame, SettingsFrame
+from hyperframe.frame import (
+    DataFrame,
+    GoAwayFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
 
 from aserve.connections.connection import Connection
 from aserve.features.http2.allowance import BURST
@@ -155,8 +163,11 @@ def test_no_http2(connect, caplog):
 
 @pytest.mark.parametrize(
     "flood",
-    [frames(PingFrame(0, b"12345678")), frames(SettingsFrame(0)), frames(PriorityFrame(1, depends_on=3, stream_weight=1))],
-    ids=["ping", "settings", "priority"],
+    [
+        frames(PingFrame(0, b"12345678")), frames(SettingsFrame(0)), frames(PriorityFrame(1, depends_on=3, stream_weight=1)),
+        frames(WindowUpdateFrame(0, 1)), b"\0\0\0\x20\0\0\0\0\x01" * (BURST + 1),
+    ],
+    ids=["ping", "settings", "priority", "window", "unknown"],
 )  # fmt: skip
 def test_floods(connect, flood):
     """Frames that bring no request further are counted."""
@@ -165,6 +176,18 @@ def test_floods(connect, flood):
     assert client.transport.is_closing()
     client.pump()
     assert client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)]
+
+
+def test_updates_for_what_is_sent_are_no_flood(connect):
+    """A client may give room in small portions."""
+    client = connect(returning([b"x" * 60_000]))
+    client.gives_room = False
+    client.h2.increment_flow_control_window(1 << 26)
+    for _ in range(100):
+        client.ask()
+        client.pump()
+        client.session.data_received(frames(WindowUpdateFrame(0, 1000), 60))
+    assert len(client.ended) == 100 and not client.goaways
 
 
 def test_a_flood_of_empty_data(connect):

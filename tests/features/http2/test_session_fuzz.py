@@ -75,11 +75,11 @@ def frame_of(client, kind, stream, value, flags):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(FRAMES, max_size=25), st.integers(1, 40))
+@given(st.lists(FRAMES, max_size=25), st.integers(1, 200))
 def test_any_frames(steps, size):
     """In pieces of any size, with time passing and requests running between them."""
     client = Client(max_streams=3)
-    session = client.session
+    session, waiting = client.session, b""
     try:
         for kind, *arguments in steps:
             if kind == "second":
@@ -92,9 +92,10 @@ def test_any_frames(steps, size):
             elif kind == "end":
                 session.eof_received()
             else:
-                octets = arguments[1] if kind == "octets" else frame_of(client, kind, *arguments)
-                for start in range(0, len(octets), size):
-                    session.data_received(octets[start : start + size])
+                waiting += arguments[1] if kind == "octets" else frame_of(client, kind, *arguments)
+                while len(waiting) >= size:
+                    session.data_received(waiting[:size])
+                    waiting = waiting[size:]
             assert len(session._streams) <= 3
         session.connection_lost(None)
         client.harness.executor.run()
