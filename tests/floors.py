@@ -331,6 +331,7 @@ FLOORS = {
     "aserve/lifecycle/fd_store.py": 100,
     "aserve/lifecycle/hooks.py": 100,
     "aserve/lifecycle/lacking.py": 100,
+    "aserve/lifecycle/load_error.py": 100,
     "aserve/lifecycle/loading.py": 100,
     "aserve/lifecycle/logs.py": 100,
     "aserve/lifecycle/manager.py": 100,

@@ -13,7 +13,7 @@ from typing import Callable
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..lifecycle import exits
 from ..lifecycle.lacking import describe_lack
-from ..lifecycle.loading import LoadError
+from ..lifecycle.load_error import LoadError
 from ..settings import ConfigError
 
 INTERRUPTED = 130  # a shell's status for SIGINT

@@ -18,7 +18,7 @@ from ..core.errors import FAILED, BindError
 from ..extension import Life, LifeContext
 from ..features import Config, on_life, supervised_of
 from ..lifecycle.exits import begin_ending, hold_signals
-from ..lifecycle.loading import LoadError
+from ..lifecycle.load_error import LoadError
 from ..processes.command import Command
 from ..processes.inheritance import Inheritance
 from ..processes.plan import Plan, Read

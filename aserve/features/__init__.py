@@ -141,9 +141,10 @@ def on_life(event: Life, context: LifeContext) -> None:
     """
     config, origin = context.plan.config, context.plan.origin
     global _latest
-    if _latest[0] is not config:
-        _latest = config, tuple(one for one in FEATURES if overrides(one, "on_life") and one.is_on(config))
-    found = [one(config) for one in _latest[1]]
+    latest = _latest
+    if latest[0] is not config:
+        _latest = latest = config, tuple(one for one in FEATURES if overrides(one, "on_life") and one.is_on(config))
+    found = [one(config) for one in latest[1]]
     for one in [*found, *(origin.extensions if origin is not None else ())]:
         one.on_life(event, context)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, TypeVar
 
-from .loading import app_raised
+from .load_error import app_raised
 
 Function = TypeVar("Function", bound=Callable[[], Any])
 

@@ -5,7 +5,7 @@ Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py
           check that the app has not patched the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
-Not here: calling the app (wsgi/gateway.py), printing errors (command/cli.py).
+Not here: calling the app (wsgi/gateway.py), the errors (load_error.py), printing them (command/cli.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import importlib.util
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from ..core.errors import FAILED, USAGE_ERROR, AserveError
+from ..core.errors import AserveError
 from ..core.near_names import near_names
 from ..settings.secrecy import show_app
+from .load_error import LoadError, app_raised
 from .misnamed import hint_for_module, why_hidden
 
 if TYPE_CHECKING:
@@ -40,19 +40,6 @@ NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
 
 class PatchedError(AserveError):
     """The app has replaced threads and sockets in the whole process: aserve cannot serve it."""
-
-
-class LoadError(AserveError):
-    """
-    There is no app to serve: the user's or the app's fault. `str()` is one line: the name, where it was looked for, and what to do.
-
-    `app_traceback` is the traceback of the app's own code, or empty.
-    """
-
-    def __init__(self, text: str, app_traceback: str = "") -> None:
-        super().__init__(text)
-        self.app_traceback = app_traceback
-        self.exit_status = FAILED if app_traceback else USAGE_ERROR  # code that has run may succeed the next time
 
 
 def check_unpatched() -> None:
@@ -136,12 +123,32 @@ def _is_file(where: str) -> bool:
     return where.endswith(".py") or os.sep in where
 
 
+def _find_file(path: str) -> None:
+    """
+    Find a file that the APP names.
+
+    Raises:
+        LoadError: there is none, or this user may not look for it.
+    """
+    if os.path.isfile(path):
+        return
+    try:
+        os.stat(path)
+    except PermissionError:
+        raise LoadError(
+            f"user {os.geteuid()} may not enter a folder of {path}; let it, or have the app in another folder"
+        ) from None
+    except OSError:
+        pass
+    hint = f"{path}.py exists: add .py" if os.path.isfile(path + ".py") else "check the path"
+    raise LoadError(f"there is no file {path}; {hint}")
+
+
 def _load_paste(place: str) -> object:
     """Set up the logging of FILE[#NAME]; return the app that PasteDeploy makes from it."""
     relative, _, name = place.partition("#")
     path = _absolute(relative)
-    if not os.path.isfile(path):
-        raise LoadError(f"there is no file {path}; check the path")
+    _find_file(path)
     try:
         deploy = importlib.import_module("paste.deploy")
     except ImportError:
@@ -177,9 +184,7 @@ def _load_module(name: str) -> ModuleType:
 def _load_file(path: str) -> ModuleType:
     """Import a file, by the dotted name if it is in a package."""
     path = _absolute(path)
-    if not os.path.isfile(path):
-        hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
-        raise LoadError(f"there is no file {path}{hint or '; check the path'}")
+    _find_file(path)
     folder, name = _split(path)
     _put_first_on_path(folder)
     if folder != os.path.dirname(path):
@@ -379,29 +384,3 @@ def _describe(value: object) -> str:
 def _origin(module: ModuleType) -> str:
     folders = getattr(module, "__path__", ["built in"])  # of a package without __init__.py
     return f"{module.__name__} ({getattr(module, '__file__', None) or ', '.join(folders)})"
-
-
-# The app's own errors
-
-
-def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
-    """Return the error for an exception of the app's code: `what` has raised while `doing`; call it in the except clause."""
-    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() gives (None,) on PyPy
-    text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
-    if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
-        text += "; with --uwsgi-module on there is one"
-    if isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
-        text += "; have gunicorn installed as well, or take out what imports it"
-    trace = traceback.TracebackException.from_exception(fault)
-    _cut_to_app(trace)
-    return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))
-
-
-def _cut_to_app(trace: traceback.TracebackException) -> None:
-    """Remove the frames of aserve and of the import system, here and in the causes."""
-    ours = (os.path.dirname(os.path.dirname(__file__)) + os.sep, importlib.__file__)
-    kept = [one for one in trace.stack if not one.filename.startswith(ours) and "frozen importlib" not in one.filename]
-    trace.stack = traceback.StackSummary.from_list(kept)
-    for cause in (trace.__cause__, trace.__context__):
-        if cause is not None:
-            _cut_to_app(cause)

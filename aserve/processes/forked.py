@@ -20,7 +20,7 @@ from typing import Any, Callable
 from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError
 from ..lifecycle.lacking import describe_lack
-from ..lifecycle.loading import LoadError
+from ..lifecycle.load_error import LoadError
 from ..settings import ConfigError
 from .channel import Channel
 from .child import STACKS_SIGNAL

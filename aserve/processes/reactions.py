@@ -12,7 +12,7 @@ Not here: what is due (fleet.py), waiting for events (events.py), the nouns that
 | `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
 | `Losses`             | the requests of a worker that dies                                                                  |
 | `Takers`             | which worker gets a connection at rest that another gives away                                      |
-| `Moves`              | requests that wait for a thread, on their way to another worker                                     |
+| `Moves`              | requests that wait for a thread, and connections at rest, on their way to another worker            |
 | `Shutdown`, `Upgrade`| the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                          |
 | `Answers`            | what people ask on the control socket                                                               |
 | `Manager`            | what systemd sees (lifecycle/manager.py)                                                            |

@@ -22,7 +22,8 @@ import time
 
 from ..core.errors import AserveError
 from ..core.tally import RELOADS, Tally
-from ..lifecycle.loading import LoadError, working_folder
+from ..lifecycle.load_error import LoadError
+from ..lifecycle.loading import working_folder
 from ..lifecycle.manager import Manager
 from ..settings import ConfigError
 from .channel import Message

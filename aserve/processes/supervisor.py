@@ -84,8 +84,12 @@ class Supervisor:
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         """Let the noun whose word it is handle a child's message. A bug of ours there must not keep Children from noticing that the sender has ended."""
-        words = self.reactions.by_others_word.get(child.slot, self.reactions.by_word)
-        guard(lambda: words[message["say"]](child, message, fds))
+
+        def hear() -> None:
+            words = self.reactions.by_others_word.get(child.slot, self.reactions.by_word)
+            words[message["say"]](child, message, fds)
+
+        guard(hear)
 
     def _settle(self) -> list[Action]:
         """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""

@@ -9,7 +9,7 @@ import pytest
 
 from aserve.command import outcome
 from aserve.core.errors import BindError
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
 

@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -63,15 +64,16 @@ def test_the_pages_show_the_examples():
 @pytest.mark.parametrize(
     "command", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("aserve ")]
 )
-def test_commands(command, tmp_path):
-    """Each command of the pages passes --check, with an app of the test's."""
+def test_commands(command):
+    """Each command of the pages passes --check, with an app of the test's that the user of --user may read."""
     words = shlex.split(command, comments=True)
     assert words[1] == "mysite.wsgi:application"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # pytest's own is for root alone
+        patch.chdir(folder)
         if "--user" in words and words[words.index("--user") + 1] not in {entry.pw_name for entry in pwd.getpwall()}:
             pytest.skip("this machine has no such user")
-        (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
+        pathlib.Path("app.py").write_text("def app(environ, start_response): pass\n")
         subprocess.run(
             [sys.executable, "-Im", "aserve", "app.py", *words[2:], "--check"], check=True, stdout=subprocess.DEVNULL
         )

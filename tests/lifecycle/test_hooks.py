@@ -7,7 +7,7 @@ import pytest
 import aserve
 from aserve.lifecycle import hooks
 from aserve.lifecycle.hooks import at_end, call_at_end, call_post_fork, post_fork
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import types
 
 import pytest
 
-from aserve.lifecycle.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app, load_module
+from aserve.lifecycle.load_error import LoadError
+from aserve.lifecycle.loading import PatchedError, check_unpatched, folder_of, load_app, load_module
 
 APP = """
 def app(environ, start_response):
@@ -325,6 +326,19 @@ def test_asgi(folder, source):
     text = str(error_of("site_a:app"))
     assert "is an ASGI app" in text
     assert "a2wsgi" in text
+
+
+def test_a_file_out_of_reach(folder, monkeypatch):
+    """A file in a folder that the user of --user may not enter is not said to be missing."""
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os.path, "isfile", lambda path: False)
+    monkeypatch.setattr(os, "stat", refuse)
+    fault = error_of("./site_a.py")
+    monkeypatch.undo()
+    assert f"user {os.geteuid()} may not enter a folder of {folder}/site_a.py" in str(fault)
 
 
 # The app's own errors

@@ -8,7 +8,8 @@ import types
 
 import pytest
 
-from aserve.lifecycle.loading import LoadError, load_app
+from aserve.lifecycle.load_error import LoadError
+from aserve.lifecycle.loading import load_app
 from aserve.lifecycle.misnamed import hint_for_module, why_hidden
 
 APP = "def app(environ, start_response): ...\n"

@@ -11,7 +11,7 @@ import pytest
 
 from aserve.core import forks
 from aserve.core.errors import BindError
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.processes import forked
 from aserve.processes.channel import Channel
 from aserve.settings import ConfigError

@@ -16,7 +16,7 @@ from aserve.connections.in_flight import TABLE_BYTES
 from aserve.core import forks
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import MOLD, Field
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.processes import forked as forked_module
 from aserve.processes import mold as mold_module
 from aserve.processes.channel import Channel

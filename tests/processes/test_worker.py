@@ -22,7 +22,7 @@ from aserve.core import forks
 from aserve.core.errors import Fault
 from aserve.core.page import Field
 from aserve.features.metrics import app as app_metrics
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.processes import forked as forked_module
 from aserve.processes import worker as worker_module
 from aserve.processes.forked import LEFT_TO_SUPERVISOR

@@ -18,7 +18,7 @@ from typing import NoReturn
 from ...command.handed_down import HandedDown
 from ...command.program import begin
 from ...features.moving.gunicorn_stand_in import type_modules
-from ...lifecycle.loading import app_raised
+from ...lifecycle.load_error import app_raised
 from ...settings import ConfigError
 from . import app, arbiter, config, glogging, util
 from .app import base, wsgiapp

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 
 from ...core.forks import end_if_forked, forked
-from ...lifecycle.loading import app_raised
+from ...lifecycle.load_error import app_raised
 from ...lifecycle.signals import kept_handlers
 
 

@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from ...core.errors import USAGE_ERROR
-from ...lifecycle.loading import PASTE, LoadError
+from ...lifecycle.load_error import LoadError
+from ...lifecycle.loading import PASTE
 from ...settings import ConfigError
 from .draft import Draft, Given, refusing
 from .guests import hosting

@@ -17,7 +17,7 @@ from typing import Any, Callable
 
 from ...core.named_tuple import NamedTuple
 from ...extension import Extension, Life, LifeContext
-from ...lifecycle.loading import LoadError
+from ...lifecycle.load_error import LoadError
 from ...lifecycle.signals import kept_handlers
 from ...settings import EngineSettings
 from .guests import reporting

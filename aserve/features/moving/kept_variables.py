@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ...lifecycle.loading import LoadError
+from ...lifecycle.load_error import LoadError
 from ...settings import ConfigError
 from ...settings.variables import escape, expand, variable
 from .draft import Draft, Given

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Sequence
 
 from ...extension import Extension, Life, LifeContext
-from ...lifecycle.loading import LoadError, load_module
+from ...lifecycle.load_error import LoadError
+from ...lifecycle.loading import load_module
 from ...settings import EngineSettings
 from .draft import Given
 

@@ -9,7 +9,7 @@ import pytest
 from aserve.command import program
 from aserve.command.handed_down import HandedDown
 from aserve.compat.gunicorn import python
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
 HANDED = HandedDown(None, None)

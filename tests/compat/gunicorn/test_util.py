@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from aserve.compat.gunicorn.util import import_app
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 
 
 def test_import_app(tmp_path, monkeypatch):

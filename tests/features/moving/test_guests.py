@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from aserve.features.moving.guests import hosting, reporting
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -12,7 +12,7 @@ import pytest
 
 from aserve.features import Config
 from aserve.features.moving.gunicorn import load_gunicorn
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

@@ -11,7 +11,7 @@ import pytest
 from aserve.extension import Life, LifeContext, Lost
 from aserve.features.moving.gunicorn_cfg import Cfg
 from aserve.features.moving.gunicorn_hooks import GunicornHooks, Hooks, does_nothing
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 
 
 @pytest.fixture

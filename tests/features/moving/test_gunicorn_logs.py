@@ -13,7 +13,7 @@ from aserve.features.moving.gunicorn_cfg import Cfg
 from aserve.features.moving.gunicorn_logger import ACCESS, ERROR, Logger
 from aserve.features.moving.gunicorn_logs import Logs
 from aserve.features.moving.origin import read_origin
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 
 CONTEXT = LifeContext(None)
 

@@ -10,7 +10,7 @@ import pytest
 from aserve.features.moving.gunicorn_cfg import Cfg
 from aserve.features.moving.gunicorn_programs import Program, load_program
 from aserve.features.moving.origin import read_origin
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")

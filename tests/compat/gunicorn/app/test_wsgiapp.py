@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aserve.compat.gunicorn.app import base, wsgiapp
-from aserve.lifecycle.loading import LoadError
+from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

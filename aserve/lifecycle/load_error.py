@@ -1,0 +1,54 @@
+"""The error of an app that cannot be served, with the traceback of its own code.
+
+Owns:     LoadError; app_raised.
+Thread:   any.
+Not here: finding and importing the app (loading.py), printing errors (command/cli.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import traceback
+
+from ..core.errors import FAILED, USAGE_ERROR, AserveError
+
+
+class LoadError(AserveError):
+    """
+    There is no app to serve: the user's or the app's fault. `str()` is one line: the name, where it was looked for, and what to do.
+
+    `app_traceback` is the traceback of the app's own code, or empty.
+    """
+
+    def __init__(self, text: str, app_traceback: str = "") -> None:
+        super().__init__(text)
+        self.app_traceback = app_traceback
+        self.exit_status = FAILED if app_traceback else USAGE_ERROR  # code that has run may succeed the next time
+
+
+def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
+    """Return the error for an exception of the app's code: `what` has raised while `doing`; call it in the except clause."""
+    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() gives (None,) on PyPy
+    text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
+    if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
+        text += "; with --uwsgi-module on there is one"
+    if isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
+        text += "; have gunicorn installed as well, or take out what imports it"
+    trace = traceback.TracebackException.from_exception(fault)
+    _cut_to_app(trace)
+    return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))
+
+
+def _cut_to_app(trace: traceback.TracebackException) -> None:
+    """Remove the frames of the import system, and those of aserve before the app's first, here and in the causes."""
+    ours = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    frames = [
+        one for one in trace.stack if one.filename != importlib.__file__ and "frozen importlib" not in one.filename
+    ]
+    of_app = itertools.dropwhile(lambda one: one.filename.startswith(ours), frames)
+    trace.stack = traceback.StackSummary.from_list(list(of_app) or frames)  # with none of the app's it is our own fault
+    for cause in (trace.__cause__, trace.__context__):
+        if cause is not None:
+            _cut_to_app(cause)

@@ -1,0 +1,33 @@
+"""The traceback of an app's error begins with the app's own code."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+
+from aserve.lifecycle import load_error
+from aserve.lifecycle.load_error import app_raised
+
+
+def frames_of(*names):
+    """Return the places in the traceback of a fault that has come through code of these files."""
+    call = functools.partial(operator.getitem, {}, "missing")
+    for name in reversed(names):
+        module = types.ModuleType("some")
+        exec(compile("def run(inner):\n    inner()\n", name, "exec"), vars(module))
+        call = functools.partial(module.run, call)
+    try:
+        call()
+    except KeyError as fault:
+        trace = fault.__traceback__.tb_next  # behind this function
+        text = app_raised("site", "importing", fault.with_traceback(trace)).app_traceback
+    return [name for line in text.splitlines() for name in set(names) if f'"{name}"' in line]
+
+
+def test_ours_before_the_apps():
+    """What led to the app's code is left out; what the app called in aserve is where the fault is."""
+    ours = load_error.__file__
+    assert frames_of(ours, "/srv/app.py", "<frozen importlib._bootstrap>") == ["/srv/app.py"]
+    assert frames_of("/srv/app.py", ours) == ["/srv/app.py", ours]
+    assert frames_of(ours, ours) == [ours, ours]
