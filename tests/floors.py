@@ -53,6 +53,8 @@ FLOORS = {
     "aserve/compat/gunicorn/app/base.py": 100,
     "aserve/compat/gunicorn/app/wsgiapp.py": 100,
     "aserve/compat/gunicorn/arbiter.py": 100,
+    "aserve/compat/gunicorn/children/__init__.py": 100,
+    "aserve/compat/gunicorn/children/gunicorn/__init__.py": 100,
     "aserve/compat/gunicorn/config.py": 100,
     "aserve/compat/gunicorn/glogging.py": 100,
     "aserve/compat/gunicorn/python.py": 100,

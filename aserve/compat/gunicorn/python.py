@@ -1,6 +1,6 @@
 """`aserve python PROGRAM ARGS...`: a program for gunicorn, as it is, with aserve in gunicorn's place.
 
-Owns:     run_python; STAND_INS, the modules that such a program finds under gunicorn's names.
+Owns:     run_python; STAND_INS, the modules that such a program finds under gunicorn's names, and processes that it starts (children/).
 Thread:   the main thread.
 Not here: what happens when the program calls `run()` (app/base.py, command/program.py).
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NoReturn
 
 from ...command.handed_down import HandedDown
@@ -33,6 +33,7 @@ STAND_INS = {
     "gunicorn.glogging": glogging,
     "gunicorn.util": util,
 }
+CHILDREN = os.path.join(os.path.dirname(__file__), "children")
 USAGE = "aserve python takes FILE or -m MODULE, and what follows these is the program's"
 
 
@@ -51,11 +52,19 @@ def run_python(words: Sequence[str], flags: Mapping[str, object], handed: Handed
         raise ConfigError(USAGE)
     begin(flags, handed)
     sys.modules.update(STAND_INS)
+    reach_children(os.environ)
     try:
         _run(words)
     except Exception as fault:
         _raise(words[words[0] == "-m"], fault)
     return 0
+
+
+def reach_children(environ: MutableMapping[str, str]) -> None:
+    """Let Python processes that the program starts find the same: those of multiprocessing, and `python -m gunicorn`."""
+    folders = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", CHILDREN)]
+    environ["PYTHONPATH"] = os.pathsep.join([CHILDREN, *folders])
+    sys.path.insert(0, CHILDREN)  # multiprocessing passes it on when it does not fork
 
 
 def _run(words: Sequence[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -33,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", sys.argv[:])
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(program, "_begun", None)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/a", python.CHILDREN, ""]))
     for name in python.STAND_INS:
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "std.py").write_text(SOURCE)
@@ -62,6 +65,19 @@ def test_one_that_raises(folder, words):
         python.run_python(words, {}, HANDED)
     lines = [line.split(", ")[1] for line in caught.value.app_traceback.splitlines() if line.startswith("  File")]
     assert lines == ["line 4", "line 2"]
+
+
+def test_processes_of_a_program(folder):
+    """Python processes that it starts find the same; what they found before comes behind."""
+    (folder / "std.py").write_text("")
+    python.run_python(["std.py"], {}, HANDED)
+    assert os.environ["PYTHONPATH"] == os.pathsep.join([python.CHILDREN, "/a"])
+    assert sys.path[:2] == [str(folder), python.CHILDREN]
+    source = "from gunicorn.app.base import BaseApplication as one; import gunicorn.util; print(one.__module__, gunicorn.__name__)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["aserve.compat.gunicorn.app.base", "aserve.compat.gunicorn"]
+    done = subprocess.run([sys.executable, "-m", "gunicorn", "--nonsense"], capture_output=True, text=True, check=False)
+    assert done.returncode and "gunicorn has no such flag" in done.stderr
 
 
 def test_a_module_that_is_not_there(folder):

@@ -1,4 +1,4 @@
-# a program that starts the command gunicorn with a file, as MLflow and Airflow do, and passes signals on | http | python case.py @PORT@
+# a program that starts the command gunicorn with a file, as MLflow does, and passes signals on | http | python case.py @PORT@
 import os
 import signal
 import subprocess
