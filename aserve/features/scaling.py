@@ -1,20 +1,19 @@
 """Starts more workers while all are busy, and ends them when they are not needed: --max-workers.
 
-Owns:     ScalingSettings; Scaling, the extension; Scale, its part in a supervisor, which decides once a second.
+Owns:     ScalingSettings; Scaling, the extension; Scale, its part in a supervisor, which decides once a second; Seen, the workers at one moment.
 Thread:   the supervisor's only one.
 Spec:     as uWSGI's `cheaper` with its algorithm "spare": uWSGI 2.0.31, core/cheaper.c.
-Not here: starting and ending a worker (processes/crew.py), which SIGTTIN and SIGTTOU ask for; uWSGI's options (moving/uwsgi.py).
+Not here: starting and ending a worker (processes/crew.py); uWSGI's options (moving/uwsgi.py).
 
-The numbers are those that each worker writes into its page once a second; a request costs nothing.
+The numbers are those that each worker writes into its page once a second; a request costs nothing. A worker's first numbers come a second after it serves, and until then
+it counts neither as busy nor as idle.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Callable, cast
 
+from ..core.named_tuple import NamedTuple
 from ..core.page import Field
 from ..extension import Extension
 from ..lifecycle.supervision import Supervision, SupervisorContext
@@ -22,12 +21,14 @@ from ..settings import MAX_WORKERS, ConfigError, EngineSettings, Needs, row
 from ..settings.kinds import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..lifecycle.status import Observed
 
-logger = logging.getLogger("aserve")
-
 FULL_SECONDS = 3  # all threads are busy for so long before a worker is added, as in uWSGI
-CALM_SECONDS = 60  # no request waits for so long before a worker ends. Guess: a busy minute has pauses.
+# No request waits for so long before a worker ends; a slot is without a process for so long, in all, before it is given up; a number that is set
+# by hand stays for so long. Guess: a busy minute has pauses.
+CALM_SECONDS = 60
 NEXT_SECONDS = 10  # between the ends of two; the mean of busy threads is of ten seconds
 # Of the threads that would be left, at most this share was busy lately; otherwise the worker would soon be back. Guess.
 SPARE_SHARE = 0.7
@@ -39,12 +40,11 @@ class ScalingSettings(EngineSettings):
     # fmt: off
     max_workers: int = row(
         0, "Processes", "--max-workers", count(0, MAX_WORKERS),
-        "most workers: while all threads are busy, one is added each second, and when they are not needed they end again, down to --workers; 0: "
+        "most workers: while all threads are busy, one after another is added, and when they are not needed they end again, down to --workers; 0: "
         "--workers is their number; see docs/workers.md",
         "Workers that are always there answer at once, and threads are the cheaper reserve; this is for apps whose processes have one thread, and "
         "which are rarely busy.",
         needs=Needs(("workers",), "needs workers, the number of those that are always there"),
-        fixed=True,
     )
     # fmt: on
 
@@ -62,6 +62,8 @@ class Scaling(Extension[ScalingSettings]):
             ConfigError: --workers is auto, or larger; there are no threads.
         """
         super().__init__(config)
+        if not config.max_workers:
+            return  # a reload may name it
         if config.workers == "auto" or config.workers > config.max_workers:
             raise ConfigError(
                 f"max-workers ({config.max_workers}) with workers {config.workers}: name a number of workers that is not above it"
@@ -71,36 +73,141 @@ class Scaling(Extension[ScalingSettings]):
                 f"max-workers ({config.max_workers}) counts busy threads, and there are none with threads 0"
             )
 
+    @classmethod
+    def is_supervised(cls, config: Any) -> bool:
+        """Whether it has a part in a supervisor: always, as a reload may turn it on."""
+        return True
+
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""
-        return Scale(context.observed)
+        return Scale(context.observed, context.resize)
+
+
+class Seen(NamedTuple):
+    """The workers at one moment."""
+
+    size: int  # the number of workers there should be
+    threads: int  # of each
+    states: dict[int, list[str]]  # by slot, of its processes
+    pages: list[Sequence[int]]  # of those that are ready
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all are ready, and have written their numbers."""
+        return len(self.pages) == self.size and all(page[Field.TICKED_AT] for page in self.pages)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all threads of all workers are busy."""
+        return self.is_known and sum(page[Field.THREADS_BUSY] for page in self.pages) >= self.size * self.threads
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits for a thread."""
+        return any(page[Field.WAITING] for page in self.pages)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a process starts."""
+        return any("starting" in each for each in self.states.values())
+
+    @property
+    def busy(self) -> float:
+        """How many threads were busy lately."""
+        return sum(page[Field.THREADS_BUSY_LATELY] for page in self.pages) / 1000
 
 
 class Scale(Supervision):
-    """Sends SIGTTIN and SIGTTOU to its own process."""
+    """Chooses the number of workers."""
 
-    def __init__(self, observed: Observed) -> None:
-        self._observed = observed
+    def __init__(self, observed: Observed, resize: Callable[[int, str], None]) -> None:
+        self._observed, self._resize = observed, resize
+        self._size = 0  # the number of workers as it was last seen, or set here; 0: not seen yet
+        self._held_seconds = 0  # for how long it is to stay
         self._full_seconds = 0  # for how long all threads have been busy
-        self._calm_seconds = 0  # for how long none was lacking
+        self._calm_seconds = 0  # for how long none was lacking, up to the end of CALM_SECONDS
+        self._absent_seconds = (
+            0  # for how long, in all, the last slot has had no process since it last had one that was ready
+        )
+
+    @property
+    def _config(self) -> ScalingSettings:
+        return cast("ScalingSettings", self._observed.config)
+
+    def choose_size(self, wanted: int) -> int:
+        """See Supervision: those that were added stay."""
+        if self._config.max_workers:
+            wanted = self._size = max(wanted, min(self._observed.process_count, self._config.max_workers))
+        return wanted
 
     def on_second(self) -> None:
-        """See Supervision; while a worker starts or ends, the number stays."""
-        observed, config = self._observed, cast("ScalingSettings", self._observed.config)
-        size, pages = observed.process_count, [one.page for one in observed.processes() if one.state == "ready"]
-        is_full = sum(page[Field.THREADS_BUSY] for page in pages) >= size * config.threads
-        self._full_seconds = self._full_seconds + 1 if is_full else 0
-        self._calm_seconds = 0 if any(page[Field.WAITING] for page in pages) else self._calm_seconds + 1
-        if observed.is_draining or len(pages) != size:
+        """See Supervision."""
+        if self._observed.is_draining:
             return
-        if self._full_seconds > FULL_SECONDS and size < config.max_workers:
-            self._resize(signal.SIGTTIN, f"all threads are busy; one worker more than {size} starts")
-        elif self._calm_seconds > CALM_SECONDS and size > int(config.workers or 1):
-            busy = sum(page[Field.THREADS_BUSY_LATELY] for page in pages) / 1000
-            if busy <= SPARE_SHARE * (size - 1) * config.threads:
-                self._calm_seconds -= NEXT_SECONDS
-                self._resize(signal.SIGTTOU, f"{busy:.1f} threads of {size} workers are busy; one worker ends")
+        if not self._config.max_workers:
+            self._stop()
+            return
+        seen = self._look()
+        self._count(seen)
+        if self._held_seconds:
+            return
+        for rule in (self._cut, self._give_up, self._add, self._end):
+            found = rule(seen)
+            if found is not None:
+                self._size, _ = found
+                self._resize(*found)
+                return
 
-    def _resize(self, number: signal.Signals, why: str) -> None:
-        logger.info(why)
-        os.kill(os.getpid(), number)
+    def _stop(self) -> None:
+        """A reload may have turned the option off: end those that were added."""
+        workers = self._config.workers
+        if self._size and workers != "auto" and self._observed.process_count > int(workers or 1):
+            self._resize(int(workers or 1), f"--workers {workers}")
+        self._size = 0
+
+    def _look(self) -> Seen:
+        states: dict[int, list[str]] = {}
+        processes = self._observed.processes()
+        for each in processes:
+            states.setdefault(each.slot, []).append(each.state)
+        pages = [each.page for each in processes if each.state == "ready"]
+        return Seen(self._observed.process_count, self._config.threads, states, pages)
+
+    def _count(self, seen: Seen) -> None:
+        """Note for how long the facts have been so."""
+        self._held_seconds = max(self._held_seconds - 1, 0)
+        if seen.size != self._size:
+            self._held_seconds = CALM_SECONDS if self._size else 0  # it was set by hand
+            self._size, self._calm_seconds, self._absent_seconds = seen.size, 0, 0
+        if seen.is_known:
+            self._full_seconds = self._full_seconds + 1 if seen.is_full else 0
+        is_calm = not seen.is_full and not seen.is_waiting and seen.size > int(self._config.workers or 1)
+        self._calm_seconds = min(self._calm_seconds, CALM_SECONDS) + 1 if is_calm else 0
+        last = seen.states.get(seen.size, [])
+        self._absent_seconds = 0 if "ready" in last else self._absent_seconds + (not last)
+
+    # Each returns the number of workers that there is to be, and why; None: no other.
+
+    def _cut(self, seen: Seen) -> tuple[int, str] | None:
+        most = self._config.max_workers
+        return (most, f"--max-workers {most}") if seen.size > most else None
+
+    def _give_up(self, seen: Seen) -> tuple[int, str] | None:
+        """A worker that cannot start is tried no more; the next is added in a while, as the cause may have gone."""
+        if self._absent_seconds <= CALM_SECONDS or seen.size <= int(self._config.workers or 1):
+            return None
+        self._held_seconds, self._absent_seconds = CALM_SECONDS, 0
+        return seen.size - 1, f"worker {seen.size} cannot start"
+
+    def _add(self, seen: Seen) -> tuple[int, str] | None:
+        if not seen.is_full or self._full_seconds <= FULL_SECONDS or seen.size >= self._config.max_workers:
+            return None
+        self._absent_seconds = 0
+        return seen.size + 1, f"all {seen.size} workers are busy" if seen.size > 1 else "the only worker is busy"
+
+    def _end(self, seen: Seen) -> tuple[int, str] | None:
+        threads = seen.size * seen.threads
+        if self._calm_seconds <= CALM_SECONDS or seen.is_starting or seen.busy > SPARE_SHARE * (threads - seen.threads):
+            return None
+        self._calm_seconds -= NEXT_SECONDS
+        return seen.size - 1, f"{seen.busy:.1f} of {threads} threads are busy"

@@ -35,6 +35,7 @@ class SupervisorContext(NamedTuple):
     bound: Sequence[Listener] = ()  # see Extension.bind; after an upgrade in place, the previous supervisor's
     words: Sequence[str] = ()  # of the command
     kept: Mapping[str, int] = MappingProxyType({})  # memory files of the previous supervisor; see LifeContext.kept
+    resize: Callable[[int, str], None] = lambda size, why: None  # set the number of workers; the log says why
 
 
 class HandedDown(NamedTuple):
@@ -62,6 +63,10 @@ class Supervision:
 
     def on_second(self) -> None:
         """Do what is due once a second."""
+
+    def choose_size(self, wanted: int) -> int:
+        """Return the number of workers after a reload has changed --workers, which says `wanted`; the settings are the new ones by now."""
+        return wanted
 
     def on_end(self, pid: int, page_number: int) -> None:
         """Note that a child has ended; its page is read once more, in `on_page_end`, and then reused."""

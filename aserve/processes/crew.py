@@ -74,7 +74,10 @@ class Crew:
 
     def change_plan(self, child: Child) -> None:
         """Set the number of workers by the new plan, of which this worker is the first to serve."""
-        self.resize(*child.plan.count_workers(self._watch.bytes_of(child)))
+        wanted, why = child.plan.count_workers(self._watch.bytes_of(child))
+        size = self._overview.choose_size(wanted)
+        if size != self._fleet.size:
+            self.resize(size, why)
 
     def resize(self, size: int, why: str) -> None:
         """Set the number of workers; those of higher slots end."""

@@ -57,7 +57,13 @@ class Overview:
         self.why_unready = ""  # set by `aserve balancers`
         # By worker: its last tick, and for how many seconds it is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
-        self._extensions = supervise(SupervisorContext(self, command.environ, watch, self._tell, words=command.words))
+        self.resize: Callable[[int, str], None]  # set by Reactions: Crew.resize
+        self._extensions = supervise(
+            SupervisorContext(
+                self, command.environ, watch, self._tell, words=command.words,
+                resize=lambda size, why: self.resize(size, why),
+            )
+        )  # fmt: skip
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
         # Each returns the values that an extension passes to the next child.
@@ -142,6 +148,12 @@ class Overview:
     def programs(self, config: EngineSettings) -> list[Program]:
         """Return the programs that are to run beside the workers, with unique names."""
         return name_programs(program for each in self._extensions for program in each.programs(config))
+
+    def choose_size(self, wanted: int) -> int:
+        """Return the number of workers after a reload has changed --workers, which says `wanted`."""
+        for each in self._extensions:
+            wanted = each.choose_size(wanted)
+        return wanted
 
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
         """

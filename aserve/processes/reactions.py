@@ -74,6 +74,7 @@ class Reactions:
         tally, clock, timers, listeners = present.tally, events.clock, events.timers, site.listeners
         manager = self.manager = Manager(main_pid=os.getpid())
         crew = self.crew = Crew(fleet, children, clock, status, overview, present.watch)
+        overview.resize = crew.resize
         takers = self._takers = Takers(children, fleet)
         moves = self._moves = Moves(children, takers)
         upgrade = self.upgrade = Upgrade(

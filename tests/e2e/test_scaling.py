@@ -1,9 +1,10 @@
-"""`cheaper`: more workers start while all are busy, on aserve as on uWSGI; the file is the same."""
+"""`cheaper`: more workers start while all are busy, on aserve as on uWSGI, with the same file; and what a reload does to their number."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -78,8 +79,34 @@ def test_here(folder):
     process = ServerProcess(["--uwsgi-ini", "site.ini"], folder, {}, ["env"])
     try:
         assert workers_under_load(folder, process.address, lambda: process.log) == (1, 3)
-        assert "all threads are busy; one worker more than 1 starts" in process.log
-        assert "SIGTTIN: the number of workers is 3 now; it was 2" in process.log
+        assert "the only worker is busy: the number of workers is 2 now; it was 1" in process.log
+        assert "all 2 workers are busy: the number of workers is 3 now; it was 2" in process.log
+        process.signal()
+        assert process.wait(40) == 0 and process.faults() == ""
+    finally:
+        process.end()
+
+
+@pytest.mark.one_way
+@pytest.mark.long_on_pypy
+def test_reload(tmp_path):
+    """A reload changes both numbers, and leaves the number that there is; one by hand stays for a while."""
+    (tmp_path / "app.py").write_text(
+        "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
+    )
+    settings = tmp_path / "aserve.toml"
+    settings.write_text("app = 'app:app'\nworkers = 1\nmax-workers = 4\n")
+    process = ServerProcess(["--config", "aserve.toml"], tmp_path, {})
+    try:
+        for number in (2, 3):
+            process.signal(signal.SIGTTIN)
+            process.wait_for_log(f"SIGTTIN: the number of workers is {number} now")
+        for count, (workers, most) in enumerate([(2, 4), (5, 6)], 1):
+            settings.write_text(f"app = 'app:app'\nworkers = {workers}\nmax-workers = {most}\n")
+            process.signal(signal.SIGHUP)
+            wait_until(lambda: process.log.count("SIGHUP: done") == count, PATIENCE_SECONDS, lambda: process.log)  # noqa: B023
+        assert process.log.count("the number of workers is") == 3
+        assert "--workers 5: the number of workers is 5 now; it was 3" in process.log
         process.signal()
         assert process.wait(40) == 0 and process.faults() == ""
     finally:

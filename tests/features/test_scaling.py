@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import types
 
@@ -12,82 +10,174 @@ import pytest
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.features.scaling import CALM_SECONDS, FULL_SECONDS, NEXT_SECONDS, Scaling
+from aserve.lifecycle.supervision import SupervisorContext
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 
 
-def page(busy=0, waiting=0, lately=0):
-    """Return what a worker writes."""
-    return {Field.THREADS_BUSY: busy, Field.WAITING: waiting, Field.THREADS_BUSY_LATELY: lately}
+def page(busy=0, waiting=0, lately=0, ticked=1):
+    """Return what a worker writes; without `ticked` it has not yet."""
+    fields = {Field.THREADS_BUSY: busy, Field.WAITING: waiting, Field.THREADS_BUSY_LATELY: lately}
+    return {**dict.fromkeys(fields, 0), **(fields if ticked else {}), Field.TICKED_AT: ticked}
+
+
+FULL, IDLE, YOUNG = page(busy=1, lately=1000), page(), page(ticked=0)
+
+
+class Scaled:
+    """A supervisor of 2 to 4 workers, each of one thread."""
+
+    def __init__(self):
+        self.config = Config(workers=2, max_workers=4, threads=1)
+        self.process_count, self.is_draining, self.log = 2, False, []
+        self.page = IDLE  # of all
+        self.others = {}  # by slot: the page of this one, or a state, or None: it has no process
+        self.part = Scaling(self.config).supervise(SupervisorContext(self, {}, None, None, resize=self._resize))
+
+    def _resize(self, size, why):
+        self.process_count = size
+        self.log.append(why)
+
+    def processes(self):
+        """See Observed."""
+        shown = {slot: self.others.get(slot, self.page) for slot in range(1, self.process_count + 1)}
+        return [
+            types.SimpleNamespace(slot=slot, page=YOUNG, state=one)
+            if isinstance(one, str)
+            else types.SimpleNamespace(slot=slot, page=one, state="ready")
+            for slot, one in shown.items()
+            if one is not None
+        ]
+
+    def second(self, count=1):
+        """Let so many seconds pass; return the number of workers."""
+        for _ in range(count):
+            self.part.on_second()
+        return self.process_count
 
 
 @pytest.fixture
-def scaled(monkeypatch):
-    """A supervisor of 2 to 4 workers, each of one thread; second() returns the signal that one second has led to."""
-    found = types.SimpleNamespace(
-        config=Config(workers=2, max_workers=4, threads=1), process_count=2, is_draining=False
-    )
-    found.pages, found.states, sent = [page()], ["ready"], []
-    found.processes = lambda: [
-        types.SimpleNamespace(page=found.pages[slot % len(found.pages)], state=found.states[slot % len(found.states)])
-        for slot in range(found.process_count)
-    ]
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    part = Scaling(found.config).supervise(types.SimpleNamespace(observed=found))
-
-    def second(count=1):
-        for _ in range(count):
-            part.on_second()
-        numbers = [number for pid, number in sent if pid == os.getpid()]
-        sent.clear()
-        return numbers
-
-    found.second = second
-    return found
+def scaled():
+    """A supervisor of 2 to 4 workers, each of one thread."""
+    return Scaled()
 
 
-def test_more(scaled, caplog):
-    """While all are busy there is one more each second, up to the most; a short rush needs none."""
-    caplog.set_level("INFO")
-    scaled.pages = [page(busy=1, waiting=1)]
-    assert scaled.second(FULL_SECONDS) == [] and scaled.second() == [signal.SIGTTIN]
-    assert caplog.messages == ["all threads are busy; one worker more than 2 starts"]
-    scaled.process_count = 3
-    assert scaled.second() == [signal.SIGTTIN]
-    scaled.process_count = 4
-    assert scaled.second(10) == []
-    scaled.process_count, scaled.pages = 3, [page(busy=1), page()]
-    assert scaled.second(10) == []
-    scaled.pages = [page(busy=1)]
-    assert scaled.second(FULL_SECONDS) == []
+def test_more(scaled):
+    """While all are busy there is one more, and the next when that is busy too, up to the most; a short rush needs none."""
+    scaled.page = FULL
+    assert scaled.second(FULL_SECONDS) == 2 and scaled.second() == 3
+    scaled.others = {3: "starting"}
+    assert scaled.second(5) == 3
+    scaled.others = {3: YOUNG}
+    assert scaled.second() == 3
+    scaled.others = {}
+    assert scaled.second() == 4 and scaled.second(10) == 4
+    assert scaled.log == ["all 2 workers are busy", "all 3 workers are busy"]
 
 
-def test_fewer(scaled, caplog):
+def test_one_that_is_not_busy(scaled):
+    """The seconds begin anew when a thread is free."""
+    scaled.page = FULL
+    scaled.second(FULL_SECONDS)
+    scaled.others = {2: IDLE}
+    assert scaled.second(10) == 2
+    scaled.others = {}
+    assert scaled.second(FULL_SECONDS) == 2 and scaled.second() == 3
+
+
+def test_only_worker(scaled):
+    """The line says it in words."""
+    scaled.config = Config(workers=1, max_workers=4, threads=1)
+    scaled.process_count, scaled.page = 1, FULL
+    assert scaled.second(FULL_SECONDS + 1) == 2 and scaled.log == ["the only worker is busy"]
+
+
+def test_fewer(scaled):
     """After a calm minute one ends, and another every ten seconds, down to the least; not while the others are needed."""
-    caplog.set_level("INFO")
-    scaled.process_count, scaled.pages = 4, [page(lately=600)]
-    assert scaled.second(CALM_SECONDS + 20) == []
-    scaled.pages = [page(lately=500)]
-    assert scaled.second() == [signal.SIGTTOU] and caplog.messages == [
-        "2.0 threads of 4 workers are busy; one worker ends"
-    ]
-    scaled.process_count, scaled.pages = 3, [page()]
-    scaled.pages = [page(waiting=1)]
-    assert scaled.second() == []
-    scaled.pages = [page()]
-    assert scaled.second(CALM_SECONDS) == [] and scaled.second() == [signal.SIGTTOU]
-    assert scaled.second(NEXT_SECONDS - 1) == [] and scaled.second() == [signal.SIGTTOU]
+    scaled.process_count, scaled.page = 4, page(lately=600)
+    assert scaled.second(10 * CALM_SECONDS) == 4
+    scaled.page = page(lately=500)
+    assert scaled.second() == 3 and scaled.log == ["2.0 of 4 threads are busy"]
+    scaled.page = IDLE
+    assert scaled.second(NEXT_SECONDS - 1) == 3 and scaled.second() == 2
+    assert scaled.second(5 * CALM_SECONDS) == 2
+
+
+def test_calm(scaled):
+    """A request that waits, or a second in which all are busy, begins the minute anew; at the least number there is none."""
+    scaled.second(10 * CALM_SECONDS)
+    scaled.page = FULL
+    assert scaled.second(FULL_SECONDS + 1) == 3
+    for one in (page(waiting=1), FULL):
+        scaled.page, scaled.others = one, {1: page(waiting=1)}
+        scaled.second()
+        scaled.page, scaled.others = IDLE, {}
+        assert scaled.second(CALM_SECONDS) == 3
+    assert scaled.second() == 2
+
+
+@pytest.mark.parametrize(("number", "busy", "then"), [(4, IDLE, 3), (3, FULL, 4), (6, FULL, 4)])
+def test_by_hand(scaled, number, busy, then):
+    """A number that was set by hand stays for a minute, however long it was calm before, and whatever the load is."""
+    scaled.second(10 * CALM_SECONDS)
+    scaled.process_count, scaled.page = number, busy
+    assert scaled.second(CALM_SECONDS) == number
+    assert scaled.second() == then and (number != 6 or scaled.log == ["--max-workers 4"])
+
+
+def test_one_that_cannot_start(scaled):
+    """It is given up when its slot was empty for a minute, and is added again after another; a slow start is none."""
+    scaled.page = FULL
+    scaled.second(FULL_SECONDS + 1)
+    scaled.others = {3: "starting"}
+    assert scaled.second(10 * CALM_SECONDS) == 3
+    for _ in range(CALM_SECONDS):
+        scaled.others = {3: "starting"}
+        scaled.second()
+        scaled.others = {3: None}
+        assert scaled.second() == 3
+    assert scaled.second() == 2 and scaled.log[1:] == ["worker 3 cannot start"]
+    assert scaled.second(CALM_SECONDS - 1) == 2 and scaled.second() == 3
     scaled.process_count = 2
-    assert scaled.second(5 * CALM_SECONDS) == []
+    scaled.others = {2: None}
+    assert scaled.second(5 * CALM_SECONDS) == 2  # one of the least number is tried for ever
+
+
+def test_fewer_while_one_cannot_start(scaled):
+    """Others end when they are not needed; not while a worker starts, as in a reload."""
+    scaled.process_count, scaled.others = 4, {3: None}
+    assert scaled.second(CALM_SECONDS) == 4 and scaled.second() == 3
+    scaled.process_count, scaled.others = 4, {3: "starting"}
+    assert scaled.second(5 * CALM_SECONDS) == 4
 
 
 def test_others_change_it(scaled):
-    """While a worker starts, or all end, the number stays."""
-    scaled.pages, scaled.states = [page(busy=1)], ["ready", "starting"]
-    assert scaled.second(10) == []
-    scaled.states, scaled.is_draining = ["ready"], True
-    assert scaled.second(10) == []
+    """While all end, the number stays."""
+    scaled.page, scaled.is_draining = FULL, True
+    assert scaled.second(10) == 2
+
+
+def test_reload(scaled):
+    """Those that were added stay; both numbers may change, and the option may be turned on and off."""
+    scaled.process_count = 4
+    scaled.second()
+    for workers, most, size in [(3, 4, 4), (3, 3, 3), (6, 8, 6), (1, 8, 4)]:
+        scaled.config = Config(workers=workers, max_workers=most, threads=1)
+        assert scaled.part.choose_size(workers) == size
+        scaled.process_count = 4
+    scaled.config = Config(workers=3, max_workers=3, threads=1)
+    assert scaled.second() == 3 and scaled.log == ["--max-workers 3"]
+    scaled.process_count = 4
+    scaled.config = Config(workers=2, threads=1)
+    assert scaled.part.choose_size(2) == 2
+    assert scaled.second() == 2 and scaled.log[1:] == ["--workers 2"]
+    scaled.process_count = 4
+    assert scaled.second(2) == 4  # it was set by hand
+    scaled.config, scaled.page = Config(workers=2, max_workers=6, threads=1), FULL
+    assert scaled.second(FULL_SECONDS + 1) == 5
+    scaled.config = Config(workers="auto", threads=1)
+    assert scaled.second() == 5
 
 
 @pytest.mark.parametrize("workers", ["auto", 5])
@@ -98,3 +188,11 @@ def test_mistakes(workers):
     with pytest.raises(ConfigError, match="counts busy threads"):
         Scaling(Config(workers=1, max_workers=4, threads=0))
     assert Scaling.is_on(Config(workers=1, max_workers=2)) and not Scaling.is_on(Config())
+
+
+def test_off(scaled):
+    """It has a part in a supervisor all the same, as a reload may turn it on."""
+    scaled.config = Config(workers=2, threads=1)
+    assert Scaling.is_supervised(scaled.config) and Scaling(scaled.config)
+    scaled.page = FULL
+    assert scaled.second(10) == 2

@@ -138,6 +138,7 @@ class Supervised:
 
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""
+        self.context = context
         self.several = Several(context._replace(bound=self._metrics_listeners), context.observed.config)
         kept = self._inherited.kept if self._inherited is not None else {}
         path = context.observed.config.control

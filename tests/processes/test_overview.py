@@ -1,4 +1,4 @@
-"""What a supervisor lets its extensions know, and has of them."""
+"""What a supervisor lets its extensions know and do, and has of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from harness.supervising import told
 
 from aserve.connections.listeners import open_listeners
-from aserve.core.page import Field
+from aserve.core.page import Field, State
 from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.settings import parse_bind
@@ -121,6 +121,24 @@ def test_without_extensions(supervised, monkeypatch):
     overview.on_second()
     (process,) = overview.processes()
     assert overview.silent_seconds(process) == 0
+
+
+def test_number_of_workers(supervised, recorder, caplog):
+    """An extension may change it, and has a say in it where a reload changes --workers."""
+    one = supervised(2, extensions=[recorder])
+    one.start()
+    one.context.resize(3, "all 2 workers are busy")
+    one.start()
+    assert "all 2 workers are busy: the number of workers is 3 now; it was 2" in caplog.text
+    for wanted, chosen, size in [(1, 3, 3), (4, 5, 5)]:
+        recorder.choose_size = lambda wanted, chosen=chosen: recorder.heard.append(wanted) or chosen
+        one.settings["workers"] = wanted
+        before = [child for child in one.children if child.state is State.READY]
+        one.signal(signal.SIGHUP)
+        one.start()
+        one.leave(*before)
+        assert wanted in recorder.heard and one.supervisor.fleet.size == size
+    assert "--workers 1:" not in caplog.text and "--workers 4: the number of workers is 5 now; it was 3" in caplog.text
 
 
 def test_new_code(supervised, recorder):
