@@ -113,7 +113,7 @@ def test_the_mark_is_not_the_apps():
 @pytest.mark.parametrize("trusted", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody trusted", "a proxy trusted"])
 def test_forwarded_requests(start_server, raw_client, trusted):
     """The fields are removed before the app; that they came is known all the same."""
-    settings = {"bind": "127.0.0.1:0", "reload": True, **trusted}
+    settings = {"bind": "127.0.0.1:0", "reload": True, "workers": 1, **trusted}
     client = raw_client(start_server(FaultPage(None, Config(**settings), FAULT), **settings))
     ask = "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n"
     for field in (

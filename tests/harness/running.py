@@ -15,6 +15,7 @@ from typing import Any
 
 import aserve
 from aserve._cparsers import lib
+from aserve.features import Config
 from aserve.server.listening import Listening
 
 from . import faults
@@ -27,7 +28,10 @@ class RunningServer:
     """An aserve.Server on an event loop in a thread of its own."""
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
-        self.server = aserve.Server(app, **settings)
+        given = {"in_flight": settings.pop("in_flight")} if "in_flight" in settings else {}
+        self.server = aserve.Server(
+            app, Config(**settings), **given
+        )  # as in a worker, which has settings of the command's
         self._has_told = threading.Event()  # in a drain: every connection
         self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
         self.faults: list[str] = []  # what reached the event loop's exception handler
