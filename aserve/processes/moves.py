@@ -258,7 +258,8 @@ class Moves:
         if getter is not None:
             getter.given_count += 1
             getter.channel.on_dropped = functools.partial(self._on_dropped, getter)
-            self._children.tell(getter, {**move.message, "do": "adopt", "number": number}, fds, is_kept)
+            known = {"number": number} if number in self._by_number else {}  # without it the worker has the only copy
+            self._children.tell(getter, {**move.message, "do": "adopt", **known}, fds, is_kept)
 
     def _is_at(self, child: Child, number: int) -> bool:
         """Whether the connection with this number is at this worker: given to it, and sent. One of earlier code may not be known."""
