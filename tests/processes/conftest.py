@@ -6,6 +6,7 @@ import selectors
 
 import pytest
 from harness.supervising import supervised, system
+from harness.ways import moving
 
 from aserve.features import Config
 from aserve.processes.children import Children
@@ -13,7 +14,7 @@ from aserve.processes.clock import Clock
 from aserve.processes.pages import Pages
 from aserve.processes.plan import Plan
 
-__all__ = ["supervised", "system"]
+__all__ = ["moving", "supervised", "system"]
 
 
 @pytest.fixture
