@@ -241,12 +241,18 @@ class Moves:
 
     # The table
 
-    def _is_full(self, kind: type[Move]) -> bool:
-        return sum(bool(move.fds) and type(move) is kind for move in self._by_number.values()) >= MAX_KEPT
+    def _kept(self, kind: type[Move]) -> list[Move]:
+        return [move for move in self._by_number.values() if move.fds and type(move) is kind]
+
+    def _has_room(self, move: Move, getter: Child | None) -> bool:
+        """Whether one more may be kept for this worker. Those at rest stay at one that is stopped: so they leave half of what is free to others."""
+        kept = self._kept(type(move))
+        at_getter = [each for each in kept if isinstance(each, Rest) and each.getter is getter]
+        return len(kept) + len(at_getter) < MAX_KEPT
 
     def _send(self, move: Move, getter: Child | None) -> None:
         """Send a connection to a worker, and keep it; None: it waits here."""
-        number, fds, is_kept = next(self._numbers), move.fds, not self._is_full(type(move))
+        number, fds, is_kept = next(self._numbers), move.fds, self._has_room(move, getter)
         move.set_out()
         move.getter = getter
         if getter is not None and not is_kept:
@@ -299,7 +305,7 @@ class Moves:
     def _meant_for(self, move: Move) -> Child | None:
         """Return the worker that a request is meant for; None: it may take none, or no further request can be kept."""
         may_take = [child for child in self._takers.able() if child.page == move.message["to"]]
-        return may_take[0] if may_take and not self._is_full(Move) else None
+        return may_take[0] if may_take and len(self._kept(Move)) < MAX_KEPT else None
 
     def _next_of(self, move: Move) -> Child | None:
         """Return the worker that gets what another has not taken; None: there is none."""

@@ -138,3 +138,17 @@ def test_one_at_rest_of_another_version(moving):
     for child in moving.workers:
         moving.silence(child)
     assert not moving.moves.give({"listener": 0}, [connection])
+
+
+def test_many_at_a_stopped_worker(moving, monkeypatch):
+    """They stay there until it ends, and leave room for others: these are kept, too."""
+    monkeypatch.setattr(moves_module, "MAX_KEPT", 8)
+    for _ in range(8):
+        moving.give_rest(moving.home, to=moving.other.page)
+    at_other = moving.got(moving.other, 8)
+    client = moving.give_rest(moving.home, to=moving.third.page)
+    os.close(moving.rest_at(moving.third)[1])
+    assert is_open(client)  # though no worker has it
+    for order, (fd,) in at_other:
+        assert ("number" in order) is (order in [each for each, _ in at_other[:4]])
+        os.close(fd)
