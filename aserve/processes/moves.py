@@ -19,7 +19,7 @@ Not here: which of them move, and when (passing.py, levelling.py), which worker 
 |---|---|
 | comes from a worker, for the first time or back | the worker that it is meant for, or the one with the fewest; without another back, or it is closed if its sender drains |
 | was not taken when its worker ended, or could not be received | the worker with the fewest; without one it waits here          |
-| waits here                                    | the same, once a second; it is closed if no worker starts either             |
+| waits here                                    | the same, once a second; it is closed after LONGEST_WAIT_SECONDS, or if the server ends |
 
 A worker says that it has taken a request before a thread can begin it, here and in the request's file (request_file.py): its message may wait for room. So a
 request is begun by one worker at most, and what a killed worker had taken is among its running requests. A connection at rest has no file: it sets
@@ -52,6 +52,9 @@ logger = logging.getLogger("aserve")
 # The most requests that are kept, with two descriptors each: a quarter of the usual `ulimit -n`, 1024; and the most connections at rest. More than
 # 40 workers can give one a second to one that is stopped, until it is seen to be (SILENT_NS). A further request goes home, and waits there.
 MAX_KEPT = 128
+# How long a connection at rest waits here for a worker, before it is closed: a worker's longest pause before it starts again (backoff.py), and
+# a start. Guess.
+LONGEST_WAIT_SECONDS = 40.0
 UNKNOWN = "- -"  # method and target of a lost request that was not kept
 
 
@@ -64,6 +67,7 @@ class Move:
         self.message = message
         self.fds = fds  # of its connection and its file; empty: it is not kept
         self.getter: Child | None = None  # None: it waits for a worker
+        self.since = time.monotonic()  # it is at that worker, or waits
 
     def set_out(self) -> None:
         """Let a worker take it; one may have read it."""
@@ -182,14 +186,14 @@ class Moves:
     def on_second(self) -> None:
         """Give what waits here, and requests at a worker that does not answer, to workers that may take them by now."""
         self._drop_taken()
-        for number, move in list(self._by_number.items()):
-            if move.getter is None or self._take_back(move, move.getter):
-                getter = self._next_of(move)
-                if getter is None and isinstance(move, Rest) and not self._children.having(State.STARTING):
-                    self._drop(number)
-                else:
-                    self._by_number.pop(number, None)
-                    self._send(move, getter)
+        for number in list(self._by_number):
+            move = self._by_number.get(
+                number
+            )  # None: to send another has found that the message of this one is given up
+            if move is not None and (move.getter is None or self._take_back(move, move.getter)):
+                del self._by_number[number]
+                self._send(move, self._next_of(move))
+        self._drop_overdue()
 
     def end(self) -> bool:
         """Log the requests that no worker is left to take; return whether there are any."""
@@ -254,7 +258,8 @@ class Moves:
         """Send a connection to a worker, and keep it; None: it waits here."""
         number, fds, is_kept = next(self._numbers), move.fds, self._has_room(move, getter)
         move.set_out()
-        move.getter = getter
+        if move.getter is not getter:
+            move.getter, move.since = getter, time.monotonic()
         if getter is not None and not is_kept:
             move.fds = []
         if (
@@ -281,6 +286,19 @@ class Moves:
         for number, move in list(self._by_number.items()):
             if move.fds and move.is_taken:
                 self._drop(number)
+
+    def _drop_overdue(self) -> None:
+        """Close connections at rest that have waited here for too long; all that wait, if no worker is to begin any more."""
+        is_last = self._takers.are_last
+        latest = time.monotonic() - (0.0 if is_last else LONGEST_WAIT_SECONDS)
+        waiting = [(number, move) for number, move in self._by_number.items() if move.getter is None]
+        overdue = [number for number, move in waiting if isinstance(move, Rest) and move.since <= latest]
+        for number in overdue:
+            self._drop(number)
+        if overdue and not is_last:
+            logger.warning(
+                "no worker could take connections at rest for %.0f s; closed: %d", LONGEST_WAIT_SECONDS, len(overdue)
+            )
 
     def _take_back(self, move: Move, getter: Child) -> bool:
         """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back, as one at rest."""

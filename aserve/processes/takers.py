@@ -24,6 +24,11 @@ class Takers:
         self._children = children
         self._fleet = fleet
 
+    @property
+    def are_last(self) -> bool:
+        """Whether no worker is to begin any more: the server ends."""
+        return self._fleet.is_ending
+
     def emptiest(self, without: Child | None = None, to: int = 0) -> Child | None:
         """
         Return the worker that is to get a connection, None: there is none; `to`: the page of the one that it is meant for.

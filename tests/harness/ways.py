@@ -25,9 +25,9 @@ class Way:
     def __init__(self, new, system):
         self.new, self.system = new, system
         self.home, self.other, self.third = self.workers = [new(slot) for slot in (1, 2, 3)]
-        fleet = Fleet(None, 0)
-        fleet.workers = new.children
-        self.moves = Moves(new.children, Takers(new.children, fleet))
+        self.fleet = Fleet(None, 0)
+        self.fleet.workers = new.children
+        self.moves = Moves(new.children, Takers(new.children, self.fleet))
         for child, count in zip(self.workers, (5, 9, 7)):
             new.children.admit(child)
             new.children.page(child)[Field.CONNECTIONS] = count

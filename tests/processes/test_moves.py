@@ -220,6 +220,30 @@ def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
     assert is_open(client) and moving.number_at(moving.home)
 
 
+def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
+    """It is not kept, and lost with its message; the other goes on."""
+
+    def refuse(*args):
+        raise OSError(errno.ETOOMANYREFS, "Too many references")
+
+    file = RequestFile()
+    file.write(write_request(Exchange(VARS, 2)))
+    message = {"listener": 0, "peer": {}, "giver": 9, "until": 1e9, "to": 0}
+    moving.moves.keep(message, [os.open(os.devnull, os.O_RDONLY), file.detach()])
+    moving.silence(moving.other)  # the second goes home
+    now = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "send_fds", refuse)
+        patch.setattr(moves_module, "MAX_KEPT", 0)
+        lost = moving.give(moving.other)
+        patch.setattr(moves_module, "MAX_KEPT", 1)
+        patch.setattr(time, "monotonic", lambda: now + GIVE_UP_SECONDS + 1)
+        moving.new.children.page(moving.home)[Field.TICKED_AT] = 0
+        moving.moves.on_second()
+    moving.home.channel.flush()
+    assert not is_open(lost) and moving.number_at(moving.home)
+
+
 def test_over_an_upgrade_in_place(moving):
     """Each request is kept by the next code; what was sent before it may still be taken, what was not sent goes out again."""
     sent = moving.give(moving.other)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import pytest
 from harness.ways import is_open
 
+from aserve.core.page import Field
 from aserve.processes import moves as moves_module
 from aserve.processes.moves import Moves
 
@@ -49,21 +51,57 @@ def test_one_at_rest_that_was_taken_without_a_word(moving, event):
     assert not is_open(client)
 
 
-@pytest.mark.parametrize("is_next", [True, False])
-def test_one_at_rest_without_a_worker(moving, is_next):
-    """It waits for one that starts, and is closed if none does."""
+def test_one_at_rest_without_a_worker(moving):
+    """It waits for the next, also while that is in its pause before it starts."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     for child in moving.workers:
         moving.end(child)
-    assert is_open(client)
-    successor = moving.new(1) if is_next else None
     moving.moves.on_second()
-    assert is_open(client) is is_next and not moving.moves.end()
-    if successor is not None:
-        moving.new.children.admit(successor)
+    successor = moving.new(1)
+    moving.moves.on_second()
+    moving.new.children.admit(successor)
+    moving.moves.on_second()
+    os.close(moving.rest_at(successor)[1])
+    assert is_open(client)
+
+
+@pytest.mark.parametrize("lack", [Field.TICKED_AT, Field.SHORT_OF_DESCRIPTORS])
+def test_one_at_rest_and_a_worker_that_cannot_have_it_yet(moving, lack):
+    """It waits until the worker's event loop turns again, or has descriptors."""
+    client = moving.give_rest(moving.home)
+    os.close(moving.rest_at(moving.third)[1])
+    page = moving.new.children.page(moving.home)
+    page[lack] = 1
+    for child in (moving.other, moving.third):
+        moving.end(child)
+    for _ in range(2):
         moving.moves.on_second()
-        os.close(moving.rest_at(successor)[1])
+    moving.got(moving.home, 0)
+    page[lack] = 0
+    moving.moves.on_second()
+    os.close(moving.rest_at(moving.home)[1])
+    assert is_open(client)
+
+
+@pytest.mark.parametrize("event", ["the server ends", "time passes"])
+def test_one_at_rest_that_no_worker_will_take(moving, monkeypatch, caplog, event):
+    """It is closed: its client need not wait for nothing. The log says how many have waited for too long."""
+    client = moving.give_rest(moving.home)
+    os.close(moving.rest_at(moving.third)[1])
+    for child in moving.workers:
+        moving.end(child)
+    moving.moves.on_second()
+    assert is_open(client)
+    if event == "the server ends":
+        moving.fleet.is_ending = True
+    else:
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + moves_module.LONGEST_WAIT_SECONDS)
+    moving.moves.on_second()
+    assert not is_open(client) and not moving.moves.end()
+    is_told = "no worker could take connections at rest for 40 s; closed: 1" in caplog.text
+    assert is_told is (event == "time passes")
 
 
 def test_one_at_rest_that_could_not_be_received(moving):
