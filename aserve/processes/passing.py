@@ -162,14 +162,18 @@ class Passing:
         detached = Detached(fd, message["listener"], message["peer"])
         kept = {"number": message["number"]} if "number" in message else {}  # without one the supervisor keeps no copy
         returns = message.get("returns", 0)
-        is_taken = await self._server.adopt(detached)
-        if not is_taken and returns < MAX_RETURNS:
-            self._say_idle(detached, to=0, returns=returns + 1, **kept)
+
+        def say_taken() -> None:
+            if kept:
+                self._say({"say": "taken", **kept}, ())
+
+        if await self._server.adopt(detached, when_taken=say_taken):
             return
-        if not is_taken:
+        if returns < MAX_RETURNS:
+            self._say_idle(detached, to=0, returns=returns + 1, **kept)
+        else:
             os.close(fd)
-        if kept:
-            self._say({"say": "taken", **kept}, ())
+            say_taken()
 
     async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
         """Take over a request; one of this worker's own comes back, even if it drains."""

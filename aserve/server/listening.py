@@ -119,6 +119,8 @@ class Listening:
             submit(exchange, is_own)
 
         has_room = is_own or not (self._leaves_to_others(detached) or self.connections.is_full())
+        if has_room and detached.request is None:
+            when_taken()  # before it begins: from then on it may be given away again
         return has_room and await adopt(detached, self._pairs, self.connections, begin)
 
     def _leaves_to_others(self, detached: Detached) -> bool:

@@ -257,7 +257,8 @@ class Server:
         Adopt a connection that another server with the same listeners has detached; its client notices nothing.
 
         `is_own`: this server has detached it, and takes it back with its request, even if it drains or is full. `when_taken` is called
-        before a thread can begin the request. Returns whether this server owns the connection and its descriptor now. Otherwise the
+        before a thread can begin the request; for a connection at rest before it can be detached again, even if it is not adopted then.
+        Returns whether this server owns the connection and its descriptor now. Otherwise the
         caller still does: this server does not serve, or has no room, or has another listener at this index.
         """
         return await self._listening.adopt(detached, is_own, when_taken)

@@ -512,3 +512,29 @@ def test_a_pair_of_sockets(two):
         assert who(client) == seen("b", client)
         client.close()
         ours.close()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_the_word_that_it_is_taken(two, raw_client, lane, is_new):
+    """It comes before the connection can go to a third server: that would be said first."""
+    a, b = two(lane=lane)
+    client, words = raw_client(a.address), []
+    if not is_new:
+        client.send(GET)
+        assert client.recv_response().status == 200
+    (found,) = detach_all(a)
+
+    async def take_and_give():
+        taking = asyncio.ensure_future(b.server.adopt(found, when_taken=lambda: words.append("taken")))
+        given = []
+        while not given:
+            given = b.server.detach_idle(1)
+            words.extend("given" for _ in given)
+            await asyncio.sleep(0)
+        assert await taking
+        return given[0]
+
+    after = b.call(take_and_give)
+    assert words == ["taken", "given"]
+    assert adopt(a, after) and who(client) == seen("a", client)

@@ -333,6 +333,22 @@ async def test_one_at_rest_that_the_supervisor_keeps(files):
     assert led.said == [TAKEN]
 
 
+async def test_one_at_rest_that_is_given_again_at_once(files, monkeypatch):
+    """The supervisor hears first that it was taken: else it would keep two copies, for two workers."""
+    led = Led()
+    adopt = led.server.adopt
+
+    async def adopt_and_give(detached, **how):
+        is_taken = await adopt(detached, **how)
+        led.server.idle = [detached]
+        led.passing._give_idle(1)
+        return is_taken
+
+    monkeypatch.setattr(led.server, "adopt", adopt_and_give)
+    await led.get({"number": 7}, [files()])
+    assert [message["say"] for message, _ in led.said] == ["taken", "idle"]
+
+
 async def test_one_that_could_not_be_received():
     """The supervisor hears of a connection without room, as it still has it; of other messages it need not."""
     led = Led()
