@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
@@ -9,7 +10,7 @@ import types
 
 import pytest
 
-from aserve.command import banner, cli
+from aserve.command import banner, cli, showing
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -49,6 +50,16 @@ def test_check_names_the_type(served, capsys, tmp_path):
     (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")
     cli.main(["--check", "hello"])
     assert "hello (hello.Site)" in capsys.readouterr().out
+
+
+def test_check_as_the_user(served, capsys, monkeypatch):
+    """By root it imports the app as the user of --user, as a start does."""
+    seen = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(showing, "become", lambda account: seen.append((account.uid, "hello" in sys.modules)))
+    sys.modules.pop("hello", None)
+    assert cli.main(["--check", "hello:app", "--user", "0"]) == 0
+    assert seen == [(0, False)]
 
 
 @pytest.mark.parametrize("has_both", [True, False])

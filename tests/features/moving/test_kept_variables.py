@@ -117,6 +117,12 @@ def test_a_text_in_the_form_of_a_variable():
     assert expand(settings, {"P": "y"}, "") == {"app": "a:make('${env:P}')", "env": ["A=${env:Z:-q}y", "B=${env:P}"]}
 
 
+def test_a_default_that_would_make_such_a_text():
+    """A variable whose default is the beginning of such a text is not kept."""
+    load = loader(env=lambda environ: [environ.get("P", "$") + "{env:Z}"])
+    assert keep_variables(load, reading("P"), {}).settings == {"env": ["$${env:Z}"]}
+
+
 def test_what_cannot_be_loaded():
     """The error is that of the file as it is; more variables than there are samples have their values."""
 

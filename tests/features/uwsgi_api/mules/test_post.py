@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 
 import pytest
 
@@ -69,6 +70,15 @@ def test_the_end_of_a_wait(post):
         termination.request()
         post.send("1", b"m")
         assert [wait_for(post.inbox(1), 10, -1, termination) for _ in range(2)] == [b"m", None]
+
+
+def test_a_message_during_a_wait(post):
+    """It ends the wait, which may be asked to end as well."""
+    with contextlib.closing(Termination()) as termination:
+        timer = threading.Timer(0.02, post.send, ("1", b"m"))
+        timer.start()
+        assert wait_for(post.inbox(1), 10, -1, termination) == b"m"
+        timer.join()
 
 
 def test_a_time_limit(post):
