@@ -32,7 +32,7 @@ OF_MAPPED = (
 BY_LINES = {
     r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",
     r"(sockets|left): .*stats.*": r"stats = ",
-    r"at once: .*": r"gevent|worker_class",
+    r"at once: .*": r"gevent|worker_class|cheaper-initial",
     r"static: .*": r"static-|route = |route-",
     r"starts: True -> False": r"aserve: error: \S+:\d+: ",
 }

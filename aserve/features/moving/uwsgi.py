@@ -32,6 +32,13 @@ PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://"
 EMPEROR = (
     "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd"
 )
+# What is said of options beside `cheaper`.
+UNLIKE_CHEAPER = {
+    "cheaper-initial": "as many as `cheaper` says start, and more while all are busy",
+    "cheaper-algo": "workers are added while all are busy, and end after a calm minute, as with the algorithm spare",
+    "cheaper-rss-limit-soft": "memory does not limit the number of workers: lower `processes`",
+    "cheaper-rss-limit-hard": "memory does not limit the number of workers: lower `processes`",
+}
 SUPERVISED = (
     "attach",
     "cron",
@@ -269,11 +276,15 @@ def _count_workers(draft: Draft) -> None:
 
 def _set_cheaper(draft: Draft, workers: int) -> None:
     """Begin with fewer workers than there may be, as uWSGI does where `cheaper` is given."""
-    given = {each.key: each for each in draft.facts.get("cheaper", ()) if is_number(text_of(each))}
-    least = max((whole(each) for each in given.values()), default=0) if "cheaper" in given else 0
-    if 0 < least < workers:
-        draft.put("max-workers", workers, draft.facts["processes given"])
-        draft.put("workers", least, given.get("cheaper-initial", given["cheaper"]))
+    given = {each.key: each for each in draft.facts.get("cheaper", ())}
+    least = given.pop("cheaper", None)
+    if least is None or not is_number(text_of(least)) or not 0 < whole(least) < workers:
+        return
+    draft.put("max-workers", workers, draft.facts["processes given"])
+    draft.put("workers", whole(least), least)
+    for key, each in given.items():
+        if text_of(each) != (text_of(least) if key == "cheaper-initial" else "spare"):
+            draft.note(each, UNLIKE_CHEAPER[key])
 
 
 def _set_limits(draft: Draft) -> None:

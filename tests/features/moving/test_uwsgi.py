@@ -182,7 +182,8 @@ def test_mounts(load):
     ("lines", "workers"),
     [
         ("processes = 8; cheaper = 2", (2, 8)),
-        ("processes = 8; cheaper = 2; cheaper-initial = 4; cheaper-step = 1; cheaper-algo = busyness", (4, 8)),
+        ("processes = 8; cheaper = 2; cheaper-initial = 2; cheaper-step = 1; cheaper-algo = spare", (2, 8)),
+        ("processes = 8; cheaper = 8; cheaper-algo = busyness; cheaper-rss-limit-soft = 1000", (8, None)),
         ("processes = 8; cheaper-initial = 4", (8, None)),
         ("processes = 8; cheaper = 8", (8, None)),
         ("processes = 8; cheaper = 0", (8, None)),
@@ -194,6 +195,20 @@ def test_cheaper(load, lines, workers):
     draft = load(lines)
     assert (draft.settings["workers"], draft.settings.get("max-workers")) == workers and draft.notes == []
     assert draft.settings.get("preload", False) is (workers != (1, None))
+
+
+def test_unlike_cheaper(load):
+    """The least number starts, and what else a file says of the number is not obeyed: each has a line."""
+    draft = load(
+        "processes = 8; cheaper = 2; cheaper-initial = 5; cheaper-algo = busyness; cheaper-rss-limit-soft = 1; cheaper-rss-limit-hard = 2"
+    )
+    assert (draft.settings["workers"], draft.settings["max-workers"]) == (2, 8)
+    assert [str(each) for each in draft.notes] == [
+        "a.ini:4: cheaper-initial = 5: as many as `cheaper` says start, and more while all are busy",
+        "a.ini:5: cheaper-algo = busyness: workers are added while all are busy, and end after a calm minute, as with the algorithm spare",
+        "a.ini:6: cheaper-rss-limit-soft = 1: memory does not limit the number of workers: lower `processes`",
+        "a.ini:7: cheaper-rss-limit-hard = 2: memory does not limit the number of workers: lower `processes`",
+    ]
 
 
 @pytest.mark.parametrize(
