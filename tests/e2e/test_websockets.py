@@ -171,7 +171,8 @@ def test_modes_for_greenlets(tmp_path, name, mode, chosen, transports):
         with socketio.SimpleClient() as client:
             client.connect("http://{}:{}".format(*process.address), transports=transports)
             for what in ("hello", "again"):
-                assert client.call("say", what, timeout=30) == chosen
+                found = client.call("say", what, timeout=30)
+                assert found == chosen, (found, process.log)
                 assert client.receive(timeout=30) == ["said", what.upper()]
         assert f"Socket.IO's mode {chosen} runs in threads here" in process.log
         process.signal()

@@ -28,7 +28,7 @@ class RunningServer:
     """An aserve.Server on an event loop in a thread of its own."""
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
-        given = {"in_flight": settings.pop("in_flight")} if "in_flight" in settings else {}
+        given = {name: settings.pop(name) for name in ("in_flight", "load_board") if name in settings}
         self.server = aserve.Server(
             app, Config(**settings), **given
         )  # as in a worker, which has settings of the command's

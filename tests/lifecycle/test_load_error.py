@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import types
 
 from aserve.lifecycle import load_error
@@ -12,11 +10,12 @@ from aserve.lifecycle.load_error import app_raised
 
 def frames_of(*names):
     """Return the places in the traceback of a fault that has come through code of these files."""
-    call = functools.partial(operator.getitem, {}, "missing")
+    call = None
     for name in reversed(names):
         module = types.ModuleType("some")
-        exec(compile("def run(inner):\n    inner()\n", name, "exec"), vars(module))
-        call = functools.partial(module.run, call)
+        module.call = call
+        exec(compile("def run():\n    call() if call else {}['missing']\n", name, "exec"), vars(module))
+        call = module.run
     try:
         call()
     except KeyError as fault:
