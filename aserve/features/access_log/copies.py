@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ...core.log_target import LOGGER, SYSLOG, Target, open_target
 
@@ -25,48 +25,35 @@ class CopiedTarget:
 
     def write(self, lines: str) -> int:
         """See Target.write; what is lost in one place counts as lost, and the most of several."""
-        most = 0
-        with contextlib.ExitStack() as faults:  # the others have the lines before an error is raised
-            for target in self._targets:
-                try:
-                    lost = target.write(lines)
-                except OSError as fault:
-                    faults.callback(_raise, fault)
-                    continue
-                if lost > most:
-                    most, self.why_in_part = lost, target.why_in_part
+        most, first_fault = 0, None
+        for target in self._targets:
+            try:
+                lost = target.write(lines)
+            except OSError as fault:
+                first_fault = first_fault or fault
+                continue
+            if lost > most:
+                most, self.why_in_part = lost, target.why_in_part
+        if first_fault is not None:
+            raise first_fault
         return most
 
     def reopen(self) -> bool:
         """See Target.reopen."""
-        with contextlib.ExitStack() as faults:
-            found = []
-            for target in self._targets:
-                try:
-                    found.append(target.reopen())
-                except OSError as fault:
-                    faults.callback(_raise, fault)
-        return any(found)
+        has_reopened, first_fault = False, None
+        for target in self._targets:
+            try:
+                has_reopened |= target.reopen()
+            except OSError as fault:
+                first_fault = first_fault or fault
+        if first_fault is not None:
+            raise first_fault
+        return has_reopened
 
     def close(self) -> None:
         """See Target.close."""
         for target in self._targets:
             target.close()
-
-
-def _raise(fault: OSError) -> None:
-    raise fault
-
-
-@contextlib.contextmanager
-def _closing(targets: Sequence[Target]) -> Iterator[None]:
-    """Close the targets that are open if another cannot be."""
-    try:
-        yield
-    except BaseException:
-        for target in targets:
-            target.close()
-        raise
 
 
 def open_targets(names: Sequence[str], is_patient: bool = True) -> Target:
@@ -76,10 +63,11 @@ def open_targets(names: Sequence[str], is_patient: bool = True) -> Target:
     Raises:
         OSError, ValueError: one cannot be opened.
     """
-    targets: list[Target] = []
-    with _closing(targets):
-        for name in names:
-            targets.append(open_target(name, is_patient))
+    with contextlib.ExitStack() as opened:  # closes them if another cannot be opened
+        targets: list[Target] = [
+            opened.enter_context(contextlib.closing(open_target(name, is_patient))) for name in names
+        ]
+        opened.pop_all()
     return targets[0] if len(targets) == 1 else CopiedTarget(targets)
 
 
