@@ -126,9 +126,7 @@ class Scale(Supervision):
         self._held_seconds = 0  # for how long it is to stay
         self._full_seconds = 0  # for how long all threads have been busy
         self._calm_seconds = 0  # for how long none was lacking, up to the end of CALM_SECONDS
-        self._absent_seconds = (
-            0  # for how long, in all, the last slot has had no process since it last had one that was ready
-        )
+        self._absent_seconds = 0  # for how long, in all, the last slot has had no process since one was ready there
 
     @property
     def _config(self) -> ScalingSettings:

@@ -187,9 +187,7 @@ class Moves:
         """Give what waits here, and requests at a worker that does not answer, to workers that may take them by now."""
         self._drop_taken()
         for number in list(self._by_number):
-            move = self._by_number.get(
-                number
-            )  # None: to send another has found that the message of this one is given up
+            move = self._by_number.get(number)  # None: given up, as another could not be sent
             if move is not None and (move.getter is None or self._take_back(move, move.getter)):
                 del self._by_number[number]
                 self._send(move, self._next_of(move))
@@ -262,9 +260,8 @@ class Moves:
             move.getter, move.since = getter, time.monotonic()
         if getter is not None and not is_kept:
             move.fds = []
-        if (
-            move.fds or type(move) is Move
-        ):  # a request that is not kept is a loss of the worker that ends before it has taken it
+        # A request that is not kept is a loss of the worker that ends before it has taken it.
+        if move.fds or not isinstance(move, Rest):
             self._by_number[number] = move
         if getter is not None:
             getter.given_count += 1

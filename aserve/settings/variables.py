@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from ..core.patterns import lazy_pattern
 from .setting import ConfigError
 
-_VARIABLE = lazy_pattern(
-    r"(\$+)\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
-)  # two of its dollars are one of the text
+# Two of its dollars are one of the text.
+_VARIABLE = lazy_pattern(r"(\$+)\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def variable(name: str, default: str | None = None) -> str:

@@ -13,9 +13,8 @@ from typing import Any
 from .draft import Draft, Given, check
 
 UWSGI_LINES = "uwsgi"  # the name of uWSGI's own format
-LOGGED = re.compile(
-    r"[A-Za-z_][\w.-]+\Z"
-)  # a name may be one that the app gives to uwsgi.set_logvar, unless it is one of uWSGI's
+# A name may be one that the app gives to uwsgi.set_logvar, unless it is one of uWSGI's.
+LOGGED = re.compile(r"[A-Za-z_][\w.-]+\Z")
 LACKING = re.compile(
     r"(cpu|vszM?|rssM?|tmsecs|tmicros|werr|rerr|ioerr|backlog|modifier[12]|pid_time|memory|metric\..*|func\..*|metric)\Z"
 )
