@@ -27,6 +27,7 @@ def test_the_command(monkeypatch, tmp_path, words, spec, more):
     """The app is named as flask has it; --debug reloads, unless it is said otherwise; other flags are ours."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLASK_DEBUG", "0")
+    monkeypatch.setenv("FLASK_RUN_FROM_CLI", "false")  # flask sets it, and servers of later tests would inherit it
     monkeypatch.delenv("FLASK_APP", raising=False)
     (tmp_path / "site_a.py").write_text(APP)
     became = []
