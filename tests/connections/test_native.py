@@ -194,14 +194,11 @@ def test_a_drain(start_server, wait_until):
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_until(lambda: app.barrier.n_waiting == 1)
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
-        wait_until(lambda: server.server._listening.lane.is_draining)
+        server.begin_drain()
         app.barrier.wait(PATIENCE_SECONDS)
         received = client.recv(1000)
         assert b"Connection: close\r\n" in received and received.endswith(b"met")
         assert client.recv(1) == b""
-        stopping.join()
 
 
 class Keeper:

@@ -390,17 +390,14 @@ def wait_for_promotion(server):
     pytest.fail("it was not promoted")
 
 
-def test_a_drain(gated, wait_until):
+def test_a_drain(gated):
     """A response that has begun goes on, and its connection closes behind it."""
     app, server, client, stream = gated()
     app.step()
-    stopping = threading.Thread(target=server.stop)
-    stopping.start()
-    wait_until(lambda: server.server._listening.lane.is_draining)
+    server.begin_drain()
     for _ in range(3):
         app.gate.release()
     assert body_of(stream) == b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n" and stream.read() == b""
-    stopping.join()
 
 
 def test_who_looks_all_the_time(start_server):

@@ -29,9 +29,8 @@ class RunningServer:
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         given = {name: settings.pop(name) for name in ("in_flight", "load_board") if name in settings}
-        self.server = aserve.Server(
-            app, Config(**settings), **given
-        )  # as in a worker, which has settings of the command's
+        # A Config, as in a worker: that may have settings of the command's.
+        self.server = aserve.Server(app, Config(**settings), **given)
         self._has_told = threading.Event()  # in a drain: every connection
         self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
         self.faults: list[str] = []  # what reached the event loop's exception handler
