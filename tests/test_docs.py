@@ -224,7 +224,7 @@ def test_moving_from_uwsgi(tmp_path, capsys):
     assert Config.from_sources({}, {}, settings) == Config.from_sources(given, {}, {})
 
 
-@pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi", "granian"])
+@pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi", "granian", "unit"])
 def test_the_form_of_the_moving_pages(server):
     """Each begins with the same sections, in this order; the steps end within two screens."""
     text = (ROOT / f"docs/moving-from-{server}.md").read_text()
@@ -236,6 +236,14 @@ def test_the_form_of_the_moving_pages(server):
         "Back again",
     ]
     assert text.partition("## What to look at")[0].count("\n") <= 65
+
+
+@pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
+def test_how_it_is_installed(page):
+    """A page that has pip install aserve leads to the one place that says from where."""
+    text = page.read_text()
+    if re.search(r"pip install '?aserve-wsgi", text) and page.name not in ("settings.md", "release.md"):
+        assert "start.md#install" in text or page.name == "start.md"
 
 
 METRIC = re.compile(r"\b(?:aserve|process)(?:_[a-z]+)+")

@@ -46,6 +46,7 @@ SESSIONS = {
     "docs/moving-from-gunicorn.md": Session(
         before={"aserve status": "aserve --control /run/mysite/control gunicorn -c gunicorn.conf.py mysite.wsgi"}
     ),
+    "docs/moving-from-unit.md": Session({"curl --unix-socket": "asks Unit, which is in no release of Debian"}),
     "docs/moving-from-uwsgi.md": Session(before={"aserve status": "aserve app.ini --control /run/mysite/control"}),
     "docs/status-page.md": Session({"curl -sN": "shows what comes until Ctrl-C; test_status_page.py reads it"}),
     "docs/trouble.md": Session(before={"export": "aserve hello:app --control /run/site/control"}),

@@ -116,11 +116,12 @@ def steps_of(page: pathlib.Path) -> Iterator[Command | Saved]:
     """Yield what a reader does with a page, in its order."""
     name = str(page.relative_to(ROOT))
     for _, language, block in BLOCK.findall(page.read_text()):
-        path = FILE.match(block)
+        text = textwrap.dedent(block)
+        path = FILE.match(text)
         if language == "sh":
-            yield from (Command(name, text) for text in split(textwrap.dedent(block)))
+            yield from (Command(name, line) for line in split(text))
         elif path is not None:
-            yield Saved(name, path[1], block)
+            yield Saved(name, path[1], text)
 
 
 def commands_of(page: pathlib.Path) -> list[Command]:

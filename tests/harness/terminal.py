@@ -61,6 +61,7 @@ FILES = {
     "maintenance.html": "Back soon.\n",
     **dict.fromkeys(("static/site.css", "public/index.html", "templates/index.html", "conf/shop.toml"), ""),
     "std.py": PROGRAM,
+    **dict.fromkeys(("srv/mysite/mysite/__init__.py", "srv/mysite/mysite/wsgi.py"), PLAIN_APP),
     "app.ini": "[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = mysite.wsgi\nmaster = true\n[production]\nmodule = mysite.wsgi\n",
     "gunicorn.conf.py": "bind = '127.0.0.1:8000'\nworkers = 2\n",
     "bin/celery": "#!/bin/sh\nexec sleep 1000\n",
@@ -68,7 +69,7 @@ FILES = {
 CERTIFICATES = ("cert.pem", "a.pem", "b.pem", "c.pem", "staff.pem", "etc/shop/tls/cert.pem")
 KEYS = ("key.pem", "a.key", "b.key", "c.key", "etc/shop/tls/key.pem")
 FOLDERS = (
-    "run/app", "run/mysite", "run/shop", "run/site", "run/site-metrics", "srv/site", "srv/media", "srv/mysite/static", "var/lib/shop",
+    "run/app", "run/mysite", "run/shop", "run/site", "run/site-metrics", "srv/site", "srv/media", "srv/mysite/static", "var/lib/shop", "var/log/mysite",
     "var/www/acme/.well-known/acme-challenge", "etc/shop/tls", "etc/letsencrypt/renewal-hooks/deploy",
 )  # fmt: skip
 PORTS = re.compile(r"(?<=[: ])(80|443|800[01]|8080|8443|9443|910[01]|1717|3031|8125)\b(?!\.)")
