@@ -120,13 +120,12 @@ wheels: $(VENV)/.ready-wheel  ## beside these, a wheel for each CPython you name
 	    $(VENV)/bin/python -I -m pip --python $$(command -v $$python) wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz || exit; \
 	done
 
-release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)
+release-check: EACH = $(or $(PYTHONS),$(PYTHON) $(shell command -v $(PYPY)))
+release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving here and in fresh roots of Debian (ARGS=--save, PYTHONS="python3.9 pypy3")
 	rm -rf dist
 	@$(MAKE) --no-print-directory wheel
-	@$(MAKE) --no-print-directory wheels
-	@pypy=$$(command -v $(PYPY)) || exit 0; $(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy && \
-	.venv-pypy/bin/python -I -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
-	$(VENV)/bin/python tests/release.py $(ARGS)
+	@$(MAKE) --no-print-directory wheels PYTHONS="$(EACH)"
+	$(VENV)/bin/python tests/release.py --pythons "$(EACH)" $(ARGS)
 
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched (ARGS=--save: into benchmarks/results)
 	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS)

@@ -108,6 +108,11 @@ def only(pattern: str) -> pathlib.Path:
     return found[0]
 
 
+def version() -> str:
+    """Return the version of the files in dist/."""
+    return re.findall(r"-([^-]+)\.tar\.gz$", only("*.tar.gz").name)[0]
+
+
 def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> pathlib.Path:
     """Make a fresh environment with these packages; return its folder of programs."""
     run(sys.executable, "-m", "venv", "--clear", folder)
@@ -254,6 +259,37 @@ def musl(scratch: pathlib.Path) -> str:
     return f"{serves(inside, '/usr/bin/aserve')}, from the wheel; the interpreter is built from Debian's sources"
 
 
+def interpreters(pythons: Sequence[str]) -> Callable[[pathlib.Path], str]:
+    """Return the check that installs and serves on these interpreters of this machine."""
+
+    def check(scratch: pathlib.Path) -> str:
+        add_programs(scratch)
+        return "; ".join(one_interpreter(scratch, python) for python in pythons)
+
+    check.__doc__ = "On each: what pip takes, the wheel for every CPython, and the sdist serve a request."
+    return check
+
+
+def one_interpreter(scratch: pathlib.Path, python: str) -> str:
+    """Install each file that fits an interpreter, wheels where no compiler is; serve; return what that was."""
+    folder = scratch / pathlib.Path(python).name / "bin"
+    run(python, "-m", "venv", "--clear", folder.parent)
+    inside = ["env", f"--chdir={scratch}", f"PATH={folder}", folder / "python"]
+    pip = [folder / "python", "-m", "pip", "install", "--quiet", "--no-cache-dir", "--find-links", DIST]
+    alone = ["env", f"PATH={folder}", "CC=/none"]
+    run(*alone, *pip, "--only-binary", ":all:", f"aserve-wsgi=={version()}")
+    tag = run(*inside, "-c", TAG).strip()
+    name = serves(inside, folder / "aserve")
+    told = run(*alone, folder / "aserve", "--version").strip()
+    if not told.startswith(f"aserve {version()} on {name}"):
+        raise Fault(f"--version says {told!r} on {name}")
+    others = [only("*.tar.gz"), *(DIST.glob("*-abi3-*.whl") if is_native(f"-{tag}") else ())]
+    for file in others:
+        run(*pip, "--force-reinstall", "--no-deps", file)
+        serves(inside, folder / "aserve")
+    return f"{name} takes {tag}, and serves from {len(others)} other files"
+
+
 def root(suite: str) -> Callable[[pathlib.Path], str]:
     """Return the check that installs and serves in a fresh root of this release of Debian."""
 
@@ -274,11 +310,10 @@ def root(suite: str) -> Callable[[pathlib.Path], str]:
 
 def one_python(folder: pathlib.Path, python: str) -> str:
     """Have pip choose and install for one interpreter of a root, and serve; return what that was."""
-    version = re.findall(r"-(.+)\.tar\.gz$", only("*.tar.gz").name)[0]
     venv = f"/srv/venv-{python}/bin"
     inside = [ROOT / ".ci" / "root", "run", folder]
     run(*inside, python, "-m", "venv", f"/srv/venv-{python}")
-    run(*inside, f"{venv}/pip", "install", "--quiet", "--find-links", "/srv", f"aserve-wsgi=={version}")
+    run(*inside, f"{venv}/pip", "install", "--quiet", "--find-links", "/srv", f"aserve-wsgi=={version()}")
     tag = run(*inside, f"{venv}/python", "-c", TAG).strip()
     return f"{serves([*inside, '--chdir=/srv', f'{venv}/python'], f'{venv}/aserve')}, by pip's choice: {tag}"
 
@@ -287,12 +322,17 @@ def emptied(place: pathlib.Path) -> pathlib.Path:
     """Remove what the last run has left in a root's folder, and put there what `serves` runs; return it."""
     for old in place.iterdir():
         shutil.rmtree(old) if old.is_dir() else old.unlink()
-    shutil.copy(EXAMPLE, place)
-    (place / "command.py").write_text(COMMAND)
+    add_programs(place)
     return place
 
 
-def serves(python: Sequence[object], command: str) -> str:
+def add_programs(place: pathlib.Path) -> None:
+    """Put what `serves` runs into a folder."""
+    shutil.copy(EXAMPLE, place)
+    (place / "command.py").write_text(COMMAND)
+
+
+def serves(python: Sequence[object], command: object) -> str:
     """
     Have a program and the command serve a request each, by this interpreter; return its name.
 
@@ -306,7 +346,7 @@ def serves(python: Sequence[object], command: str) -> str:
     return name
 
 
-CHECKS: dict[str, Callable[[pathlib.Path], str]] = {
+CHECKS: dict[str, Callable[[pathlib.Path], str]] = {  # and "interpreters"
     "contents": contents,
     "metadata": metadata,
     "limited API": limited_api,
@@ -323,13 +363,15 @@ def main() -> int:
     """Check everything; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
-    parser.add_argument("--only", choices=CHECKS, help="one of the checks")
+    parser.add_argument("--only", choices=[*CHECKS, "interpreters"], help="one of the checks")
+    parser.add_argument("--pythons", default=sys.executable, help="on these interpreters all files serve")
     chosen = parser.parse_args()
+    checks = {**CHECKS, "interpreters": interpreters(chosen.pythons.split())}
     rows, failed = [], False
-    for name in [chosen.only] if chosen.only else CHECKS:
+    for name in [chosen.only] if chosen.only else checks:
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                said = CHECKS[name](pathlib.Path(scratch))
+                said = checks[name](pathlib.Path(scratch))
             except Fault as fault:
                 said, failed = f"FAULT: {fault}", True
         print(f"{name}: {said}", flush=True)
