@@ -9,6 +9,7 @@ Not here: pages that are made from code (make_settings.py, make_conformance.py, 
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,9 @@ from typing import Any
 project = "aserve"
 author = "The aserve developers"
 project_copyright = author
-html_title = "aserve"
+table = pathlib.Path(__file__).parent.parent / "aserve/settings/table.py"  # read, not imported: a site needs no build
+release = re.findall(r'^VERSION = "(.+)"$', table.read_text("utf-8"), re.M)[0]
+html_title = f"aserve {release}"
 
 extensions = ["myst_parser"]
 myst_heading_anchors = 4  # as GitHub makes them

@@ -42,7 +42,7 @@ TOOLS = {
     "make": MAKE,
     "/etc/letsencrypt/renewal-hooks/deploy/shop": "run by tests/e2e/test_letsencrypt.py",
     "certbot": "takes a name that the internet knows",
-    "cibuildwheel": "takes docker; .ci/run builds the wheels",
+    "cibuildwheel": "takes docker; `make release-check` builds wheels",
     "kubectl": "takes a cluster; tests/e2e/test_kubernetes.py reads the manifests",
     "ssh": "takes a second machine",
     "nginx": "takes root; tests/e2e/test_nginx.py runs the configurations",
