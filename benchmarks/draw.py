@@ -10,7 +10,8 @@ import io
 import re
 
 import matplotlib as mpl
-from charts import Chart, is_ours
+from charts import Chart
+from leads import is_ours
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

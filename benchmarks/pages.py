@@ -37,9 +37,6 @@ In each set, aserve beside the best of the other servers, by requests per CPU se
 requests a second. *aserve by it*: the median of the ratios within each round; below 1, and bold: the other server is ahead. With several numbers
 of connections the cells have one value for each. `hello` answers with a few octets, `echo` with the body that came, `blob` and `blobfile` with
 5.2 MB from memory and from a file; `testapp` is Werkzeug's. An earlier date is one of earlier code.
-
-mod_wsgi-express is in no file yet. It needs Apache's headers (`apache2-dev`), which the environment of the other servers had not until 2026-11-27; the next
-run of `neighbour hello` measures it. `make bench ARGS="--only aserve,mod_wsgi"` does so at once.
 """
 TARGETS_HEAD = """\
 # Targets
@@ -168,6 +165,7 @@ KNOWN = (
     Known("uwsgi-t8", "uWSGI", "8"),
     Known("waitress", "waitress", "8"),
     Known("gunicorn", "gunicorn, gthread", "8"),
+    Known("mod_wsgi", "mod_wsgi-express", "8"),
     Known("bjoern", "bjoern", "1, in C"),
 )
 # Beside them, in a sentence: the best of the servers that call the app on one thread, in C; of those that give it eight.
