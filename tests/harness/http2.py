@@ -7,6 +7,7 @@ import collections
 import h2.connection
 import h2.events
 from h2.config import H2Configuration
+from h2.settings import SettingCodes
 
 from aserve.connections.connection import Connection
 from aserve.connections.limit import ConnectionLimit
@@ -53,6 +54,10 @@ class Client:
         if data is not None:
             self.h2.send_data(stream_id, data, end_stream=ends)
         return stream_id
+
+    def forget_max_streams(self):
+        """Begin streams as a client does that has not read the server's settings."""
+        self.h2.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS] = collections.deque([1 << 20])
 
     def pump(self, runs=True):
         """Exchange octets until nothing moves; `runs`: apps, too."""

@@ -1,6 +1,6 @@
 """Field sections of HTTP/2: a request's becomes a head of HTTP/1.1 for the one parser, and a head of ours becomes a field section.
 
-Owns:     `encode_head`: the rules that HTTP/2 adds to those of HTTP/1.1; `decode_head`; `is_trailer_section`.
+Owns:     `encode_head`: the rules that HTTP/2 adds to those of HTTP/1.1; `decode_head`; `content_length`, `is_trailer_section`.
 Thread:   any; pure.
 Spec:     RFC 9113 sections 8.1 to 8.5.
 Not here: the rules for targets, Host, names, values and limits of both protocols (cparsers/http1.c).
@@ -55,7 +55,7 @@ def encode_head(fields: Iterable[Field]) -> bytes:
         if any(host.lower() != authority.lower() for host in hosts):
             raise Malformed("a Host field that differs from :authority")
         lines.append(b"host: " + authority)
-        hosts = hosts[:0]
+        hosts = hosts[1:]  # a further one is one too many
     lines += [b"host: " + host for host in hosts]
     cookies = [value for name, value in regular if name == b"cookie"]
     if cookies:
@@ -92,6 +92,15 @@ def _check(name: bytes, value: bytes) -> None:
         raise Malformed("a field value with a line end, a NUL, or a space at an end")
     if name in CONNECTION_FIELDS or (name == b"te" and value.lower() != b"trailers"):
         raise Malformed(f"the field {name.decode('ascii')}, which is for connections of HTTP/1.1")
+
+
+def content_length(fields: Iterable[Field]) -> int | None:
+    """Return the Content-Length of a request; None without a valid one: the parser refuses what is none."""
+    values = [value for name, value in fields if name == b"content-length"]
+    if len(values) != 1 or not values[0].isdigit():
+        return None
+    digits = values[0].lstrip(b"0") or b"0"
+    return int(digits) if len(digits) < 20 else None
 
 
 def is_trailer_section(fields: Iterable[Field]) -> bool:

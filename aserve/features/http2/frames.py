@@ -1,27 +1,84 @@
 """The library h2, where it differs from what a session needs.
 
-Owns:     `new_frames`: its limits and switches; resets and room for streams that are closed by now; GOAWAY.
+Owns:     `new_frames`: its limits and switches; faults of a stream for which h2 would end the connection; frames that h2 drops; resets and room
+          for streams that are closed by now; GOAWAY.
 Thread:   event loop only.
-Spec:     RFC 9113 sections 6.5.2, 6.8, 6.9 and 10.5.1.
+Spec:     RFC 9113 sections 5.1.2, 5.4.2, 6.5.2, 6.8, 6.9, 8.1.1 and 10.5.1.
 Not here: what is sent when (session.py, turns.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from h2.config import H2Configuration
 from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import GoAwayFrame
+from hyperframe.frame import GoAwayFrame, WindowUpdateFrame
 
 from ...protocols.base import Limits
 
 # A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
 STREAM_WINDOW = 1 << 18
 FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
+# Of the fields of responses. A client may allow more, which would be its to fill, field by field.
+TABLE_BYTES = 1 << 12
+
+
+class OurSettings(Settings):
+    """Ours: for a stream too many h2 would end the connection (RFC 9113 5.1.2), and the session resets that stream."""
+
+    max_concurrent_streams = property(lambda self: 1 << 31)  # for h2; the client gets the one of `new_frames`
+
+
+class ClientSettings(Settings):
+    """A client's: h2 would keep each unknown one, of 65,536 (RFC 9113 6.5.2: they are ignored)."""
+
+    def __setitem__(self, code: int, value: int) -> None:
+        if code == SettingCodes.HEADER_TABLE_SIZE:
+            value = min(value, TABLE_BYTES)
+        if code in _KNOWN_SETTINGS:
+            super().__setitem__(code, value)
+
+
+_KNOWN_SETTINGS = frozenset(SettingCodes)
+
+
+class Dropped:
+    """An event: h2 has dropped a frame, or answered it by itself."""
+
+
+class LateUpdate:
+    """An event: an update of the window of a stream that is closed."""
+
+    stream_id = -1
+
+
+class Frames(H2Connection):
+    """h2, for which faults of a stream are no end of the connection; the session finds them."""
+
+    def _begin_new_stream(self, *args: Any) -> Any:
+        made: Any = super()._begin_new_stream(*args)
+        # The session compares lengths.
+        made._initialize_content_length = made._track_content_length = lambda *_: None
+        return made
+
+    def _receive_headers_frame(self, frame: Any) -> Any:
+        """Receive a field section; trailers that do not end the stream have no `stream_ended`."""
+        is_unended = frame.stream_id in self.streams and "END_STREAM" not in frame.flags
+        if is_unended:
+            frame.flags.add("END_STREAM")
+        received: tuple[list[Any], list[Any]] = super()._receive_headers_frame(frame)
+        if is_unended:
+            received[1][0].stream_ended = None
+        return received
+
+    def _receive_frame(self, frame: Any) -> list[Any]:
+        events: list[Any] = super()._receive_frame(frame)
+        return events or [LateUpdate() if isinstance(frame, WindowUpdateFrame) else Dropped()]
 
 
 def new_frames(limits: Limits, max_streams: int) -> H2Connection:
@@ -30,11 +87,12 @@ def new_frames(limits: Limits, max_streams: int) -> H2Connection:
         client_side=False, header_encoding=None, validate_inbound_headers=False, normalize_inbound_headers=False,
         validate_outbound_headers=False,
     )  # fmt: skip
-    made = H2Connection(config)
+    made = Frames(config)
     # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
     section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
     made.decoder.max_header_list_size = section_bytes
-    made.local_settings = Settings(
+    made.remote_settings = ClientSettings()
+    made.local_settings = OurSettings(
         client=False,
         initial_values={
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,

@@ -26,7 +26,7 @@ from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
 from . import frames
 from .allowance import Allowance
-from .fields import Field, Malformed, encode_head, is_trailer_section
+from .fields import Field, Malformed, content_length, encode_head, is_trailer_section
 from .frames import STREAM_WINDOW
 from .request import StreamRequest
 from .stream import StreamTransport
@@ -36,10 +36,9 @@ logger = logging.getLogger("aserve")
 
 CONNECTION_WINDOW = 1 << 20
 DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
-# A client may give room in portions of 1 KiB. Guess.
-UPDATES_PER_FRAME = 16
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
+UNLIKE_LENGTH = "a body that is longer or shorter than its Content-Length"
 LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
 
 
@@ -58,7 +57,7 @@ class Session(Carrier):
         self._is_write_paused = self._is_closed = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
-        self._allowance, self._updates = Allowance(), 0  # updates of windows, received
+        self._allowance = Allowance()
         self._quiet_seconds = 0.0  # without a stream; or since it was closed
         self._goaways = 0  # sent
         self._h2 = frames.new_frames(service.limits, max_streams)
@@ -167,32 +166,45 @@ class Session(Carrier):
         stream_id, fields = event.stream_id, event.headers
         if self._goaways > 1:
             return  # the last GOAWAY has said that it is not served
-        service = self._service
-        if not self._has_room() or service.connections.is_full():
+        if not self._has_room() or self._service.connections.is_full():
             frames.reset(self._h2, stream_id, ErrorCodes.REFUSED_STREAM)
+            self._count_frame(event)
             return
+        is_ended = event.stream_ended is not None
         try:
             head = encode_head(fields)
+            if is_ended and content_length(fields):
+                raise Malformed(UNLIKE_LENGTH)
         except Malformed as exc:
-            logger.info("%s: stream reset: %s", self._connection.name, exc)
-            if service.ends is not None:
-                service.ends.write_refused(self._connection, None, RequestRefused(400, str(exc)))
-            frames.reset(self._h2, stream_id, ErrorCodes.PROTOCOL_ERROR)
+            self._reset_malformed(stream_id, str(exc))
             return
         self._last_id = max(self._last_id, stream_id)
-        self._begin(stream_id, fields, head, event.stream_ended is not None)
+        self._begin(stream_id, fields, head, is_ended)
 
     def _has_room(self) -> bool:
         """Whether another stream may begin, beside those that are open, and those that were reset while their requests run on."""
-        if len(self._streams) + len(self._left_behind) >= self._max_streams:
+        others = len(self._streams) + len(self._unwanted)
+        if others + len(self._left_behind) >= self._max_streams:
             self._left_behind = [wire for wire in self._left_behind if wire.exchange is not None]
-        return len(self._streams) + len(self._left_behind) < self._max_streams
+        return others + len(self._left_behind) < self._max_streams
+
+    def _reset_malformed(self, stream_id: int, why: str) -> None:
+        """Reset the stream of a malformed request (RFC 9113 section 8.1.1); the others go on."""
+        logger.info("%s: stream reset: %s", self._connection.name, why)
+        frames.reset(self._h2, stream_id, ErrorCodes.PROTOCOL_ERROR)
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self.leave(stream)  # and the log says that its client has left
+        elif self._service.ends is not None:
+            self._service.ends.write_refused(self._connection, None, RequestRefused(400, why))
+        self._count_frame()
 
     def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
         request = StreamRequest(self._scratch, is_ended)
         wire = LoopWire(self._new_connection(), head, is_new=False, can_bypass=False, protocol=request)
         stream = StreamTransport(stream_id, wire, request, self._transport.get_extra_info, self._on_change)
         stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
+        stream.promised = content_length(fields)
         self._streams[stream_id] = stream
         wire.connection_made(stream)
 
@@ -216,10 +228,16 @@ class Session(Carrier):
         stream = self._streams.get(event.stream_id)
         if stream is not None:
             stream.unread_bytes += event.flow_controlled_length
-            stream.receive(event.data, is_last)
-            self._give_room(stream)
+            self._receive(stream, event.data, is_last)
         elif is_last:
             self._forget_unwanted(event.stream_id)
+
+    def _receive(self, stream: StreamTransport, data: bytes, is_last: bool) -> None:
+        if stream.promises(len(data), is_last):
+            stream.receive(data, is_last)
+            self._give_room(stream)
+        else:
+            self._reset_malformed(stream.stream_id, UNLIKE_LENGTH)
 
     def _give_room(self, stream: StreamTransport) -> None:
         if stream.is_reading() and not stream.is_received and stream.unread_bytes >= STREAM_WINDOW // 2:
@@ -231,12 +249,10 @@ class Session(Carrier):
         stream = self._streams.get(event.stream_id)
         if stream is None:
             self._forget_unwanted(event.stream_id)
-        elif is_trailer_section(event.headers):
-            stream.receive(b"", is_last=True)
+        elif event.stream_ended is None or not is_trailer_section(event.headers):
+            self._reset_malformed(stream.stream_id, "trailers that are none")
         else:
-            logger.info("%s: stream reset: trailers that are none", self._connection.name)
-            frames.reset(self._h2, stream.stream_id, ErrorCodes.PROTOCOL_ERROR)
-            self.leave(stream)
+            self._receive(stream, b"", is_last=True)
 
     def _on_reset(self, event: Any) -> None:
         """End a stream: its client has left."""
@@ -269,8 +285,7 @@ class Session(Carrier):
 
     def _on_window(self, event: Any) -> None:
         """Send on: there is room for a stream, or for all. Updates that no DATA frame has asked for are counted as a flood."""
-        self._updates += 1
-        if self._updates > UPDATES_PER_FRAME * self._turns.sent_count:
+        if self._allowance.is_extra_update(self._turns.sent_count):
             self._count_frame(event)
         stream = self._streams.get(event.stream_id)
         if stream is not None:
@@ -283,7 +298,7 @@ class Session(Carrier):
         frames.ignore_goaway(self._h2)
         self._say_goodbye()
 
-    def _count_frame(self, event: Any) -> None:
+    def _count_frame(self, event: Any = None) -> None:
         """Count a frame that brings no request further."""
         if not self._allowance.spend():
             self._end("the client floods it with frames", ErrorCodes.ENHANCE_YOUR_CALM)
@@ -375,6 +390,10 @@ ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     h2.events.WindowUpdated: Session._on_window,
     h2.events.RemoteSettingsChanged: Session._on_settings,
     h2.events.PingReceived: Session._count_frame,
+    h2.events.PingAckReceived: Session._count_frame,
+    h2.events.SettingsAcknowledged: Session._count_frame,
+    frames.Dropped: Session._count_frame,
+    frames.LateUpdate: Session._on_window,
     h2.events.PriorityUpdated: Session._count_frame,
     h2.events.UnknownFrameReceived: Session._count_frame,
     h2.events.ConnectionTerminated: Session._on_goaway,

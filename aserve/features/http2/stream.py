@@ -40,7 +40,7 @@ class StreamTransport(asyncio.Transport):
 
     __slots__ = (
         "_extra", "_has_head", "_high", "_is_lost", "_is_paused", "_is_reading", "_left", "_low", "_on_change", "_unfinished", "has_no_body",
-        "heads", "is_aborted", "is_closed", "is_received", "pending", "request", "stream_id", "unread_bytes", "urgency", "wire",
+        "heads", "is_aborted", "is_closed", "is_received", "pending", "promised", "request", "stream_id", "unread_bytes", "urgency", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,7 @@ class StreamTransport(asyncio.Transport):
         self.urgency = 3  # RFC 9218 4.1: the default
         # Receiving
         self.is_received = request.is_ended
+        self.promised: int | None = None  # octets of the request's Content-Length that have not come
         self.unread_bytes = 0  # received, and not yet given back to the client's window
         self._is_reading = True
         # Sending
@@ -68,6 +69,13 @@ class StreamTransport(asyncio.Transport):
         self.is_closed = self.is_aborted = self._is_lost = False
 
     # --- called by the session ---
+
+    def promises(self, count: int, is_last: bool) -> bool:
+        """Count octets of the request's body; return whether they are as many as its Content-Length has promised (RFC 9113 8.1.1)."""
+        if self.promised is None:
+            return True
+        self.promised -= count
+        return not self.promised if is_last else self.promised >= 0
 
     def receive(self, data: bytes, is_last: bool) -> None:
         """Pass on octets of the request's body."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.features.http2.allowance import BURST, EACH_SECOND, Allowance
+from aserve.features.http2.allowance import BURST, EACH_SECOND, UPDATES_PER_FRAME, Allowance
 
 
 def test_spend():
@@ -19,3 +19,10 @@ def test_it_does_not_pile_up():
     for _ in range(60):
         allowance.on_second()
     assert all(allowance.spend() for _ in range(BURST)) and not allowance.spend()
+
+
+def test_updates_of_windows():
+    """What is sent asks for some."""
+    allowance = Allowance()
+    assert not any(allowance.is_extra_update(2) for _ in range(2 * UPDATES_PER_FRAME))
+    assert allowance.is_extra_update(2) and not allowance.is_extra_update(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harness.http2 import request
 
-from aserve.features.http2.fields import Malformed, decode_head, encode_head, is_trailer_section
+from aserve.features.http2.fields import Malformed, content_length, decode_head, encode_head, is_trailer_section
 
 METHOD, SCHEME, AUTHORITY, PATH = request()
 
@@ -98,3 +98,20 @@ def test_decoded():
             (b":status", b"404"), (b"content-type", b"text/plain"), (b"x", b"a: b"), (b"set-cookie", b"a"), (b"set-cookie", b"b"),
         ],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "length"),
+    [
+        ([], None),
+        ([b"0"], 0),
+        ([b"0012"], 12),
+        ([b"1" * 20], None),
+        ([b"a"], None),
+        ([b""], None),
+        ([b"1", b"1"], None),
+    ],
+)
+def test_content_length(values, length):
+    """Only one that is valid."""
+    assert content_length([(b"a", b"b"), *[(b"content-length", value) for value in values]]) == length
