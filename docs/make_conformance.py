@@ -19,7 +19,8 @@ INTRODUCTION = """\
 
 What the specifications ask of a WSGI server, and what aserve does. Each row is a test over a real
 socket, and the test fails if the row is not true: with either HTTP parser (`--http-parser`), on asyncio and uvloop, with
-worker threads and without, on CPython and PyPy, unless the test says that this does not matter.
+worker threads and without, on CPython and PyPy, unless the test says that this does not matter. Most run over HTTP/2, too; there
+a response that is cut short ends with a reset of its stream, and a refusal leaves the connection open.
 
 **stricter** means that aserve refuses what a clause would let it accept; **more lenient**, that it accepts
 what a clause would let it refuse. Each has its reason. [Parser differences](parser-differences.md)

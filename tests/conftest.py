@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import importlib
 import logging
 import os
 import pathlib
@@ -29,6 +30,7 @@ from harness import apps, children, faults, native, side_by_side
 from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
 from harness.interpreter import IS_PYPY, LOOP_KINDS, has_module, new_loop
+from harness.over_http2 import NOT_OVER_HTTP2
 from harness.process import ServerProcess
 from harness.running import RunningServer
 from harness.stores import SERVERS, StoreServer
@@ -62,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "c_and_python: run it with plain requests in C, and in Python; see harness/native.py"
     )
+    config.addinivalue_line("markers", "also_http2: run it over HTTP/2, too; see harness/over_http2.py")
     config.addinivalue_line("markers", "both_loops: a coroutine that runs on asyncio's event loop and on uvloop's")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
@@ -236,6 +239,7 @@ class Way(NamedTuple):
     threads: int = 8
     lane: str = "off"
     native: str = native.DEFAULT
+    wire: str = "http/1.1"
 
 
 # Those that matter, not all combinations: each loop and parser, with and without threads and lane.
@@ -252,6 +256,19 @@ else:
     LONG_WAYS = ()
 
 
+def name_of(way: Way) -> str:
+    """Return what pytest calls it."""
+    return "-".join(map(str, way[:-1] if way.wire == "http/1.1" else way)).replace("/", "")
+
+
+def http2_ways(function: str, markers: set[str]) -> list[Way]:
+    """Return the ways of HTTP/2 that a test runs in, too; one each with threads and without."""
+    if "also_http2" not in markers or function in NOT_OVER_HTTP2 or not has_module("h2"):
+        return []
+    found = [WAYS[-2 if has_module("httptools") else -1]._replace(lane="off", wire="http/2")]
+    return found + [INLINE_WAYS[-1]._replace(lane="off", wire="http/2")] if "also_inline" in markers else found
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise whatever serves, and whatever runs on both event loops."""
     if "event_loop_policy" in globals() and metafunc.definition.get_closest_marker("both_loops"):
@@ -265,9 +282,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ways = ways + (INLINE_WAYS[:1] if "one_way" in markers else INLINE_WAYS)
         if "c_and_python" in markers and native.IS_BUILT:
             ways = [*ways, WAYS[0]._replace(native=native.OTHER)]
+        ways = [*ways, *http2_ways(metafunc.function.__name__, markers)]
         is_brief = str(metafunc.definition.path).startswith(NOT_MEASURED)
         marks = [pytest.mark.long if is_brief and way in LONG_WAYS else () for way in ways]
-        rows = [pytest.param(way, marks=mark, id="-".join(map(str, way))) for way, mark in zip(ways, marks)]
+        rows = [pytest.param(way, marks=mark, id=name_of(way)) for way, mark in zip(ways, marks)]
         metafunc.parametrize("way", rows)
 
 
@@ -308,8 +326,10 @@ def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any, fault_wa
         settings.setdefault("http_parser", way.http_parser)
         settings.setdefault("lane", way.lane)
         settings.setdefault("native", way.native)
-        if request.config.getoption("--over-tls") and "bind" not in settings:
+        if (request.config.getoption("--over-tls") or way.wire == "http/2") and "bind" not in settings:
             settings.update(request.getfixturevalue("tls_settings"))
+        if way.wire == "http/2":
+            settings.setdefault("http2", "auto")
         settings.setdefault("bind", "127.0.0.1:0")
         settings.setdefault("drain_seconds", 5)
         server = RunningServer(apps.checked(app) if is_checked else app, way.loop, settings)
@@ -382,13 +402,16 @@ def _wait_until() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def raw_client() -> Iterator[Any]:
-    """Connect: raw_client(server or address, receive_buffer_bytes=None) -> RawClient, or a TLSClient."""
+def raw_client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Connect: raw_client(server or address, receive_buffer_bytes=None) -> RawClient, a TLSClient, or an HTTP2Client."""
     clients: list[RawClient] = []
+    way = request.getfixturevalue("way") if "way" in request.fixturenames else None
 
     def connect(server: Any, receive_buffer_bytes: int | None = None, **options: Any) -> RawClient:
         is_tls = getattr(server, "url", "").startswith("https:")
         kind: Any = TLSClient if is_tls else RawClient
+        if way is not None and way.wire == "http/2":
+            kind = importlib.import_module("harness.http2_client").HTTP2Client
         client = kind(getattr(server, "address", server), receive_buffer_bytes, **options)
         clients.append(client)
         if isinstance(server, RunningServer):

@@ -9,7 +9,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
+pytestmark = [pytest.mark.also_inline, pytest.mark.also_http2, pytest.mark.c_and_python]
 
 POST = "POST / HTTP/1.1\r\nHost: test\r\n"
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"

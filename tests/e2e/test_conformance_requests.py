@@ -8,7 +8,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
+pytestmark = [pytest.mark.also_inline, pytest.mark.also_http2, pytest.mark.c_and_python]
 POST = "POST / HTTP/1.1\r\nHost: test\r\n"
 
 
@@ -43,7 +43,7 @@ def test_environ(start_server, raw_client, monkeypatch):
         "PATH_INFO": "/a b/\xc3\xbc//c",
         "QUERY_STRING": "q=%20&r",
         "REQUEST_URI": target,
-        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_PROTOCOL": client.protocol,
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),
         "REMOTE_ADDR": "127.0.0.1",

@@ -13,7 +13,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = pytest.mark.any_parser
+pytestmark = [pytest.mark.any_parser, pytest.mark.also_http2]
 
 MIB = 1 << 20
 # Far above what 64 clients may hold (some 600 KiB each), far below what they send or ask for;

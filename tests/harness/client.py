@@ -48,6 +48,7 @@ class RawClient:
 
     Truncated = Truncated
     authority = ""  # whose certificates are believed
+    protocol = "HTTP/1.1"  # as the app sees it
 
     def __init__(self, address: Any, receive_buffer_bytes: int | None = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
