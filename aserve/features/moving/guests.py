@@ -1,6 +1,6 @@
 """Runs code of the user in aserve's own process: a configuration that is a program, and its hooks.
 
-Owns:     hosting, where the server needs its signal handlers; reporting, where the app may set handlers, too.
+Owns:     hosting, where the server needs its signal handlers; reporting, where the app may set handlers, too; importing_from.
 Thread:   the main thread.
 Not here: the code that is run (gunicorn.py, gunicorn_hooks.py), the app (lifecycle/loading.py).
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 
 from ...core.forks import end_if_forked, forked
@@ -48,3 +49,14 @@ def reporting(what: str, doing: str) -> Iterator[None]:
         if isinstance(fault, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             raise
         raise app_raised(what, doing, fault) from None
+
+
+@contextlib.contextmanager
+def importing_from(folder: str) -> Iterator[None]:
+    """Let the user's code import the app's modules: gunicorn has the app's folder on sys.path in all its processes."""
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)

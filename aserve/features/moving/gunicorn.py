@@ -26,7 +26,7 @@ from ...lifecycle.load_error import LoadError
 from ...lifecycle.loading import PASTE
 from ...settings import ConfigError
 from .draft import Draft, Given, refusing
-from .guests import hosting
+from .guests import hosting, importing_from
 from .gunicorn_cfg import Cfg
 from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
 from .gunicorn_guards import note_guards
@@ -141,13 +141,11 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
 def _own_folder() -> Iterator[None]:
     """Let a configuration import the app's settings from the current folder, as in gunicorn; be in that folder again afterwards."""
     folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        os.chdir(folder)
-        if folder in sys.path:
-            sys.path.remove(folder)
+    with importing_from(folder):
+        try:
+            yield
+        finally:
+            os.chdir(folder)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from ...extension import Extension, Life, LifeContext
 from ...lifecycle.load_error import LoadError
 from ...lifecycle.signals import kept_handlers
 from ...settings import EngineSettings
-from .guests import reporting
+from .guests import importing_from, reporting
 
 logger = logging.getLogger("aserve.app")
 
@@ -48,24 +48,25 @@ class Hooks:
         Raises:
             LoadError: it has raised.
         """
-        with kept_handlers(f"gunicorn's hook {name}"):
+        with kept_handlers(f"gunicorn's hook {name}"), self._with_app_folder():
             self._call(name, self._server())
 
     def child_exit(self, pid: int, age: int) -> None:
         """Call child_exit for a worker that has ended; log its exceptions."""
-        with _logging("child_exit"), kept_handlers("gunicorn's hook child_exit"):
+        with _logging("child_exit"), kept_handlers("gunicorn's hook child_exit"), self._with_app_folder():
             self._call("child_exit", self._server(), self._new_worker(pid, age))
 
     def begin_worker(self, age: int) -> None:
         """
-        Call pre_fork and post_fork in a new worker, which has not imported the app unless it was preloaded.
+        Call pre_fork and post_fork in a new worker, before it imports the app, or after that where the app is preloaded.
 
         Raises:
             LoadError: the hook has raised.
         """
         self._worker, server = self._new_worker(os.getpid(), age), self._server(os.getppid())
-        self._call("pre_fork", server, self._worker)
-        self._call("post_fork", server, self._worker)
+        with _importing_from(""):  # the import of the app puts it there for good
+            self._call("pre_fork", server, self._worker)
+            self._call("post_fork", server, self._worker)
 
     def app_is_loaded(self) -> None:
         """
@@ -82,6 +83,15 @@ class Hooks:
             self._worker.alive = False
             with _logging("worker_exit"):
                 self._call("worker_exit", self._server(os.getppid()), self._worker)
+
+    @property
+    def is_preloaded(self) -> bool:
+        """Whether workers begin with the app, imported before they are forked."""
+        return bool(self._cfg.preload_app)
+
+    def _with_app_folder(self) -> contextlib.AbstractContextManager[None]:
+        """Let a hook of the supervisor, which does not enter the folder of chdir, import from it."""
+        return _importing_from(self._cfg.chdir or "")
 
     def _call(self, name: str, *arguments: Any) -> None:
         function = self._functions.get(name)
@@ -102,6 +112,13 @@ class Hooks:
         return _Worker(
             pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0, timeout=self._cfg.timeout
         )
+
+
+def _importing_from(folder: str) -> contextlib.AbstractContextManager[None]:
+    try:
+        return importing_from(os.path.abspath(folder))
+    except FileNotFoundError:  # the current folder was removed: a hook must not end the supervisor by that
+        return contextlib.nullcontext()
 
 
 class _AbsentError(AttributeError):
@@ -151,7 +168,7 @@ class GunicornHooks(Extension[EngineSettings]):
             hooks.child_exit(context.lost.pid, context.lost.slot)
         elif role is not None and role.is_mold:
             return
-        elif event in (Life.IMPORTS, Life.FORKED):
+        elif event in (Life.IMPORTED if hooks.is_preloaded else Life.IMPORTS, Life.FORKED):
             hooks.begin_worker(role.slot if role is not None else 1)
         if event in (Life.IMPORTED, Life.FORKED):
             hooks.app_is_loaded()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import types
 
 import pytest
@@ -122,6 +123,42 @@ def test_events(calls, event, role, called):
     GunicornHooks(hooks_of(calls, *NAMES)).on_life(event, LifeContext(None, role))
     assert [name for name, _ in calls] == called
     assert event not in (Life.IMPORTS, Life.FORKED) or role is MOLD or calls[0][1][1].age == (role.slot if role else 1)
+
+
+@pytest.mark.parametrize("role", [WORKER, None])
+def test_preloaded(calls, role):
+    """Of a preloaded app, post_fork finds it imported: in a worker that must import it by itself, and in --check, too."""
+    extension = GunicornHooks(hooks_of(calls, *NAMES, preload_app=True))
+    extension.on_life(Life.IMPORTS, LifeContext(None, role))
+    assert calls == []
+    extension.on_life(Life.IMPORTED, LifeContext(None, role))
+    assert [name for name, _ in calls] == ["post_fork", "post_worker_init"]
+
+
+@pytest.mark.parametrize("chdir", [None, "site"])
+def test_imports_of_the_app(tmp_path, monkeypatch, chdir):
+    """Each hook may import the app's modules, as from the folder of gunicorn, which has it on sys.path."""
+    (tmp_path / "site").mkdir()
+    monkeypatch.chdir(tmp_path)
+    cfg, before, found = Cfg(), list(sys.path), []
+    cfg.set("chdir", chdir)
+    hooks = Hooks(
+        dict.fromkeys(("on_starting", "child_exit", "post_fork"), lambda *given: found.append(sys.path[0])), cfg
+    )
+    hooks.in_supervisor("on_starting")
+    hooks.child_exit(1, 1)
+    monkeypatch.chdir(chdir or ".")  # as a worker does
+    hooks.begin_worker(1)
+    assert found == [str(tmp_path / (chdir or "."))] * 3 and sys.path == before
+
+
+def test_a_removed_folder(calls, tmp_path, monkeypatch):
+    """A hook is called all the same."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    hooks_of(calls, "child_exit").child_exit(1, 1)
+    assert len(calls) == 1
 
 
 def test_the_end_of_a_worker(calls):
