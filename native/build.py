@@ -38,7 +38,7 @@ EXTENSIONS = [
         "aserve._native",
         [f"native/{source}" for source in SOURCES],
         include_dirs=["cparsers"],
-        depends=[str(path) for folder in ("native", "cparsers") for path in (ROOT / folder).glob("*.h")],
+        depends=[f"{folder}/{path.name}" for folder in ("native", "cparsers") for path in (ROOT / folder).glob("*.h")],
         extra_compile_args=["-std=c99", "-D_GNU_SOURCE"],
         optional=True,  # the same goes without it
     )

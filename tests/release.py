@@ -192,6 +192,9 @@ for package in aserve, aserve.rpc:
         thing = getattr(package, name)
         if thing is not aserve.rpc and name != "__version__":  # pyright does not list that
             print(f"{thing.__module__}.{thing.__qualname__}" if hasattr(thing, "__qualname__") else f"{package.__name__}.{name}")
+            for base in getattr(thing, "__mro__", ())[1:]:  # the settings of Config are those of its bases
+                if base.__module__.startswith("aserve."):
+                    print(f"{base.__module__}.{base.__qualname__}")
 """
 
 

@@ -45,7 +45,7 @@ class Values:
 
     _own: ClassVar[tuple[Setting, ...]] = ()
     _rows: ClassVar[tuple[Setting, ...]]
-    __dataclass_fields__ = _Fields()
+    __dataclass_fields__: ClassVar[_Fields] = _Fields()
 
     def __init_subclass__(cls) -> None:
         cls._own = tuple(Setting._make((name, *row[1:])) for name, row in vars(cls).items() if isinstance(row, Setting))
