@@ -1,9 +1,9 @@
 """A connection whose octets carry the exchanges of many streams.
 
-Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker, by the name that ALPN has chosen.
+Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker, by the name that ALPN has chosen; `new_stream`.
 Thread:   event loop only.
 Spec:     RFC 7301 (ALPN).
-Not here: any one such protocol; a stream, which has a Connection and a LoopWire of its own (wire_loop.py), and counts as a connection.
+Not here: any one such protocol; a stream's LoopWire (wire_loop.py). A stream has a Connection of its own, and counts as one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
-if TYPE_CHECKING:
-    from .connection import Connection
+from .connection import Connection
 
 
 class Carrier(asyncio.Protocol):
@@ -44,6 +43,15 @@ class Carrier(asyncio.Protocol):
         raise NotImplementedError
 
 
+def new_stream(of: Connection) -> Connection:
+    """Return the connection of a stream: its client is that of the carrier's connection."""
+    made = Connection(of.service, of.remote_addr, of.remote_port)
+    made.base_environ, made.carried_by = of.base_environ, of
+    if of.service.identify is not None:
+        made.is_believed = of.is_believed
+    return made
+
+
 # Its argument: the connection, whose client is not identified yet.
-NewCarrier = Callable[["Connection"], Carrier]
+NewCarrier = Callable[[Connection], Carrier]
 NO_CARRIERS: Mapping[str, NewCarrier] = MappingProxyType({})

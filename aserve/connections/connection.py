@@ -68,7 +68,7 @@ class Connection:
     """One client's connection."""
 
     __slots__ = (
-        "base_environ", "exchange", "is_believed", "lock", "remote_addr", "remote_port", "service", "term", "wire",
+        "base_environ", "carried_by", "exchange", "is_believed", "is_spent", "lock", "remote_addr", "remote_port", "service", "term", "wire",
     )  # fmt: skip
 
     wire: Wire
@@ -76,6 +76,10 @@ class Connection:
     is_believed: bool
     # For a Before that counts the exchanges of a connection (wsgi/gateway.py); nothing else sets it.
     term: Any
+    # Of a stream alone: the connection of its carrier (carrier.py), whose exchanges a Before counts.
+    carried_by: Connection
+    # Of a carrier's connection alone: a Before has found that it should carry no further exchange.
+    is_spent: bool
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service

@@ -1,10 +1,11 @@
 """Ends kept connections after a number of requests or an age, so that balancers spread them anew.
 
 Owns:     ConnectionLimits, the extension; Turnover, its step; Term, the limits of one connection.
-Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread.
-Spec:     RFC 9112 section 9.6.
-Not here: obeying `Exchange.keep_alive` (wsgi/response.py says close, the wires close); a worker process's own limits
-          (processes/recycling.py).
+Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread; the streams of a
+          carrier share one, under the lock of its connection.
+Spec:     RFC 9112 section 9.6; RFC 9113 section 6.8.
+Not here: obeying `Exchange.keep_alive` (wsgi/response.py says close, the wires close) and `Connection.is_spent` (the carrier sends
+          a GOAWAY); a worker process's own limits (processes/recycling.py).
 
 A connection ends with a response that says close, and never while it idles: the client's next request may be on its way then,
 and a POST that is lost cannot be sent again. uwsgi and SCGI carry one request per connection: their gateways do not have
@@ -18,12 +19,16 @@ from __future__ import annotations
 
 import random
 import time
+from typing import TYPE_CHECKING
 
 from ..core.exchange import Exchange
 from ..extension import Extension, ListenerContext
 from ..settings import EngineSettings, row
 from ..settings.kinds import count, duration
 from ..wsgi.gateway import Before
+
+if TYPE_CHECKING:
+    from ..connections.connection import Connection
 
 # At most this part of a limit is left unused, drawn for each connection. Guess: enough that connections which began together
 # do not end together, and little enough that the limit means something.
@@ -36,14 +41,14 @@ class TurnoverSettings(EngineSettings):
     # fmt: off
     max_connection_requests: int = row(
         0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
-        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
-        "less; 0: any number; see docs/balancers.md",
+        "requests on one HTTP connection, after which the answer says `Connection: close`, or HTTP/2 a GOAWAY; drawn for each connection, "
+        "at most a quarter less; 0: any number; see docs/balancers.md",
         "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
     )
     max_connection_seconds: float = row(
         0.0, "Time limits", "--max-connection-age", duration(0.0),
-        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
-        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`, or a GOAWAY; drawn for each "
+        "connection, at most a quarter less; 0: any time; see docs/balancers.md",
         "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
     )
     # fmt: on
@@ -73,14 +78,24 @@ class Turnover(Before):
 
     def before(self, exchange: Exchange) -> None:
         """Count the request."""
-        connection = exchange.connection
+        carrying = getattr(exchange.connection, "carried_by", None)
+        if carrying is None:
+            if self._is_last(exchange.connection):
+                exchange.keep_alive = False
+            return
+        with carrying.lock:
+            is_last = self._is_last(carrying)
+        if is_last:
+            carrying.is_spent = True
+
+    def _is_last(self, connection: Connection) -> bool:
+        """Count a request; return whether it should be the last one of its connection."""
         try:
             term = connection.term
         except AttributeError:  # the connection's first request
             term = connection.term = self._new_term()
         term.requests_left -= 1
-        if not term.requests_left or (self._max_seconds and self._now() >= term.ends_at):
-            exchange.keep_alive = False
+        return not term.requests_left or bool(self._max_seconds and self._now() >= term.ends_at)
 
     def _new_term(self) -> Term:
         """Draw the limits of a connection."""

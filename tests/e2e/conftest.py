@@ -15,6 +15,12 @@ def serve_tls(start_server, tls_settings):
 
 
 @pytest.fixture
+def serve_http2(serve_tls):
+    """Start servers with HTTP/2: serve_http2(app, **settings) -> RunningServer."""
+    return lambda app=apps.hello, **settings: serve_tls(app, http2="auto", **settings)
+
+
+@pytest.fixture
 def reads(monkeypatch):
     """Return the list of octets that each read of a file to be sent has had."""
     counts = []

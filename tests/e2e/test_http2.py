@@ -6,11 +6,9 @@ import asyncio
 import concurrent.futures
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 
 import h2.connection
@@ -19,23 +17,14 @@ import httpx
 import pytest
 from harness import apps
 from harness.http2 import request
-from harness.tls_clients import SECONDS, curl
+from harness.http2_load import KeptStreams
+from harness.tls_clients import SECONDS, curl, needs_curl_of_http2
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser]
 also_inline = pytest.mark.also_inline
 one_way = pytest.mark.one_way
-needs_curl = pytest.mark.skipif(
-    shutil.which("curl") is None or b"HTTP2" not in subprocess.run(["curl", "-V"], capture_output=True).stdout,
-    reason="curl is not installed, or not with HTTP/2",
-)
 VERSION = "\n%{http_code} %{http_version}"
-
-
-@pytest.fixture
-def serve_http2(serve_tls):
-    """Start servers with HTTP/2: serve_http2(app, **settings) -> RunningServer."""
-    return lambda app=apps.hello, **settings: serve_tls(app, http2="auto", **settings)
 
 
 @pytest.fixture
@@ -58,7 +47,7 @@ def new_client(context):
 
 
 @also_inline
-@needs_curl
+@needs_curl_of_http2
 def test_curl(serve_http2, authority):
     """curl chooses HTTP/2 by ALPN; HTTP/1.1 is there, too."""
     server = serve_http2()
@@ -67,7 +56,7 @@ def test_curl(serve_http2, authority):
 
 
 @one_way
-@needs_curl
+@needs_curl_of_http2
 def test_off(serve_tls, authority):
     """Without the setting no client gets it."""
     assert curl(serve_tls(), authority, "-w", VERSION) == b"hello\n\n200 1.1"
@@ -182,7 +171,7 @@ def endless(gone):
 
 
 @also_inline
-@needs_curl
+@needs_curl_of_http2
 @pytest.mark.parametrize(
     ("flags", "status"),
     [
@@ -262,7 +251,49 @@ def test_drain(serve_http2, new_client):
         assert answer.result(SECONDS).status_code == 200
 
 
-@needs_curl
+@also_inline
+def test_a_limit_of_the_connection(serve_http2, context):
+    """After so many requests a GOAWAY ends it: streams on their way are served, and the client goes on with another."""
+    server = serve_http2(apps.echo, max_connection_requests=40)
+    load = KeptStreams(server.address, context, 10)
+    load.run(lambda: load.connections > 4)
+    assert not load.lost and set(load.statuses) == {200}
+    # Those on their way come within a second.
+    assert load.answered >= 4 * 30
+
+
+def test_an_age_of_the_connection(serve_http2, context):
+    """The same, by time."""
+    server = serve_http2(apps.echo, max_connection_seconds=0.2)
+    load = KeptStreams(server.address, context, 10)
+    load.run(lambda: load.connections > 3)
+    assert not load.lost and set(load.statuses) == {200}
+
+
+def test_reload_with_streams_in_flight(start_workers, context, localhost):
+    """SIGHUP, twice: its clients go to new workers, and what they have sent is answered, or the GOAWAY says that it is not served."""
+    flags = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
+    process = start_workers("--workers", "2", "--http2", "auto", *flags)
+    process.wait_for_workers(2)
+    host, port = process.wait_for_log(r"https://([^\s,]+):(\d+)").groups()
+    done = threading.Event()
+    loads = [KeptStreams((host, int(port)), context, 20) for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(len(loads)) as pool:
+        running = [pool.submit(load.run, done.is_set) for load in loads]
+        try:
+            for count in (1, 2):
+                process.signal(signal.SIGHUP)
+                wait_until(lambda: all(load.connections > count for load in loads), SECONDS)  # noqa: B023 (called at once)
+        finally:
+            done.set()
+        for each in running:
+            each.result(SECONDS)
+    assert [load.lost for load in loads] == [0] * len(loads)
+    assert all(set(load.statuses) == {200} for load in loads)
+    assert process.stop() == 0
+
+
+@needs_curl_of_http2
 @pytest.mark.long_on_pypy
 def test_reload_under_load(start_workers, authority, localhost):
     """SIGHUP: no request of any client fails, on kept connections and on new ones."""

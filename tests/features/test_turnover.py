@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 from harness import apps
@@ -72,6 +73,19 @@ def test_a_client_that_closes():
     exchange = new_exchange()
     exchange.keep_alive = False
     assert b"\r\nConnection: close\r\n" in gateway.respond(exchange)
+
+
+def test_streams():
+    """The streams of a carrier are counted together; their own ends are as ever."""
+    gateway, carrying, found = new_gateway(max_connection_requests=3), new_exchange().connection, []
+    carrying.lock, carrying.is_spent = threading.Lock(), False
+    for _ in range(4):
+        exchange = new_exchange()
+        exchange.connection.carried_by = carrying
+        gateway.respond(exchange)
+        found.append(carrying.is_spent)
+        assert exchange.keep_alive
+    assert found == [False, False, True, True]
 
 
 def test_by_the_settings():

@@ -27,12 +27,12 @@ SHELL = 'exec chromium "$@" 3<&{reads} 4>&{writes}'
 class Page:
     """One page of a browser, and what its console has said of errors."""
 
-    def __init__(self, profile: pathlib.Path) -> None:
+    def __init__(self, profile: pathlib.Path, *flags: str) -> None:
         reads, self._to = os.pipe()
         self._from, writes = os.pipe()
         shell = SHELL.format(reads=reads, writes=writes)
         self._process = subprocess.Popen(
-            ["bash", "-c", shell, "bash", *FLAGS, f"--user-data-dir={profile}"],
+            ["bash", "-c", shell, "bash", *FLAGS, *flags, f"--user-data-dir={profile}"],
             pass_fds=(reads, writes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(reads)
@@ -98,9 +98,9 @@ class Page:
 
 
 @contextlib.contextmanager
-def browsing(profile: pathlib.Path) -> Iterator[Page]:
-    """Have a browser while the block runs."""
-    page = Page(profile)
+def browsing(profile: pathlib.Path, *flags: str) -> Iterator[Page]:
+    """Have a browser, with more flags, while the block runs."""
+    page = Page(profile, *flags)
     try:
         yield page
     finally:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import ssl
 import subprocess
 import threading
 
+import pytest
+
 from .certificates import MemoryClient
 
 SECONDS = 20  # that a client process may take
+needs_curl_of_http2 = pytest.mark.skipif(
+    shutil.which("curl") is None or b"HTTP2" not in subprocess.run(["curl", "-V"], capture_output=True).stdout,
+    reason="curl is not installed, or not with HTTP/2",
+)
 
 
 def curl(server, authority, *flags, check=True):

@@ -10,7 +10,7 @@ Not here: what is sent when (session.py, turns.py).
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, cast
 
 from h2.config import H2Configuration
 from h2.connection import ConnectionState, H2Connection
@@ -23,6 +23,7 @@ from ...protocols.base import Limits
 
 # A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
 STREAM_WINDOW = 1 << 18
+NO_RFC7540_PRIORITIES = 9  # RFC 9218 2.1: dependencies and weights mean nothing here; h2 has no name for it
 FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
 # Of the fields of responses. A client may allow more, which would be its to fill, field by field.
 TABLE_BYTES = 1 << 12
@@ -98,6 +99,7 @@ def new_frames(limits: Limits, max_streams: int) -> H2Connection:
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
             SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
             SettingCodes.MAX_HEADER_LIST_SIZE: section_bytes,
+            cast(SettingCodes, NO_RFC7540_PRIORITIES): 1,
         },
     )
     return made

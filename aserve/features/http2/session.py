@@ -18,7 +18,7 @@ import h2.events
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from ...connections.carrier import Carrier
+from ...connections.carrier import Carrier, new_stream
 from ...connections.connection import Connection
 from ...connections.progress import LINGER_SECONDS
 from ...connections.wire_loop import LoopWire
@@ -30,7 +30,7 @@ from .fields import Field, Malformed, content_length, encode_head, is_trailer_se
 from .frames import STREAM_WINDOW
 from .request import StreamRequest
 from .stream import StreamTransport
-from .turns import Turns, urgency_of
+from .turns import Turns, updated_urgency, urgency_of
 
 logger = logging.getLogger("aserve")
 
@@ -47,6 +47,7 @@ class Session(Carrier):
 
     def __init__(self, connection: Connection, max_streams: int) -> None:
         self._connection = connection  # the streams' connections are like it
+        connection.is_spent = False
         self._service = service = connection.service
         self._max_streams = max_streams
         self._scratch = Scratch(service.limits)
@@ -140,14 +141,15 @@ class Session(Carrier):
                 self._transport.abort()
         elif self._goaways:
             self._say_goodbye()
+        elif self._connection.is_spent:
+            self._ask_for_no_more()
         elif self._quiet_seconds > (config.keep_alive_seconds if self._last_id else config.head_seconds):
             self._say_goodbye()  # a request on its way may be sent again: the GOAWAY names the last one that is served
 
     def drain(self) -> None:
         """See Carrier; RFC 9113 section 6.8: a first GOAWAY asks for no more streams, a second a moment later names the last one."""
         if self._streams or self._service.is_replaced:
-            if not self._goaways:
-                self._send_goaway(LAST_STREAM)
+            self._ask_for_no_more()
         else:
             self._say_goodbye()
 
@@ -201,20 +203,12 @@ class Session(Carrier):
 
     def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
         request = StreamRequest(self._scratch, is_ended)
-        wire = LoopWire(self._new_connection(), head, is_new=False, can_bypass=False, protocol=request)
+        wire = LoopWire(new_stream(self._connection), head, is_new=False, can_bypass=False, protocol=request)
         stream = StreamTransport(stream_id, wire, request, self._transport.get_extra_info, self._on_change)
         stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
         stream.promised = content_length(fields)
         self._streams[stream_id] = stream
         wire.connection_made(stream)
-
-    def _new_connection(self) -> Connection:
-        of = self._connection
-        made = Connection(self._service, of.remote_addr, of.remote_port)
-        made.base_environ = of.base_environ
-        if self._service.identify is not None:
-            made.is_believed = of.is_believed
-        return made
 
     def _on_data(self, event: Any) -> None:
         """Pass on octets of a body, and give the client room for as many again."""
@@ -298,6 +292,17 @@ class Session(Carrier):
         frames.ignore_goaway(self._h2)
         self._say_goodbye()
 
+    def _on_unknown(self, event: Any) -> None:
+        """Count a frame that h2 does not know; obey one that makes an open stream more urgent, or less."""
+        self._count_frame(event)
+        try:
+            update = updated_urgency(event.frame)
+        except ValueError as exc:
+            self._end(f"the client broke HTTP/2: {exc}", ErrorCodes.PROTOCOL_ERROR)
+            return
+        if update is not None and update[0] in self._streams:
+            self._streams[update[0]].urgency = update[1]
+
     def _count_frame(self, event: Any = None) -> None:
         """Count a frame that brings no request further."""
         if not self._allowance.spend():
@@ -322,6 +327,8 @@ class Session(Carrier):
         if not stream.is_received:
             self._unwanted[stream.stream_id] = 0.0
         self.leave(stream)
+        if self._connection.is_spent:
+            self._ask_for_no_more()
 
     def cut(self, stream: StreamTransport) -> None:
         """Reset a stream whose response cannot be finished."""
@@ -351,6 +358,11 @@ class Session(Carrier):
         self._goaways += 1
         self.flush()
         self._transport.write(frames.encode_goaway(last_id, code))
+
+    def _ask_for_no_more(self) -> None:
+        """Send the first GOAWAY: streams on their way are still served; `on_second` sends the last one."""
+        if not self._goaways:
+            self._send_goaway(LAST_STREAM)
 
     def _say_goodbye(self) -> None:
         """Send the last GOAWAY, and close when no stream is left."""
@@ -395,6 +407,6 @@ ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     frames.Dropped: Session._count_frame,
     frames.LateUpdate: Session._on_window,
     h2.events.PriorityUpdated: Session._count_frame,
-    h2.events.UnknownFrameReceived: Session._count_frame,
+    h2.events.UnknownFrameReceived: Session._on_unknown,
     h2.events.ConnectionTerminated: Session._on_goaway,
 }

@@ -2,7 +2,7 @@
 
 Owns:     Turns: the streams of a connection that have something to send; from a stream's octets to its frames. Sends: the session, as this sees it.
 Thread:   event loop only.
-Spec:     RFC 9113 sections 5.2 and 6.1; RFC 9218 section 4.1 (urgency).
+Spec:     RFC 9113 sections 5.2 and 6.1; RFC 9218 sections 4.1 (urgency) and 7.1 (PRIORITY_UPDATE).
 Not here: what waits (stream.py), the connection, and what becomes of a stream that has ended (session.py).
 """
 
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
+from hyperframe.frame import ExtensionFrame
 
 from ...core.patterns import lazy_pattern
 from .fields import Field
@@ -22,6 +23,7 @@ from .stream import StreamTransport
 # Octets that are given to TLS at once.
 FLUSH_BYTES = 1 << 16
 DEFAULT_URGENCY = 3
+PRIORITY_UPDATE = 0x10  # the type of its frame
 _URGENCY = lazy_pattern(rb"(?:\A|[ ,])u=([0-7])(?:\Z|[ ,;])")
 
 
@@ -122,7 +124,21 @@ def urgency(stream: StreamTransport) -> int:
 def urgency_of(fields: list[Field]) -> int:
     """Return the urgency that a request asks for."""
     for name, value in fields:
-        found = _URGENCY.search(value) if name == b"priority" else None
-        if found is not None:
+        if name == b"priority" and (found := _URGENCY.search(value)) is not None:
             return int(found[1])
     return DEFAULT_URGENCY
+
+
+def updated_urgency(frame: ExtensionFrame) -> tuple[int, int] | None:
+    """
+    Return a stream and its new urgency; None: the frame is no PRIORITY_UPDATE.
+
+    Raises:
+        ValueError: it breaks RFC 9218 section 7.1; the text names the rule.
+    """
+    if frame.type != PRIORITY_UPDATE:
+        return None
+    stream_id = int.from_bytes(frame.body[:4], "big") & 0x7FFFFFFF
+    if frame.stream_id or not stream_id:
+        raise ValueError("a PRIORITY_UPDATE on a stream, or for none")
+    return stream_id, urgency_of([(b"priority", frame.body[4:])])

@@ -96,6 +96,29 @@ def test_drain_of_an_idle_connection(connect, is_replaced):
     assert client.transport.is_closing() and len(client.goaways) == 1 + is_replaced
 
 
+# A limit of the connection
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_connection_that_is_spent(connect, is_answered):
+    """Behind its last response the client is asked for no more; those on their way are served, and all that run finish."""
+    client = connect()
+    client.ask()
+    client.pump(runs=False)
+    client.session._connection.is_spent = True  # as features/turnover.py does in a worker
+    last = client.ask(*request(b"POST"), ends=False)
+    client.pump(runs=is_answered)
+    if not is_answered:
+        client.pass_seconds(1)
+        client.pump(runs=False)
+    assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
+    client.pass_seconds(1)
+    client.h2.end_stream(last)
+    client.pump()
+    assert client.goaways[1:] == [(last, ErrorCodes.NO_ERROR)] and len(client.ended) == 2
+    assert client.transport.is_closing()
+
+
 # The client's end
 
 

@@ -6,11 +6,12 @@ What they send, and when they may not, is in test_session.py.
 from __future__ import annotations
 
 import pytest
+from h2.errors import ErrorCodes
 from harness.http2 import request
 from harness.replies import returning
 
 from aserve.features.http2.stream import StreamTransport
-from aserve.features.http2.turns import urgency_of
+from aserve.features.http2.turns import PRIORITY_UPDATE, urgency_of
 
 
 @pytest.mark.parametrize(
@@ -22,18 +23,53 @@ def test_urgency(value, urgency):
     assert urgency_of(request(b"GET", b"/", (b"priority", value))) == urgency
 
 
-def test_order(connect, monkeypatch):
+@pytest.fixture
+def order(monkeypatch):
+    """The list of the streams whose octets are sent, in that order."""
+    found, take = [], StreamTransport.take
+    monkeypatch.setattr(
+        StreamTransport, "take", lambda stream, count: found.append(stream.stream_id) or take(stream, count)
+    )
+    return found
+
+
+def test_order(connect, order):
     """Urgent streams are sent first, others in turn."""
     client = connect(returning([b"x" * 40_000]))
     late = client.ask(*request(b"GET", b"/", (b"priority", b"u=7")))
-    streams = [client.ask() for _ in range(2)]
-    order = []
-    take = StreamTransport.take
-    monkeypatch.setattr(
-        StreamTransport, "take", lambda stream, count: order.append(stream.stream_id) or take(stream, count)
-    )
+    first, second = (client.ask() for _ in range(2))
     client.pump()
-    first, second = streams
     frames = [stream for stream in order if stream != late]
     assert frames[:4] == [first, second, first, second]
-    assert order.index(late) > max(order.index(each) for each in streams) and client.ended == {late, *streams}
+    assert order.index(late) > max(order.index(each) for each in (first, second))
+    assert client.ended == {late, first, second}
+
+
+def frame(on, body):
+    """Return a PRIORITY_UPDATE; `on`: the stream that it comes on."""
+    return len(body).to_bytes(3, "big") + bytes([PRIORITY_UPDATE, 0]) + on.to_bytes(4, "big") + body
+
+
+def update(stream_id, value, on=0):
+    """Return a PRIORITY_UPDATE for a stream."""
+    return frame(on, stream_id.to_bytes(4, "big") + value)
+
+
+def test_an_update(connect, order):
+    """A client may change its mind about an open stream; one that is gone has no urgency."""
+    client = connect(returning([b"x" * 40_000]))
+    first, second = (client.ask() for _ in range(2))
+    client.pump(runs=False)
+    client.session.data_received(update(second, b"u=1") + update(99, b"u=0") + update(first, b""))
+    client.pump()
+    assert order.index(first) > max(index for index, each in enumerate(order) if each == second)
+    assert client.ended == {first, second} and not client.goaways
+
+
+@pytest.mark.parametrize("octets", [update(0, b"u=1"), update(1, b"u=1", on=1), frame(0, b"")])
+def test_an_update_that_is_none(connect, octets):
+    """RFC 9218 7.1: it ends the connection."""
+    client = connect()
+    client.session.data_received(octets)
+    client.pump()
+    assert client.goaways == [(0, ErrorCodes.PROTOCOL_ERROR)]

@@ -1,0 +1,93 @@
+"""A client of HTTP/2 that always has several requests under way on one connection, and counts those that were lost."""
+
+from __future__ import annotations
+
+import collections
+import socket
+import ssl
+from typing import Any, Callable
+
+import h2.connection
+import h2.events
+
+from .http2 import request
+
+SECONDS = 30  # that any answer may take
+
+
+class KeptStreams:
+    """One client. After a GOAWAY it asks no more, waits for what the server has promised to serve, and connects anew."""
+
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext, count: int) -> None:
+        """`count`: requests at a time."""
+        self._address, self._context, self._count = address, context, count
+        self._context.set_alpn_protocols(["h2"])
+        self.connections = self.answered = self.lost = 0
+        self.statuses: dict[int, int] = collections.Counter()
+        self._asked = 0
+        self._open: set[int] = set()
+        self._is_ending = False  # a GOAWAY has come
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Ask until `is_over()`, which is called at each answer; then until all is answered."""
+        self._is_over = is_over
+        while not is_over():
+            self.connections += 1
+            self._is_ending = False
+            with (
+                socket.create_connection(self._address, SECONDS) as plain,
+                self._context.wrap_socket(plain, server_hostname="localhost") as connection,
+            ):
+                self._use(connection)
+            self.lost += len(self._open)
+            self._open.clear()
+
+    def _use(self, connection: ssl.SSLSocket) -> None:
+        self._frames = frames = h2.connection.H2Connection()
+        frames.initiate_connection()
+        for _ in range(self._count):
+            self._ask()
+        received = b""
+        while self._open:
+            try:
+                connection.sendall(frames.data_to_send())
+                octets = connection.recv(1 << 16)
+            except ConnectionError:
+                octets = b""
+            if not octets:
+                return
+            received += octets
+            # Frame by frame: after a GOAWAY h2 would take no other.
+            while len(received) >= 9 and len(received) >= (end := 9 + int.from_bytes(received[:3], "big")):
+                for event in frames.receive_data(received[:end]):
+                    self._on_event(event)
+                received = received[end:]
+
+    def _ask(self) -> None:
+        """Send a request; each third has a body."""
+        self._asked += 1
+        has_body = self._asked % 3 == 0
+        stream_id = self._frames.get_next_available_stream_id()
+        self._open.add(stream_id)
+        self._frames.send_headers(stream_id, request(b"POST" if has_body else b"GET"), end_stream=not has_body)
+        if has_body:
+            self._frames.send_data(stream_id, b"x" * 1000, end_stream=True)
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, h2.events.ResponseReceived):
+            self.statuses[int(dict(event.headers)[b":status"])] += 1
+        elif isinstance(event, h2.events.DataReceived):
+            if event.flow_controlled_length:
+                self._frames.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        elif isinstance(event, h2.events.StreamEnded):
+            self._open.remove(event.stream_id)
+            self.answered += 1
+            if not self._is_ending and not self._is_over():
+                self._ask()
+        elif isinstance(event, h2.events.StreamReset):
+            self._open.remove(event.stream_id)
+            self.lost += 1
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self._is_ending = True
+            self._open = {stream_id for stream_id in self._open if stream_id <= event.last_stream_id}
+            self._frames.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN  # as RFC 9113 6.8 has it
