@@ -14,7 +14,7 @@ MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
 .PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
-	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
+	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-http2 bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -190,6 +190,9 @@ bench-rpc: bench-ready  ## RPC calls, beside uWSGI
 
 bench-reload: bench-ready  ## requests that fail while workers are reloaded, recycled, killed and ended, beside other servers
 	@.venv-bench/bin/python benchmarks/bench_reload.py $(ARGS)
+
+bench-http2: bench-ready  ## HTTP/2 over TLS beside gunicorn, granian and hypercorn: load, streams side by side, floods, h2spec
+	@.venv-bench/bin/python benchmarks/bench_http2.py $(ARGS)
 
 bench-preload: bench-ready  ## memory of four workers of a Django project, and how soon a new one answers, beside gunicorn
 	@.venv-bench/bin/python benchmarks/bench_preload.py $(ARGS)

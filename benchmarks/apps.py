@@ -78,6 +78,14 @@ def sleepy(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     return [b"ciao"]
 
 
+def http2(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer like `hello`; at /nap after 100 ms, at /blob like `blob`."""
+    path = environ["PATH_INFO"]
+    if path == "/nap":
+        time.sleep(0.1)
+    return blob(environ, start_response) if path == "/blob" else hello(environ, start_response)
+
+
 def blob(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer with 5.2 MiB from memory."""
     start_response("200 OK", _fields(BLOB_OCTETS))

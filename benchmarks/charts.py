@@ -194,7 +194,7 @@ def _probes(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
             names = [row["server"] for row in rows]
             listed = ", ".join(f"{name} {_figure(value)}" for name, value in zip(names, values) if value is not None)
             yield Chart(
-                f"{stem}-{probe}-{key.replace('_', '-')}",
+                f"{stem}-{probe.replace(' ', '-')}-{key.replace('_', '-')}",
                 suite,
                 about.rstrip("."),
                 "bars",

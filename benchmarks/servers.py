@@ -297,8 +297,41 @@ RELOAD_SERVERS = [
     ),
 ]
 
+# Those that serve WSGI over HTTP/2, with 8 threads where there are threads. Gunicorn runs the streams of a connection one after the other.
+TLS_FILES = "--certfile {certificate} --keyfile {key}"
+HTTP2_SERVERS = [
+    Server(
+        "aserve",
+        "{aserve} -m aserve --bind https://127.0.0.1:{port} --certificate {certificate} --key {key} --http2 auto --threads 8 apps:{app}",
+        OURS,
+        runs_on_pypy=True,
+    ),
+    Server(
+        "gunicorn",
+        f"{{peer}} -m gunicorn --bind 127.0.0.1:{{port}} --log-level error --http-protocols h2,h1 --threads 8 {TLS_FILES} apps:{{app}}",
+        "gunicorn",
+    ),
+    Server(
+        "granian",
+        "{peer} -m granian --interface wsgi --port {port} --no-ws --log-level error --blocking-threads 8 --ssl-certificate {certificate} "
+        "--ssl-keyfile {key} apps:{app}",
+        "granian",
+    ),
+    Server(
+        "hypercorn",
+        f"{{peer}} -m hypercorn --bind 127.0.0.1:{{port}} --log-level error {TLS_FILES} wsgi:apps:{{app}}",
+        "hypercorn",
+    ),
+]
+
 # By the command that measures them. Where one runs on PyPy, uWSGI stays on CPython: it has no other.
-SERVERS = {"serve": HTTP_SERVERS, "sidecar": SIDECAR_SERVERS, "rpc": list(_rpc_servers()), "reload": RELOAD_SERVERS}
+SERVERS = {
+    "serve": HTTP_SERVERS,
+    "sidecar": SIDECAR_SERVERS,
+    "rpc": list(_rpc_servers()),
+    "reload": RELOAD_SERVERS,
+    "http2": HTTP2_SERVERS,
+}
 LOGGED = "+log"  # the same server with its access log on
 BAD = "+bad"  # the same server with bad clients beside the good ones
 

@@ -198,6 +198,16 @@ def _event_cells(row: dict[str, Any]) -> Iterable[str]:
         yield f"{value:,}" if isinstance(value, int) else value
 
 
+FLOODS = {
+    "rapid reset": "Requests that are reset at once", "pings": "Pings", "settings": "Settings", "empty data": "DATA frames without an octet",
+    "continuations": "A field section without an end",
+}  # fmt: skip
+_FLOOD = (
+    ("frames", "frames taken", ",.0f"),
+    ("ended_s", "ended by the server after s", ".2f"),
+    ("cpu_s", "CPU s", ".2f"),
+    ("more_mb", "MB more", ".1f"),
+)
 # By probe: what it does; key of a row, its column, its form.
 PROBES = {
     "start": ("From the command to the first answer of an empty app.", (("seconds", "s", ".2f"), ("pss_mb", "PSS MB", ".1f"))),
@@ -216,6 +226,21 @@ PROBES = {
             ("speed_up", "x one worker", ".2f"), ("share_fresh", "fresh connections", ".0%"),
             ("share_kept", "kept connections", ".0%"), ("share_reloaded", "fresh, after a reload", ".0%"),
         ),
+    ),
+    # Of bench_http2.py.
+    "requests": (
+        "h2load: hello over HTTP/2, 10 connections with 100 streams each.",
+        (("per_cpu_s", "requests per CPU s", ",.0f"), ("rps", "a second", ",.0f"), ("failed", "failed", ",.0f"), ("pss_mb", "PSS MB", ".1f")),
+    ),
+    "side by side": ("Ten requests on one connection, each of which sleeps for 100 ms.", (("all_ms", "all answered after ms", ",.0f"),)),
+    "unread response": (
+        "A response of 5.2 MB that its client does not read, and 50 requests beside it on the same connection, one after the other.",
+        (("answered", "answered", ".0f"), ("p50_ms", "p50 ms", ".2f"), ("most_ms", "most ms", ".1f"), ("more_mb", "MB more", ".1f")),
+    ),
+    **{name: (f"{text}, for two seconds, from one client that reads nothing.", _FLOOD) for name, text in FLOODS.items()},
+    "h2spec": (
+        "Tests of the protocol (h2spec 2.6, the suites generic, http2 and hpack).",
+        tuple((name, name, ".0f") for name in ("tests", "passed", "skipped", "failed")),
     ),
 }  # fmt: skip
 
