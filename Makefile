@@ -18,7 +18,7 @@ SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1	/p' Makefile | expand -t 16
 
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
 	@$(VENV)/bin/aserve $(or $(ARGS),aserve.demo:app)

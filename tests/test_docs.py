@@ -128,7 +128,7 @@ SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Configurations of others, which its own pages have as they are.
 CONFIGURATIONS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
-TARGETS = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)}
+TARGETS = {*re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)}
 
 
 def check_sh(text: str) -> None:

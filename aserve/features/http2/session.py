@@ -28,6 +28,7 @@ from . import frames
 from .allowance import Allowance
 from .fields import Field, Malformed, content_length, encode_head, is_trailer_section
 from .frames import STREAM_WINDOW
+from .leftovers import Leftovers
 from .request import StreamRequest
 from .stream import StreamTransport
 from .turns import Turns, updated_urgency, urgency_of
@@ -52,9 +53,7 @@ class Session(Carrier):
         self._max_streams = max_streams
         self._scratch = Scratch(service.limits)
         self._streams: dict[int, StreamTransport] = {}
-        self._left_behind: list[LoopWire] = []  # of reset streams, whose requests may still run
-        # Seconds since the response, of requests that are not complete. They are reset later: curl 7.88 drops a response with a reset behind it.
-        self._unwanted: dict[int, float] = {}
+        self._leftovers = Leftovers()
         self._is_write_paused = self._is_closed = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
@@ -134,7 +133,9 @@ class Session(Carrier):
         """See Carrier."""
         self._allowance.on_second()
         self._quiet_seconds = 0.0 if self._streams and not self._is_closed else self._quiet_seconds + 1.0
-        self._reset_unwanted()
+        for stream_id in self._leftovers.on_second():
+            frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
+        self.flush()
         config = self._service.config
         if self._is_closed:
             if self._quiet_seconds > LINGER_SECONDS:
@@ -184,11 +185,9 @@ class Session(Carrier):
         self._begin(stream_id, fields, head, is_ended)
 
     def _has_room(self) -> bool:
-        """Whether another stream may begin, beside those that are open, and those that were reset while their requests run on."""
-        others = len(self._streams) + len(self._unwanted)
-        if others + len(self._left_behind) >= self._max_streams:
-            self._left_behind = [wire for wire in self._left_behind if wire.exchange is not None]
-        return others + len(self._left_behind) < self._max_streams
+        """Whether another stream may begin."""
+        left = self._max_streams - len(self._streams)
+        return self._leftovers.count(left) < left
 
     def _reset_malformed(self, stream_id: int, why: str) -> None:
         """Reset the stream of a malformed request (RFC 9113 section 8.1.1); the others go on."""
@@ -258,23 +257,12 @@ class Session(Carrier):
 
     def _forget_unwanted(self, stream_id: int) -> None:
         """Forget a stream whose client sends no more, after its response."""
-        if self._unwanted.pop(stream_id, None) is not None and self._goaways > 1:
+        if self._leftovers.forget_sending(stream_id) and self._goaways > 1:
             self._say_goodbye()
-
-    def _reset_unwanted(self) -> None:
-        """Reset streams that send on, a while after their responses (RFC 9113 section 8.1)."""
-        self._unwanted = {stream_id: seconds + 1.0 for stream_id, seconds in self._unwanted.items()}
-        for stream_id in [each for each, seconds in self._unwanted.items() if seconds > LINGER_SECONDS]:
-            del self._unwanted[stream_id]
-            frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
-        self.flush()
 
     def _on_settings(self, event: Any) -> None:
         """Send on: RFC 9113 section 6.9.2, a larger window is one for open streams, too."""
         self._count_frame(event)
-        self._wake_all()
-
-    def _wake_all(self) -> None:
         self._turns.add(self, self._streams.values())
 
     def _on_window(self, event: Any) -> None:
@@ -285,7 +273,7 @@ class Session(Carrier):
         if stream is not None:
             self._on_change(stream)
         elif not event.stream_id:
-            self._wake_all()
+            self._turns.add(self, self._streams.values())
 
     def _on_goaway(self, event: Any) -> None:
         """Go on: the client asks for no more streams, and those that are open finish."""
@@ -325,7 +313,7 @@ class Session(Carrier):
     def finish(self, stream: StreamTransport) -> None:
         """End a stream whose response is sent; the rest of its request is not wanted."""
         if not stream.is_received:
-            self._unwanted[stream.stream_id] = 0.0
+            self._leftovers.add_sending(stream.stream_id)
         self.leave(stream)
         if self._connection.is_spent:
             self._ask_for_no_more()
@@ -340,8 +328,7 @@ class Session(Carrier):
         self._streams.pop(stream.stream_id, None)
         self._turns.discard(stream)
         stream.lose()
-        if stream.wire.exchange is not None:
-            self._left_behind.append(stream.wire)
+        self._leftovers.add_running(stream.wire.connection)
         if self._goaways > 1:
             self._service.loop.call_soon(self._say_goodbye)
 
@@ -371,7 +358,7 @@ class Session(Carrier):
         if self._goaways < 2:
             self._goaways = 1
             self._send_goaway(self._last_id)
-        if not self._streams and not self._unwanted:
+        if not self._streams and not self._leftovers.is_sending:
             self._close()
 
     def _end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:
