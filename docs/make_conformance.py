@@ -35,7 +35,8 @@ sees what it should and nothing else. Afterwards the connection is **open**, and
 its own answer, or the connection is **closed**. The tests send each file to each parser, whole and in pieces, with bodies
 buffered and live; and through nginx, HAProxy and Apache, which must have sent each request that the
 app sees. If llhttp (`--http-parser httptools`) reads a file differently, its
-outcome follows "llhttp:".
+outcome follows "llhttp:". Over HTTP/2 each accepted request is a stream; a refused one is sent as fields, with all that follows its head as its
+body, and is refused, too, while the connection stays open. An outcome that differs otherwise follows "HTTP/2:".
 """
 KINDS = {"as asked": "", "stricter": "**stricter**", "lenient": "**more lenient**"}
 
@@ -73,6 +74,8 @@ def collect_pairs() -> Iterator[Row]:
     for path in sorted(PAIRS.glob("*.json")):
         pair = json.loads(path.read_text())
         does = _outcome(pair)
+        if "http2" in pair:
+            does += "; HTTP/2: " + _outcome({**pair, **pair["http2"], "then": "open"})
         if "httptools" in pair:
             does += "; llhttp: " + _outcome({**pair, **pair["httptools"]})
         yield Row(pair["clause"], pair["about"], does, pair.get("kind", "as asked"), pair.get("why", ""), path.stem)

@@ -9,6 +9,7 @@ must become of it:
     end       "eof": the client says that it will send no more
     hosts     the Host of each request, where that is the point
     httptools what is otherwise with llhttp
+    http2     what is otherwise over HTTP/2 (desync_http2.py)
 
 The second request of most files is `/smuggled`, and in no answer.
 """

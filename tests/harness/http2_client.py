@@ -26,6 +26,7 @@ class Stream:
         self.body = bytearray()
         self.is_ended = False
         self.reset_code: int | None = None
+        self.is_told = False  # of its reset
 
     @property
     def is_over(self) -> bool:
@@ -35,7 +36,7 @@ class Stream:
     @property
     def has_news(self) -> bool:
         """Whether there is something to receive."""
-        return bool(self.heads or self.body) or self.reset_code is not None
+        return bool(self.heads or self.body) or (self.reset_code is not None and not self.is_told)
 
 
 class HTTP2Client(TLSClient):
@@ -125,7 +126,10 @@ class HTTP2Client(TLSClient):
         method, target, _ = line.split(b" ")
         fields = [(name.lower(), value.strip(b" \t")) for name, _, value in (each.partition(b":") for each in lines)]
         given = dict(fields)
-        is_chunked, length = given.get(b"transfer-encoding") == b"chunked", int(given.get(b"content-length", b"0"))
+        is_chunked, length = (
+            given.get(b"transfer-encoding", b"").lower() == b"chunked",
+            int(given.get(b"content-length", b"0")),
+        )
         scheme, authority = b"https", given.get(b"host", b"")
         if b"://" in target:
             scheme, _, rest = target.partition(b"://")
@@ -160,10 +164,14 @@ class HTTP2Client(TLSClient):
     # Receiving
 
     def recv_head(self) -> Reply:
-        """Receive the head of a response."""
+        """Receive the head of a response; a reset raises Truncated."""
         stream_id = self._asked[0]
         stream = self.streams[stream_id]
-        self._wait(stream, lambda: bool(stream.heads))
+        try:
+            self._wait(stream, lambda: bool(stream.heads))
+        except Truncated:
+            self._asked.popleft()
+            raise
         fields = stream.heads.popleft()
         status = int(dict(fields)[b":status"])
         if status >= 200:
@@ -247,6 +255,7 @@ class HTTP2Client(TLSClient):
     def _wait(self, stream: Stream, condition: Any) -> None:
         while not condition():
             if stream.is_over:
+                stream.is_told = True
                 raise Truncated(bytes(stream.body), False)
             self._fill()
 

@@ -108,8 +108,8 @@ class StreamTransport(asyncio.Transport):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the response ends before its Content-Length, which only a reset can show."""
-        return self.is_aborted or (self.is_closed and bool(self._left))
+        """Whether the response ends before its Content-Length, or without a final head, which only a reset can show."""
+        return self.is_aborted or (self.is_closed and (bool(self._left) or not self._has_head))
 
     # --- asyncio.Transport: called by the wire ---
 
@@ -133,7 +133,8 @@ class StreamTransport(asyncio.Transport):
                 self._unfinished = data
                 return b""
             status, fields = decode_head(head)
-            self.heads.append((status >= 200, fields))
+            if status != 101:  # RFC 9113 8.6: there is none
+                self.heads.append((status >= 200, fields))
             if status >= 200:
                 self._expect_body(status, fields)
                 return rest

@@ -348,6 +348,15 @@ def test_a_cut_response(connect, headers):
     assert not client.goaways
 
 
+@pytest.mark.parametrize("status", ["100 Continue", "101 Switching Protocols"])
+def test_a_response_that_is_none(connect, status):
+    """An app that answers with an interim status gives no response, and its client is not kept waiting."""
+    client = connect(lambda environ, start: start(status, []) and [b"HTTP/1.1 200 OK\r\n\r\n"])
+    stream = client.ask()
+    client.pump()
+    assert client.resets == {stream: ErrorCodes.INTERNAL_ERROR} and not client.heads and not client.goaways
+
+
 def test_a_reader_that_stands_still(connect):
     """Its stream is reset after --write-timeout; the connection stays."""
     client = connect(returning([BIG]), write_seconds=3)

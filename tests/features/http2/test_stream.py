@@ -99,12 +99,30 @@ def test_reading(stream):
     assert stream.wire.calls == [b"a", b"b"] and stream.request.is_ended and stream.is_received
 
 
+def test_no_101(stream):
+    """RFC 9113 8.6: HTTP/2 has none."""
+    stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + HEAD)
+    assert stream.heads == [(True, FIELDS)]
+
+
+def test_octets_of_the_request(stream):
+    """They are as many as its Content-Length says, if it has one."""
+    assert stream.promises(10, is_last=False) and stream.promises(0, is_last=True)
+    stream.promised = 5
+    assert stream.promises(3, is_last=False) and stream.promises(2, is_last=True)
+    stream.promised = 5
+    assert not stream.promises(4, is_last=True)
+    stream.promised = 5
+    assert not stream.promises(6, is_last=False)
+
+
 @pytest.mark.parametrize(
     ("octets", "has_no_body", "is_cut"),
     [
         (HEAD + b"x", False, False),
         (LENGTH + b"12345", False, False),
         (LENGTH + b"1234", False, True),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", False, True),
         (LENGTH, True, False),
         (LENGTH.replace(b"200", b"304"), False, False),
     ],

@@ -1,0 +1,80 @@
+"""The pairs of corpus/desync as streams of HTTP/2: what is sent, and what must become of it.
+
+A request that HTTP/1.1 accepts is sent as it is meant, each of the pair on a stream of its own.  One that is refused is sent as a client
+would that wants another server, behind a front server, to read two: its lines are fields, and all that follows its head is its body.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Callable
+
+from .desync import Pair
+from .http2_client import Field, HTTP2Client
+
+CHUNKS = "DATA frames have no chunks"
+LINES = "a head is a field section, without lines"
+VERSIONS = "a stream has no version"
+# By the beginning of the file's name: those without a meaning over HTTP/2.
+NO_MEANING = {
+    "absolute-form": "scheme, authority and path are fields of their own (tests/features/http2/test_fields.py)",
+    "answer-to-upgrade-with-chunks": CHUNKS,
+    "bad-behind-good": LINES,
+    "body-behind-get": LINES,
+    "body-over-the-limit-in-chunks": CHUNKS,
+    "chunk-": CHUNKS,
+    "cr-first": LINES,
+    "empty-line-": LINES,
+    "eof-": "a stream says itself where it ends; the end of the connection: test_session_ends.py",
+    "field-without-colon": LINES,
+    "host-space-before-colon": LINES,
+    "http-1-0-": VERSIONS,
+    "lf-first": LINES,
+    "line-http2-preface": VERSIONS,
+    "line-space-": LINES,
+    "line-tls": LINES,
+    "line-two-spaces": LINES,
+    "line-version-": VERSIONS,
+}
+# Accepted over HTTP/1.1, as another request follows the body.
+BODIES = {"body-longer-than-length"}
+
+
+def expected_of(pair: Pair) -> dict[str, Any] | None:
+    """Return what must become of a pair over HTTP/2: as over HTTP/1.1, but that no refusal ends the connection; None: it has no meaning."""
+    if pair.name.startswith(tuple(NO_MEANING)):
+        return None
+    expected = {**pair.expected, **pair.by("http2"), "then": "open"}
+    if is_one(pair):
+        expected.update(seen=[], answers=[["cut", *pair.expected["answers"]]])
+    return expected
+
+
+def is_one(pair: Pair) -> bool:
+    """Whether it is sent as one request, which is refused."""
+    return not pair.expected["seen"] or pair.name in BODIES
+
+
+def sendings(pair: Pair) -> list[Callable[[HTTP2Client], object]]:
+    """Return the functions that send a pair; of one request, with its Host as :authority, too."""
+    if not is_one(pair):
+        return [lambda client: client.send(pair.raw)]
+    head, _, rest = pair.raw.partition(b"\r\n\r\n")
+    fields = fields_of(head)
+    forms = [fields]
+    if [name for name, _ in fields].count(b"host") == 1:
+        forms.append([(b":authority" if name == b"host" else name, value) for name, value in fields])
+        forms[1].sort(key=lambda field: not field[0].startswith(b":"))
+    return [functools.partial(HTTP2Client.ask, fields=form, body=rest) for form in forms]
+
+
+def fields_of(head: bytes) -> list[Field]:
+    """Return a head's lines as fields; what it folds, or ends otherwise than by CR LF, stays in values."""
+    line, *lines = re.split(rb"\r\n(?![ \t])", head)
+    method, _, rest = line.partition(b" ")
+    fields = [(b":method", method), (b":scheme", b"https"), (b":path", rest.rpartition(b" ")[0])]
+    for each in lines:
+        name, _, value = each.partition(b":")
+        fields.append((name.lower(), value.strip(b" \t")))
+    return fields
