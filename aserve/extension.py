@@ -186,6 +186,15 @@ class Extension(Generic[S]):
         """Return subcommands of `aserve`, by name. Asked of the class, before settings are read; a function imports what it needs when it is called."""
         raise NotImplementedError
 
+    def provide(self) -> None:
+        """
+        Make files that a start reads, such as certificates, where they are missing; called before certificates are loaded. It may take a second.
+
+        Raises:
+            ConfigError: they cannot be made.
+        """
+        raise NotImplementedError
+
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""
         raise NotImplementedError
@@ -300,6 +309,16 @@ class Extensions:
         self._answers: dict[str, Callable[[], Any]] = {}
         self._orders: dict[str, Callable[[], None]] = {}
         self._started: contextlib.ExitStack | None = None  # undoes `start`
+
+    def provide(self) -> None:
+        """
+        Let all extensions make the files that are missing.
+
+        Raises:
+            ConfigError: see Extension.
+        """
+        for one in self._with("provide"):
+            one.provide()
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[None]:

@@ -347,6 +347,23 @@ def test_what_is_prepared():
     assert log == ["a in", "b in", "bound", "b out", "a out"]
 
 
+def test_what_is_provided():
+    """Files that a start reads are made by those that have some, in their order."""
+    log = []
+
+    class Providing(Extension):
+        """One with files."""
+
+        def __init__(self, name):
+            self.name = name
+
+        def provide(self):
+            log.append(self.name)
+
+    Extensions([Providing("a"), Nothing(CONFIG), Providing("b")]).provide()
+    assert log == ["a", "b"]
+
+
 def test_logs_that_are_not_open():
     """SIGUSR1 may come before a server has started, and after it could not: there is nothing to go on with."""
     log = []

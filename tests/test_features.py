@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import subprocess
 import sys
 import types
@@ -21,10 +22,14 @@ from aserve.features.wire_log import WireLog
 from aserve.processes.plan import Plan
 from aserve.settings import EngineSettings
 
+# Only a child process imports them, where --https is used; they import the extra `acme`.
+OF_A_CHILD = {f"features.https.{name}" for name in ("account", "challenges", "keys", "order", "program")}
+HAS_ACME = importlib.util.find_spec("acme") is not None
+
 
 def classes_of_features():
     """Return the classes that the modules of features define."""
-    names = [name for name in MODULES if name.startswith("features.")]
+    names = [name for name in MODULES if name.startswith("features.") and (name not in OF_A_CHILD or HAS_ACME)]
     modules = [importlib.import_module(f"aserve.{name}") for name in names]
     return {
         one

@@ -69,6 +69,7 @@ RESERVED = {
             "features.metrics.counting": "workers and the loop count at the same time",
             "features.metrics.gil": "a thread of its own waits for the GIL",
             "features.maintenance": "a thread of its own looks at a file",
+            "features.https.renewal": "a thread of its own looks what is due",
             "features.access_log.log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "core.body": "a live body's reader waits for octets",
@@ -108,6 +109,8 @@ DOORS = {
     ("command.completion", "shtab"),
     ("features.control", "features.control.top_screen"),  # which knows textual
     ("features.http2", "features.http2.session"),  # which knows h2
+    ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
+    ("features.https", "features.https.renewal"),
     ("features.uwsgi_api", "features.uwsgi_api.request"),
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),

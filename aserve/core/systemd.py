@@ -1,7 +1,7 @@
 """systemd's interface to a service: variables of the environment, and the messages of sd_notify(3).
 
 Owns:     the passed sockets (sd_listen_fds(3)), those of them that this service has stored before, the notify
-          socket (sd_notify(3)), the watchdog's time.
+          socket (sd_notify(3)), the watchdog's time, the state folder.
 Thread:   any; nothing here waits.
 Not here: when a message is sent (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
 
@@ -51,6 +51,11 @@ def store_size(environ: Mapping[str, str] = os.environ) -> int:
     """Return how many descriptors systemd keeps for this service, if it says so (FileDescriptorStoreMax=); 0: none."""
     text = environ.get("FDSTORE", "")
     return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the folder that systemd keeps for this service, the first of StateDirectory=; None: it keeps none. See systemd.exec(5)."""
+    return environ.get("STATE_DIRECTORY", "").partition(":")[0] or None
 
 
 def _all_sockets(environ: Mapping[str, str]) -> dict[str, list[int]]:

@@ -21,6 +21,8 @@ from .files import Compress, Static, XSendfileFolders
 from .files.settings import FileSettings
 from .http2 import HTTP2
 from .http2.settings import HTTP2Settings
+from .https import HTTPS
+from .https.settings import HTTPSSettings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
@@ -81,6 +83,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     MasterFifo,
     Scaling,
     HTTP2,
+    HTTPS,
     Mounting,  # what loads the mounted apps is nearest to the app
     Translating,
 )
@@ -109,6 +112,7 @@ class Config(
     ProcessTitleSettings,
     AddedFieldSettings,
     HTTP2Settings,
+    HTTPSSettings,
     MovingSettings,
 ):
     """

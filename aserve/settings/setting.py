@@ -17,7 +17,7 @@ from .paths import Base
 
 # The order in --help and docs/settings.md; groups that only features have follow.
 GROUPS = (
-    "Serving", "Files and mounts", "Processes", "Development", "TLS", "Proxies", "Limits", "Time limits", "Health checks", "Metrics",
+    "Serving", "Files and mounts", "Processes", "Development", "TLS", "Certificates", "Proxies", "Limits", "Time limits", "Health checks", "Metrics",
     "Process", "Logs",
 )  # fmt: skip
 

@@ -635,6 +635,10 @@ class EngineSettings(Settings):
             return {}
         return {**RELOAD_IMPLIES, **(TERMINAL_IMPLIES if is_at_terminal and "access_log" not in values else {})}
 
+    def tls_values(self) -> dict[str, Any]:
+        """Return the settings of the group TLS for binds without options. A feature that has certificates of its own adds them."""
+        return {setting.name: getattr(self, setting.name) for setting in EngineSettings.rows() if setting.group == TLS}
+
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """
         Return the settings of the group TLS for an https bind, with the bind's own options.
@@ -643,7 +647,7 @@ class EngineSettings(Settings):
             ConfigError: an option is not accepted, or two contradict each other.
         """
         rows = [setting for setting in EngineSettings.rows() if setting.group == TLS]
-        values = {setting.name: getattr(self, setting.name) for setting in rows}
+        values = self.tls_values()
         own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
         if own["certificate"]:
             values["key"] = None  # the key of the other binds cannot match it

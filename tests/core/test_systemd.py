@@ -11,7 +11,7 @@ import pytest
 from harness.manager import Manager
 from harness.refusals import error_of
 
-from aserve.core.systemd import Notifier, passed_sockets, store_size, stored_sockets, watchdog_seconds
+from aserve.core.systemd import Notifier, passed_sockets, state_folder, store_size, stored_sockets, watchdog_seconds
 
 PID = 4711
 US, OTHER = str(PID), str(PID + 1)
@@ -171,3 +171,16 @@ def test_a_manager_that_does_not_listen(manager, caplog):
     assert len(caplog.records) == 1 and len(manager.hear()) < 2000
     for tell in (notifier.ready, notifier.reloading, notifier.status):
         assert tell("serving")
+
+
+@pytest.mark.parametrize(
+    ("said", "folder"),
+    [
+        ({}, None),
+        ({"STATE_DIRECTORY": "/var/lib/a"}, "/var/lib/a"),
+        ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a"),
+    ],
+)
+def test_state_folder(said, folder):
+    """StateDirectory= names one, or several; the first is ours."""
+    assert state_folder(said) == folder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from harness.refusals import error_of
 
@@ -92,13 +94,13 @@ IDLE = {
     "access_log_format": "json", "access_log_copy": ["/a"], "add_group": ["games"], "access_log_skip": ["/a"], "forwarded_fields": ["x-real-ip"], "underscore_fields": ["a_b"], "scgi_status": "line", "unix_mode": "600",
     "unix_owner": "a", "unix_group": "a", "key": "a", "sni": ["a=b"], "client_ca": "a", "client_certificate": "optional", "tls_min": "1.3",
     "ciphers": "A", "metrics_app": "on", "metrics_mode": "660", "status_page": "all", "max_stuck": 3, "healthcheck_max_wait_seconds": 5, "hang_warning_seconds": 5,
-    "hang_timeout_seconds": 5,
+    "hang_timeout_seconds": 5, "https_folder": "/a", "acme_directory": "https://a.example/dir", "acme_terms": "accept", "acme_email": "a@b.example", "acme_ca": "/a",
 }  # fmt: skip
 
 
 BASES = {
     "workers": 1, "spooler": ["a"], "uwsgi_mule": ["-"], "static": ["/a=/b"], "compress": True, "statsd": "h:1", "reload": True, "access_log": "-", "request_seconds": 5,
-    "trusted_proxies": ["unix"], "user": "nobody", "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1",
+    "trusted_proxies": ["unix"], "user": "nobody", "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1", "https": "a.example",
 }  # fmt: skip
 
 
@@ -108,7 +110,7 @@ def test_idle_rows():
 
 
 @pytest.mark.parametrize("name", [name for name in IDLE if name != "metrics_app"])
-def test_a_flag_without_effect(name):
+def test_a_flag_without_effect(name, monkeypatch):
     """It is refused, with what is missing; in a variable, a file or a program's own code it may be for another server."""
     (row,) = [row for row in SETTINGS if row.name == name]
     given = {name: IDLE[name]}
@@ -121,6 +123,9 @@ def test_a_flag_without_effect(name):
     found = {"bind" if ":" in base else base: BASES[base], "workers": 1}
     if base == "https://":
         found.update({"certificate": "a", "client_ca": "a", "client_certificate": "optional"})
+    if base == "https":
+        found["acme_terms"] = "accept"
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())  # its library
     assert from_sources(argv={**found, **given})
 
 

@@ -1,0 +1,53 @@
+"""Certificates by ACME (--https): aserve gets them, renews them, and answers the authority's challenges.
+
+Owns:     HTTPS, the extension.
+Thread:   see Extension.
+Spec:     RFC 8555 (ACME), RFC 8737 (TLS-ALPN-01).
+Not here: serving the certificates, which are files as any other (tls/certificates.py; tls_values in settings.py says which). Before a server
+          reads them, provide.py puts placeholders where there are none. The thread of renewal.py orders; the order is done by a child process
+          (child.py starts it; program.py is its first module).
+"""
+
+from __future__ import annotations
+
+from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
+from ...wsgi.gateway import Before
+from .answers import HTTPAnswers
+from .folder import Folder
+from .settings import HTTPSSettings, folder_of
+
+
+class HTTPS(Extension[HTTPSSettings]):
+    """--https."""
+
+    switches = ("https",)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Make the files while this process is root, if it is; import early what --user may not be able to read later."""
+        if event is Life.READ:
+            self.provide()
+        if event is Life.STARTS:
+            from . import renewal  # noqa: F401
+
+    def provide(self) -> None:
+        """See Extension."""
+        from .provide import provide
+
+        provide(self._config)
+
+    def before(self, context: ListenerContext) -> Before | None:
+        """See Extension; an authority asks at port 80, without TLS."""
+        if context.listener.bind.protocol != "http":
+            return None
+        return HTTPAnswers(Folder(folder_of(self._config)), context.common_fields)
+
+    def start(self, context: ServerContext) -> None:
+        """Look what is due from now on."""
+        from .renewal import Renewal
+
+        self._renewal = Renewal(self._config)
+        self._renewal.start()
+
+    def stop(self) -> None:
+        """See Extension."""
+        self._renewal.stop()

@@ -1,0 +1,72 @@
+"""The account at the authority: its key, its registration, its address of mail.
+
+Owns:     connect.
+Thread:   the child's only one.
+Spec:     RFC 8555 section 7.3.
+Not here: orders (order.py).
+
+An authority knows an account by its key. So nothing else is kept: each order asks for the account anew, and gets the existing one, or a new
+one where the authority has forgotten it, or is another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from acme import client, errors, messages
+from josepy.jwa import ES256
+from josepy.jwk import JWKEC
+
+from ...settings import VERSION
+from .folder import Folder
+from .keys import load_key, new_key, pem_of
+
+TIMEOUT_SECONDS = 30
+
+
+def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork) -> client.ClientV2:
+    """
+    Return a client of the authority with the account.
+
+    Raises:
+        acme.errors.Error, messages.Error, requests.RequestException: it refuses, or does not answer.
+    """
+    directory = client.ClientV2.get_directory(job["directory"], network)
+    authority = client.ClientV2(directory, network)
+    wanted = messages.NewRegistration.from_data(email=job["email"], terms_of_service_agreed=True)
+    try:
+        authority.new_account(wanted)
+    except errors.ConflictError as known:
+        existing = messages.RegistrationResource(uri=known.location, body=messages.Registration())
+        network.account = existing
+        if job["email"] != folder.read_notes(ACCOUNT).get("email"):
+            authority.update_registration(existing, messages.Registration.from_data(email=job["email"]))
+    folder.write_notes(ACCOUNT, {"email": job["email"]})
+    return authority
+
+
+# The name of the account's notes: of no host, as it has no letter or digit at its end.
+ACCOUNT = "account-"
+
+
+def new_network(job: Mapping[str, Any], key: JWKEC) -> client.ClientNetwork:
+    """Return what sends requests, signed by the account's key."""
+    return client.ClientNetwork(
+        key, alg=ES256, user_agent=f"aserve/{VERSION}", timeout=TIMEOUT_SECONDS, verify_ssl=job["ca"] or True
+    )
+
+
+def key_of(folder: Folder) -> JWKEC:
+    """
+    Return the account's key; make it if there is none.
+
+    Raises:
+        OSError, ValueError: it cannot be read or written, or it is damaged.
+    """
+    with contextlib.suppress(FileNotFoundError), open(folder.account, "rb") as file:
+        return JWKEC(key=load_key(file.read()))
+    key = new_key()
+    folder.write(folder.account, pem_of(key))
+    return JWKEC(key=key)

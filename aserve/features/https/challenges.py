@@ -1,0 +1,60 @@
+"""Challenges of an authority: which one to take, and the answer as a file, for every process that serves.
+
+Owns:     Challenge; choose; put_answer.
+Thread:   the child's only one.
+Spec:     RFC 8555 sections 8.1 and 8.3; RFC 8737.
+Not here: serving the answers (answers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from acme import challenges
+from josepy.b64 import b64encode
+from josepy.jwk import JWKEC
+
+from ...core.named_tuple import NamedTuple
+from .answers import HTTP_01, TLS_ALPN_01, TOKEN, pem_name
+from .folder import Folder
+from .keys import new_answer
+
+
+class Challenge(NamedTuple):
+    """One challenge."""
+
+    kind: str
+    token: str
+    body: Any  # messages.ChallengeBody
+
+    @property
+    def response(self) -> challenges.ChallengeResponse:
+        """The answer's announcement, an empty object for both kinds (RFC 8555 7.5.1)."""
+        return challenges.HTTP01Response(key_authorization="")
+
+
+def choose(bodies: Iterable[Any], kinds: Sequence[str]) -> Challenge | None:
+    """Return the challenge whose kind is the first in `kinds`; None: none of them is offered."""
+    found = {}
+    for body in bodies:
+        fields = body.chall.to_json()  # the library knows not all kinds, in no release
+        token = fields.get("token", "")
+        if TOKEN.fullmatch(token):
+            found[fields.get("type")] = Challenge(fields["type"], token, body)
+    return next((found[kind] for kind in kinds if kind in found), None)
+
+
+def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC) -> None:
+    """
+    Write the file of an answer.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    authorization = f"{challenge.token}.{b64encode(key.thumbprint()).decode()}"
+    if challenge.kind == HTTP_01:
+        folder.write(folder.challenge(challenge.token), authorization.encode())
+    else:
+        assert challenge.kind == TLS_ALPN_01
+        folder.write(folder.challenge(pem_name(name)), new_answer(name, authorization))

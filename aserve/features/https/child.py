@@ -1,0 +1,85 @@
+"""A short-lived child process that works with keys and talks to the authority.
+
+Owns:     Child: its start, its job as JSON, its result as JSON, its end.
+Thread:   any; `wait` blocks.
+Not here: the work (program.py).
+
+The libraries take 25 MB, and are needed some seconds a month: so they are never loaded into a worker, and their work does not hold its GIL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .folder import Owner
+
+# An authority may take a minute to come, and another to sign.
+MAX_SECONDS = 300
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+# The folder of this package is the last argument, and becomes the first to import from unless Python looks there anyway.
+CODE = (
+    "import sys; root = sys.argv.pop(); root in sys.path or sys.path.insert(0, root); "
+    "from aserve.features.https.program import main; main()"
+)
+
+
+class ChildError(Exception):
+    """The child could not do its job, for a reason that is no authority's: the text says which."""
+
+
+class Child:
+    """One child with one job."""
+
+    def __init__(self, job: Mapping[str, Any], keep: Sequence[int] = (), owner: Owner | None = None) -> None:
+        """
+        Start it. `keep`: descriptors that it inherits; `owner`: the user that it becomes, for root.
+
+        Raises:
+            ChildError: it cannot be started.
+        """
+        self._job = json.dumps(job).encode()
+        account: dict[str, Any] = {}
+        if owner is not None:
+            account = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
+        try:
+            # In / there is nothing to import by mistake, and no folder that may be gone.
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, with our code
+                [sys.executable, "-W", "ignore", "-c", CODE, ROOT], cwd="/", pass_fds=keep, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **account,
+            )  # fmt: skip
+        except (OSError, ValueError, subprocess.SubprocessError) as exc:
+            raise ChildError(f"{sys.executable or 'Python'} cannot be started: {_why(exc)}") from None
+
+    def wait(self) -> dict[str, Any]:
+        """
+        Return its result.
+
+        Raises:
+            ChildError: it has ended without one, or took too long.
+        """
+        try:
+            out, err = self._process.communicate(self._job, MAX_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.end()
+            self._process.communicate()
+            raise ChildError(f"it took more than {MAX_SECONDS} s, and was ended") from None
+        try:
+            result = json.loads(out)
+        except ValueError:
+            last = err.decode(errors="replace").strip().rpartition("\n")[2]
+            raise ChildError(last or f"its process ended with status {self._process.returncode}") from None
+        assert isinstance(result, dict)
+        return result
+
+    def end(self) -> None:
+        """End it, if it has not ended."""
+        self._process.kill()
+
+
+def _why(exc: Exception) -> str:
+    return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)

@@ -1,0 +1,105 @@
+"""Words for what goes wrong with an order: whose fault it is, and what to do.
+
+Owns:     explain; the kinds of faults beside ACME's.
+Thread:   any; pure.
+Spec:     RFC 8555 section 6.7 (types of errors).
+Not here: finding the fault (order.py), logging it (renewal.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.patterns import lazy_pattern
+from .answers import HTTP_01
+
+MAX_DETAIL = 300
+_REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|(Name or service not known)")
+
+# By kind: what has happened, and what to do. {authority}: its host; {name}; {port}, which the authority has tried; {folder}.
+FAULTS = {
+    # The authority's checks of the name.
+    "dns": ("{authority} finds no address of {name}: {detail}", "add a record A or AAAA for {name} that leads to this machine"),
+    "dnssec": ("the signature of the DNS of {name} is wrong: {detail}", "mend DNSSEC at your DNS provider"),
+    "connection": (
+        "{authority} could not connect to {name} at port {port}: {detail}",
+        "its DNS record must lead to this machine, and the firewall, or the port forwarding, let port {port} through",
+    ),
+    "unauthorized": (
+        "another server than this one has answered for {name} at port {port}: {detail}",
+        "let its DNS record lead to this machine, every A and AAAA of it, and nothing stand in front that answers by itself",
+    ),
+    "tls": (
+        "{authority} could connect to {name} at port {port}, but not by TLS: {detail}",
+        "see that no other server and no proxy has that port",
+    ),
+    "caa": ("a CAA record of {name} forbids {authority}: {detail}", "add one that allows it, or remove it"),
+    "no-challenge": (
+        "{authority} offers no check that this server can answer: {detail}",
+        "listen on port 80, too, with --bind :80 beside the one for TLS",
+    ),
+    # Requests.
+    "rateLimited": (
+        "{authority} has had too many requests: {detail}",
+        "wait; and for experiments use the staging directory, see docs/letsencrypt.md",
+    ),
+    "rejectedIdentifier": ("{authority} gives no certificate for {name}: {detail}", "use another name, or another authority"),
+    "userActionRequired": ("{authority} wants you to do something: {detail}", "do that, such as reading its new terms"),
+    "externalAccountRequired": (
+        "{authority} gives certificates to its customers only: {detail}",
+        "aserve cannot send their credentials; let certbot get the certificate, and name its files",
+    ),
+    "account": (
+        "{authority} refuses the account: {detail}",
+        "if it was deactivated, remove {folder}/account.pem, and the next try makes another",
+    ),
+    "invalidContact": ("{authority} refuses the address in acme-email: {detail}", "give another, or none"),
+    "serverInternal": ("{authority} has trouble of its own: {detail}", "nothing is to be done here"),
+    "badNonce": ("{authority} refuses requests as replayed, again and again", "nothing is to be done here, unless a proxy keeps its answers"),
+    "timeout": ("{authority} has come to no decision: {detail}", "nothing is to be done here"),
+    # This machine.
+    "unreachable": (
+        "{authority} cannot be reached from here: {detail}",
+        "see that this machine finds its address, and may connect to it",
+    ),
+    "directory-tls": (
+        "the certificate of {authority} itself is not trusted here: {detail}",
+        "see that the clock is right; the root of a private authority is named by acme-ca",
+    ),
+    "account-key": (
+        "the key of the account, {folder}/account.pem, cannot be used: {detail}",
+        "put back the right file, or remove it, and the next try makes another account",
+    ),
+    "folder": ("a file in {folder} could not be written: {detail}", "see that there is room, and that this user may write there"),
+    "child": ("the process that asks could not do it: {detail}", "see that Python and the packages of aserve-wsgi[acme] work for this user"),
+}  # fmt: skip
+SAME = {
+    "incorrectResponse": "unauthorized", "unsupportedContact": "invalidContact", "invalidEmail": "invalidContact",
+    "accountDoesNotExist": "account", "unknownHost": "dns",
+}  # fmt: skip
+OTHER = ("{authority} refuses: {detail}", "its documentation says more about '{kind}'")
+
+
+def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -> str:
+    """Return one line for the result of an order, see order.py."""
+    kind, challenge = str(result.get("kind")), result.get("challenge")
+    kind = SAME.get(kind, kind)
+    if kind == "unauthorized" and not challenge:
+        kind = "account"
+    what, remedy = FAULTS.get(kind, OTHER)
+    text = f"{what}; {remedy}"
+    port = 80 if challenge == HTTP_01 else 443
+    return text.format(
+        authority=authority, name=name, port=port, folder=folder, kind=kind, detail=_shorten(kind, result)
+    )
+
+
+def _shorten(kind: str, result: Mapping[str, Any]) -> str:
+    """Return the detail as one line, not longer than lines of a log may be."""
+    detail = " ".join(f"{result.get('detail') or ''} {result.get('subproblems') or ''}".split())
+    if kind == "unreachable":  # the library wraps the reason in three others
+        found = _REASON.search(detail)
+        detail = next((part for part in found.groups() if part), detail) if found else detail
+    detail = detail.rstrip(".")
+    return detail if len(detail) <= MAX_DETAIL else f"{detail[:MAX_DETAIL]}..."

@@ -1,0 +1,158 @@
+"""The folder of certificates: its paths and rights, and files that are there whole or not at all.
+
+Owns:     Folder.
+Thread:   any; what several processes write is written under turn.py's lock.
+Not here: the folder's place (settings.py), what certificates are (program.py), when they are due (schedule.py).
+
+    account.pem            the account's key
+    certificates/NAME.pem  key and chain of a name in one file, so that one rename replaces both
+    challenges/TOKEN       what the authority is to find at /.well-known/acme-challenge/TOKEN
+    names/NAME.json        when the next order is due, and what the last one said
+    lock                   of the process whose turn it is
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...core.accounts import name_user
+from ...core.named_tuple import NamedTuple
+from ...settings import ConfigError
+
+FOLDERS = ("certificates", "challenges", "names")
+FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# Larger than any answer to a challenge, and any file of ours.
+MAX_BYTES = 1 << 20
+
+
+class Owner(NamedTuple):
+    """The user and group that the files belong to."""
+
+    uid: int
+    gid: int
+
+
+class Folder:
+    """One folder of certificates."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.account, self.lock = self._place("account.pem"), self._place("lock")
+        self.challenges = self._place("challenges")
+
+    def certificate(self, name: str) -> str:
+        """Return the path of a name's key and certificates."""
+        return self._place("certificates", f"{name}.pem")
+
+    def challenge(self, token: str) -> str:
+        """Return the path of the answer to a challenge; the caller has seen that the token is no path."""
+        return os.path.join(self.challenges, token)
+
+    def _place(self, *parts: str) -> str:
+        return os.path.join(self.path, *parts)
+
+    def make(self, owner: Owner | None) -> None:
+        """
+        Make what is missing, and see that only its owner can read it; None: the owner is this process's user.
+
+        Raises:
+            ConfigError: it cannot be made, or others can read it, or its user cannot write it; the text says what to do.
+        """
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            for path in (self.path, *map(self._place, FOLDERS)):
+                if not os.path.isdir(path):
+                    os.mkdir(path, 0o700)
+                    if owner is not None:
+                        os.chown(path, *owner)
+        except OSError as exc:
+            user = _name_of(owner.uid if owner is not None else os.geteuid())
+            raise ConfigError(
+                f"the folder {self.path} cannot be made: {exc.strerror}; make it with "
+                f"`install -d -m 700 -o {user} {self.path}`, or name another with https-folder"
+            ) from None
+        self._check(owner or Owner(os.geteuid(), os.getegid()))
+
+    def _check(self, owner: Owner) -> None:
+        """Refuse rights by which others would read keys, or by which the server could not renew them."""
+        user = _name_of(owner.uid)
+        for path in (self.path, *map(self._place, FOLDERS), *self._keys()):
+            found = os.stat(path)
+            if found.st_uid != owner.uid:
+                raise ConfigError(
+                    f"{path} belongs to {_name_of(found.st_uid)}, and the server runs as {user}: "
+                    f"chown -R {user} {self.path}, or name another with https-folder"
+                )
+            if found.st_mode & FOR_OTHERS:
+                raise ConfigError(
+                    f"others than {user} may read {path}, and keys are there: chmod -R go= {self.path}, and if they "
+                    "could be read by strangers, remove them, and new ones are made"
+                )
+
+    def _keys(self) -> Iterator[str]:
+        for folder in (self.path, self._place("certificates")):
+            yield from (entry.path for entry in os.scandir(folder) if entry.name.endswith(".pem"))
+
+    def write(self, path: str, octets: bytes, owner: Owner | None = None) -> None:
+        """
+        Write a file that only its owner can read; others see the old file or the new one.
+
+        Raises:
+            OSError: it could not be written; the old file is as it was.
+        """
+        beside = f"{path}.{os.getpid()}.new"
+        try:
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+                if owner is not None:
+                    os.fchown(file.fileno(), *owner)
+                file.write(octets)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(beside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+        _sync(os.path.dirname(path))
+
+    def read_notes(self, name: str) -> dict[str, Any]:
+        """Return what is noted of a name's orders; nothing if there is none, or it is damaged."""
+        try:
+            with open(self._place("names", f"{name}.json"), "rb") as file:
+                notes = json.loads(file.read(MAX_BYTES))
+        except (OSError, ValueError):
+            return {}
+        return notes if isinstance(notes, dict) else {}
+
+    def write_notes(self, name: str, notes: Mapping[str, Any]) -> None:
+        """
+        Note something of a name's orders.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.write(self._place("names", f"{name}.json"), json.dumps(notes).encode())
+
+    def drop_challenges(self) -> None:
+        """Remove all answers: no order is under way."""
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.challenges):
+                os.unlink(entry.path)
+
+
+def _sync(folder: str) -> None:
+    """Have the rename survive a loss of power."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _name_of(uid: int) -> str:
+    return name_user(uid).removeprefix("user ")

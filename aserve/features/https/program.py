@@ -1,0 +1,39 @@
+"""The program of the child: reads a job, does it, prints its result.
+
+Owns:     main; JOBS.
+Thread:   the child's only one. No server imports this module, or what it imports: account.py, challenges.py, keys.py, order.py.
+Not here: starting the child (child.py).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .child import MAX_SECONDS
+from .folder import Folder
+from .keys import new_placeholder
+from .order import order
+
+
+def make_placeholders(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a certificate that nobody trusts for each name, to be served until there is a real one."""
+    folder = Folder(job["folder"])
+    for name in job["names"]:
+        folder.write_notes(name, {})  # first: there was perhaps a certificate, which was damaged
+        folder.write(folder.certificate(name), new_placeholder(name))
+    return {}
+
+
+JOBS = {"placeholders": make_placeholders, "order": order}
+
+
+def main() -> None:
+    """Do the job on standard input. The parent may be killed: then nothing ends this process but time."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the terminal, at which the server says what there is to say
+    signal.alarm(MAX_SECONDS + 10)
+    job = json.load(sys.stdin)
+    json.dump(JOBS[job["do"]](job), sys.stdout)

@@ -1,0 +1,63 @@
+"""Files that a start reads: the folder, and a placeholder for each name without a certificate.
+
+Owns:     provide.
+Thread:   the main thread, or the event loop before it serves; a placeholder takes half a second.
+Not here: real certificates (renewal.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+
+from ...lifecycle.privileges import find_account
+from ...settings import ConfigError
+from ...tls.certificates import guard, reason_of
+from .child import Child, ChildError
+from .folder import Folder, Owner
+from .settings import HTTPSSettings, folder_of
+
+logger = logging.getLogger("aserve")
+
+
+def provide(config: HTTPSSettings) -> None:
+    """
+    Make what is missing, for the user that the server runs as.
+
+    Raises:
+        ConfigError: the folder cannot be used, or the libraries do not work.
+    """
+    owner = _owner(config)
+    folder = Folder(folder_of(config))
+    folder.make(owner)
+    missing = [name for name in config.https if not _is_usable(folder.certificate(name))]
+    if not missing:
+        return
+    try:
+        Child({"do": "placeholders", "folder": folder.path, "names": missing}, owner=owner).wait()
+    except ChildError as fault:
+        raise ConfigError(
+            f"https: no placeholder could be made for {missing[0]}: {fault}; see that this user may run Python, and that the "
+            "packages of aserve-wsgi[acme] work"
+        ) from None
+
+
+def _owner(config: HTTPSSettings) -> Owner | None:
+    account = find_account(config.user, config.group, config.add_group) if os.geteuid() == 0 else None
+    return Owner(account.uid, account.gid) if account is not None else None
+
+
+def _is_usable(path: str) -> bool:
+    """Whether there is a certificate with its key; set a damaged one aside, as the server would not start with it."""
+    if not os.path.exists(path):
+        return False
+    try:
+        guard(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain)(path)
+    except OSError as exc:  # an SSLError is one
+        os.rename(path, f"{path}.damaged")
+        logger.warning(
+            "https: %s is damaged (%s), and is now %s.damaged; it is ordered anew", path, reason_of(exc), path
+        )
+        return False
+    return True

@@ -1,0 +1,189 @@
+"""Getting certificates and renewing them, while the server serves.
+
+Owns:     Renewal: the thread that looks each minute what is due, and its lines in the log.
+Thread:   one of its own; `stop` the event loop.
+Not here: the order itself (order.py), when one is due (schedule.py), which process does it (turn.py).
+
+The server notices the new file by itself (tls/certificates.py). While an order fails, the certificate of before is served.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import logging
+import random
+import threading
+import time
+from typing import Any, Callable
+from urllib.parse import urlsplit
+
+from ...core.patterns import lazy_pattern
+from ...settings import ConfigError, parse_bind
+from ...tls.validity import read_validity
+from ...workers.threads import Watcher
+from .answers import HTTP_01, TLS_ALPN_01
+from .child import Child, ChildError
+from .faults import explain
+from .folder import MAX_BYTES, Folder
+from .schedule import delay_after, is_due, renew_at
+from .settings import HTTPSSettings, folder_of, serves_tls_alpn
+from .turn import take_turn
+
+logger = logging.getLogger("aserve")
+
+LOOK_SECONDS = 60.0
+# The same failure is logged once in this time.
+SAME_SECONDS = 3600.0
+_CERTIFICATE = lazy_pattern(rb"-----BEGIN CERTIFICATE-----(.*?)-----END", 16)  # re.DOTALL
+
+
+class Validity:
+    """The dates of a certificate."""
+
+    def __init__(self, pem: bytes) -> None:
+        """Raises ValueError, IndexError: there is none in it."""
+        found = _CERTIFICATE.search(pem)
+        if found is None:
+            raise ValueError("no certificate")
+        octets = base64.b64decode(found[1])
+        begin, self.end = read_validity(octets)
+        self.renew_at = renew_at(begin, self.end, octets)
+
+
+class Renewal:
+    """The certificates of one server's names."""
+
+    def __init__(self, config: HTTPSSettings, now: Callable[[], float] = time.time) -> None:
+        self._config, self._now = config, now
+        self._folder = Folder(folder_of(config))
+        self._authority = urlsplit(config.acme_directory).netloc
+        self._is_over = threading.Event()
+        self._child: Child | None = None
+        self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
+
+    def start(self) -> None:
+        """Look from now on."""
+        Watcher(self._run, "aserve-https").start()
+
+    def stop(self) -> None:
+        """Look no more. An order that is under way ends; another process, or the next start, begins it anew."""
+        self._is_over.set()
+        child = self._child
+        if child is not None:
+            child.end()
+
+    def _run(self) -> None:
+        while True:
+            self.look()
+            if self._is_over.wait(LOOK_SECONDS):
+                return
+
+    def look(self) -> None:
+        """Order what is due, unless another process does."""
+        try:
+            self._folder.make(None)  # it may have been removed
+            for name in self._config.https:
+                if self._is_due(name) and not self._is_over.is_set():
+                    self._take_turn(name)
+        except (ConfigError, OSError) as exc:
+            self._log_failure("", f"https: certificates cannot be renewed: {exc}")
+        except Exception:  # a mistake of ours must not end renewals for good
+            logger.exception("https: certificates could not be looked at; aserve has a mistake here")
+
+    def _take_turn(self, name: str) -> None:
+        with take_turn(self._folder.lock) as lock:
+            if lock is not None and self._is_due(name):
+                self._order(name, lock)
+
+    def _is_due(self, name: str) -> bool:
+        validity = self._validity(name)
+        renewal = validity.renew_at if validity is not None else None
+        return is_due(self._now(), renewal, self._folder.read_notes(name), self._config.acme_directory)
+
+    def _validity(self, name: str) -> Validity | None:
+        """Return the dates of a name's certificate, be it a placeholder; None: it cannot be read."""
+        try:
+            with open(self._folder.certificate(name), "rb") as file:
+                return Validity(file.read(MAX_BYTES))
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def _order(self, name: str, lock: int) -> None:
+        notes = self._folder.read_notes(name)
+        failures = int(notes.get("failures", 0))
+        kinds = _kinds(self._config)
+        logger.info("https: asking %s for a certificate for %s", self._authority, name)
+        result = self._ask(name, [kinds[failures % len(kinds)]], lock)
+        if result.get("challenge") and not failures and len(kinds) > 1:
+            logger.info("https: %s could not be checked by %s; trying %s", name, kinds[0], kinds[1])
+            second = self._ask(name, kinds[1:], lock)
+            result = {**second, "before": result} if second else second
+        if self._is_over.is_set():
+            return  # the child was ended
+        if result:
+            self._fail(name, notes, result, failures + 1)
+        else:
+            self._succeed(name)
+
+    def _ask(self, name: str, kinds: list[str], lock: int) -> dict[str, Any]:
+        config = self._config
+        job = {
+            "do": "order", "name": name, "folder": self._folder.path, "directory": config.acme_directory, "ca": config.acme_ca,
+            "email": config.acme_email, "challenges": kinds,
+        }  # fmt: skip
+        try:
+            child = self._child = Child(job, keep=(lock,))
+            return child.wait()
+        except ChildError as fault:
+            return {"kind": "child", "detail": str(fault)}
+        finally:
+            self._child = None
+
+    def _succeed(self, name: str) -> None:
+        validity = self._validity(name)
+        self._logged.pop(name, None)
+        if validity is not None:
+            logger.info(
+                "https: %s has a certificate until %s; it will be renewed on %s",
+                name, _show(validity.end.timestamp()), _show(validity.renew_at),
+            )  # fmt: skip
+
+    def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
+        delay = delay_after(failures, _seconds_of(result.get("retry_after", ""))) * random.uniform(1.0, 1.1)  # noqa: S311
+        again = self._now() + delay
+        why = explain(name, self._authority, self._folder.path, result)
+        self._folder.write_notes(name, {**notes, "failures": failures, "again": again, "fault": why, "at": self._now()})
+        self._log_failure(
+            name, f"https: no certificate for {name}: {why}; next try at {_show(again)}; {self._served(name)}"
+        )
+
+    def _served(self, name: str) -> str:
+        validity = self._validity(name)
+        if validity is None or not self._folder.read_notes(name).get("directory"):
+            return "until then browsers warn of a placeholder"
+        return f"the present one is valid until {_show(validity.end.timestamp())}"
+
+    def _log_failure(self, name: str, text: str) -> None:
+        """Log a failure; the same one again at most once an hour."""
+        why = text.partition("; next try")[0]
+        last, at = self._logged.get(name, ("", 0.0))
+        if last != why or not 0 <= self._now() - at < SAME_SECONDS:
+            self._logged[name] = why, self._now()
+            logger.error("%s", text)
+
+
+def _kinds(config: HTTPSSettings) -> list[str]:
+    """Return the challenges that can be answered, the better first: TLS-ALPN-01 needs no port but the site's own."""
+    has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
+    kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
+    return kinds if has_http else [TLS_ALPN_01]
+
+
+def _seconds_of(text: str) -> float | None:
+    """Return the seconds of a field Retry-After (RFC 9110 10.2.3); None: there is none, or it has a date."""
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def _show(at: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,51 @@
+"""When a certificate is to be renewed, and when after a failure to try again.
+
+Owns:     renew_at, is_due, delay_after.
+Thread:   any; pure.
+Not here: asking (renewal.py), the dates in a certificate (tls/validity.py).
+
+All by the wall clock, compared anew each minute: a clock that jumps, or a machine that sleeps, makes nothing late but by that minute.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+# Of a certificate's life. Let's Encrypt asks for a third before the end; the rest spreads the load of those of one hour.
+RENEW_AT, SPREAD = 2 / 3, 1 / 30
+# Guess: a mistake in DNS is mended within minutes. The second number is six orders a day, while the authority is away or refuses.
+FIRST_DELAY_SECONDS, LAST_DELAY_SECONDS = 600.0, 4 * 3600.0
+# The longest that an authority's Retry-After is obeyed: Let's Encrypt counts by weeks.
+MAX_RETRY_SECONDS = 8 * 24 * 3600.0
+
+
+def renew_at(begin: datetime.datetime, end: datetime.datetime, certificate: bytes) -> float:
+    """Return the time to renew a certificate; its octets choose a place in the spread, always the same."""
+    share: float = RENEW_AT + SPREAD * zlib.crc32(certificate) / (1 << 32)
+    return begin.timestamp() + share * (end - begin).total_seconds()
+
+
+def is_due(now: float, renewal: float | None, notes: Mapping[str, Any], directory: str) -> bool:
+    """
+    Return whether to order now.
+
+    `renewal`: the time to renew the certificate; None: there is none of an authority. `notes`: what the last order said.
+    """
+    if renewal is not None and now < renewal and notes.get("directory") == directory:
+        return False
+    return not is_waiting(now, notes)
+
+
+def is_waiting(now: float, notes: Mapping[str, Any]) -> bool:
+    """Whether an earlier failure forbids an order now. A time that no delay explains is of a clock that was wrong."""
+    again = notes.get("again", 0)
+    return isinstance(again, (int, float)) and now < again <= now + MAX_RETRY_SECONDS
+
+
+def delay_after(failures: int, retry_after: float | None) -> float:
+    """Return how many seconds to wait after so many failures one after another; `retry_after`: the authority's word."""
+    own = min(FIRST_DELAY_SECONDS * 2.0 ** (min(failures, 20) - 1), LAST_DELAY_SECONDS)
+    return min(max(own, retry_after or 0.0), MAX_RETRY_SECONDS)

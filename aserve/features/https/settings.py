@@ -1,0 +1,200 @@
+"""The settings of certificates by ACME: names, folder, authority.
+
+Owns:     HTTPSSettings; the grammar of names; which certificate files they stand for; the default folder.
+Thread:   any; pure, but for the user of the process and systemd's variable.
+Spec:     RFC 1123 section 2.1 (names of hosts), RFC 8555.
+Not here: the files (folder.py), getting certificates (renewal.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core.patterns import lazy_pattern
+from ...core.systemd import state_folder
+from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
+from ...settings.kinds import FILE, Kind, choice, parse_list, show_text, show_texts
+from ...settings.paths import whole
+
+LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
+ITS_TERMS = "https://letsencrypt.org/repository/"
+BINDS = ("https://:443", ":80")
+# Guess: more than a site has; each takes an order of its own.
+MAX_NAMES = 100
+# RFC 1035 2.3.4: at most 63 octets in a label, and 253 in a name without its root.
+MAX_NAME = 253
+_LABELS = lazy_pattern(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*\Z")
+_EMAIL = lazy_pattern(r"[^\s@<>,]+@[^\s@<>,]+\.[^\s@<>,]+\Z")
+
+
+def parse_name(text: str) -> str:
+    """
+    Return the name of a host as DNS has it: lower case, ASCII, without a dot at its end.
+
+    Raises:
+        ValueError: it is none, or no certificate can be had for it here; the text says what to do.
+    """
+    if "://" in text or "/" in text:
+        raise ValueError(f"{text!r} is an address; write the name alone, such as shop.example.org")
+    if "*" in text:
+        raise ValueError(
+            f"{text!r} has an asterisk, which takes a proof by DNS (DNS-01), and aserve gives none; name each host, or let "
+            "certbot get that certificate, and name its files with --certificate and --key"
+        )
+    if _is_address(text):
+        raise ValueError(f"{text!r} is an IP address; give the name that leads to it")
+    host, colon, port = text.partition(":")
+    if colon:
+        raise ValueError(f"{text!r} has a port; write {host!r} here, and the port in --bind https://:{port or '8443'}")
+    try:
+        name = text.rstrip(".").encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        name = ""
+    if not name or len(name) > MAX_NAME or not _LABELS.match(name):
+        raise ValueError(f"{text!r} is not the name of a host, such as shop.example.org")
+    return name
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_names(value: object) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(map(parse_name, parse_list(value))))
+    if len(names) > MAX_NAMES:
+        raise ValueError(f"{len(names)} names are more than {MAX_NAMES}")
+    return names
+
+
+def _parse_directory(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith("https://") or len(value) < len("https://x"):
+        raise ValueError(f"{value!r} does not begin with https://")
+    return value
+
+
+def _parse_email(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not _EMAIL.match(value):
+        raise ValueError(f"{value!r} is not an address of mail")
+    return value
+
+
+NAMES = Kind(
+    "NAME", "names of hosts, such as shop.example.org; repeatable, or separated by commas", _parse_names, show_texts
+)
+DIRECTORY = Kind("URL", "a URL that begins with https://", _parse_directory)
+EMAIL = Kind("ADDRESS", "an address such as admin@example.org", _parse_email, show_text)
+GROUP = "Certificates"
+_NAMED = Needs(("https",))
+
+
+class HTTPSSettings(EngineSettings):
+    """The settings of this feature."""
+
+    # fmt: off
+    https: Sequence[str] = row(
+        (), GROUP, "--https", NAMES,
+        "serve this name over TLS, with a certificate that aserve gets from Let's Encrypt and renews; repeatable; without --bind, listen on "
+        "ports 443 and 80; see docs/letsencrypt.md",
+        "Only you know your name, and whether you accept the authority's terms. It needs acme (pip install 'aserve-wsgi[acme]').",
+    )
+    https_folder: str | None = row(
+        None, GROUP, "--https-folder", FILE,
+        "folder of the certificates, their keys and the account's; nobody else may read it",
+        "The folder https in systemd's $STATE_DIRECTORY; else, for root and with --user, /var/lib/aserve/https; for others "
+        "~/.local/share/aserve/https.",
+        needs=_NAMED,
+        path=whole,
+    )
+    acme_directory: str = row(
+        LETS_ENCRYPT, GROUP, "--acme-directory", DIRECTORY,
+        "URL of the authority's directory",
+        "Let's Encrypt is free, and every browser trusts it. https://acme-staging-v02.api.letsencrypt.org/directory is for trying: it has "
+        "higher limits, and no browser trusts it.",
+        needs=_NAMED,
+    )
+    acme_terms: str = row(
+        "no", GROUP, "--acme-terms", choice("accept", "no"),
+        "accept: you have read the terms of the authority, and agree; without this it gives no certificate",
+        "Nobody but you can agree.",
+        needs=_NAMED,
+    )
+    acme_email: str | None = row(
+        None, GROUP, "--acme-email", EMAIL,
+        "address at which the authority may write to you",
+        "Let's Encrypt writes no mail; other authorities may want an address.",
+        needs=_NAMED,
+    )
+    acme_ca: str | None = row(
+        None, GROUP, "--acme-ca", FILE,
+        "PEM file of the authorities that vouch for the directory's own TLS, where it is a private one",
+        "Public authorities are known to the library.",
+        needs=_NAMED,
+        path=whole,
+    )
+    # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        if not self.https:
+            return
+        if not any(bind.startswith("https://") for bind in self.bind):
+            raise ConfigError(
+                f"https {self.https[0]} needs a bind that speaks TLS, and {', '.join(self.bind)} does not: write https:// before its "
+                "address, or leave bind out for ports 443 and 80"
+            )
+        dotless = [name for name in self.https if "." not in name]
+        if dotless and self.acme_directory == LETS_ENCRYPT:
+            raise ConfigError(f"https {dotless[0]}: Let's Encrypt knows no name without a dot; give the public one")
+        if ":" in folder_of(self):
+            raise ConfigError(f"https-folder {folder_of(self)} has a colon in it; name another folder")
+        if self.acme_terms != "accept":
+            where = f"of Let's Encrypt, {ITS_TERMS}" if self.acme_directory == LETS_ENCRYPT else "of the authority"
+            raise ConfigError(f"https: read the terms {where}, and accept them: acme-terms accept")
+        if importlib.util.find_spec("acme") is None:
+            raise ConfigError("https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
+
+    @classmethod
+    def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
+        """See Settings: the ports of a site."""
+        implied = super().implied(values, is_at_terminal)
+        return {"bind": BINDS, **implied} if values.get("https") else implied
+
+    def tls_values(self) -> dict[str, Any]:
+        """See EngineSettings: the certificates of the names, the first of them for all clients that ask for none of them."""
+        values = super().tls_values()
+        texts = [f"{name}={certificate_of(self, name)}" for name in self.https]
+        if texts and values["certificate"] is None:
+            values["certificate"] = texts.pop(0).partition("=")[2]
+        return {**values, "sni": (*values["sni"], *texts)}
+
+
+def folder_of(config: HTTPSSettings) -> str:
+    """Return the folder of the certificates. It is the same before and after root is given up."""
+    if config.https_folder is not None:
+        return config.https_folder
+    state = state_folder()
+    if state is None:
+        is_machines = config.user is not None or os.geteuid() == 0
+        state = "/var/lib/aserve" if is_machines else os.path.expanduser("~/.local/share/aserve")
+    return os.path.join(state, "https")
+
+
+def certificate_of(config: HTTPSSettings, name: str) -> str:
+    """Return the file of a name's certificate, in which its key is, too."""
+    return os.path.join(folder_of(config), "certificates", f"{name}.pem")
+
+
+def serves_tls_alpn(config: EngineSettings) -> bool:
+    """Whether the authority may reach a bind for TLS at port 443: it is that port, or it is unknown as another process has bound it."""
+    binds = [parse_bind(text) for text in config.bind if text.startswith("https://")]
+    return any(bind.port == 443 or bind.is_given for bind in binds)

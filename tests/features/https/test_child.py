@@ -1,0 +1,88 @@
+"""The child: its result, and what is said if there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from aserve.features.https import child as child_module
+from aserve.features.https.child import CODE, ROOT, Child, ChildError
+from aserve.features.https.folder import Owner
+
+
+def run(monkeypatch, code, **arguments):
+    """Return the result of a child with this code."""
+    monkeypatch.setattr(child_module, "CODE", code)
+    return Child({"do": "this"}, **arguments).wait()
+
+
+def test_result(monkeypatch):
+    """It reads its job, and prints its result."""
+    assert run(monkeypatch, "import json, sys; print(json.dumps({'job': json.load(sys.stdin)}))") == {
+        "job": {"do": "this"}
+    }
+
+
+def test_where_it_looks(monkeypatch):
+    """It imports this aserve, and nothing from where the server was started."""
+    code = "import os, sys, json; print(json.dumps({'folder': os.getcwd(), 'root': sys.argv[-1]}))"
+    assert run(monkeypatch, code) == {"folder": "/", "root": ROOT}
+    assert (
+        os.path.isfile(os.path.join(ROOT, "aserve/features/https/program.py"))
+        and "aserve.features.https.program" in CODE
+    )
+
+
+def test_it_inherits_the_lock(monkeypatch):
+    """So that its turn lasts as long as it."""
+    reading, writing = os.pipe()
+    try:
+        run(monkeypatch, f"import os; os.write({writing}, b'x'); print('{{}}')", keep=(writing,))
+        assert os.read(reading, 9) == b"x"
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("raise ImportError('no acme here')", "ImportError: no acme here"),
+        ("import os; os._exit(3)", "ended with status 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended with status -9"),
+    ],
+)
+def test_no_result(monkeypatch, code, why):
+    """The reason is its last line, or its status."""
+    with pytest.raises(ChildError, match=why):
+        run(monkeypatch, code)
+
+
+def test_too_long(monkeypatch):
+    """It is ended: nothing waits for it for ever."""
+    monkeypatch.setattr(child_module, "MAX_SECONDS", 0.05)
+    with pytest.raises(ChildError, match=r"took more than 0\.05 s"):
+        run(monkeypatch, "import time; time.sleep(60)")
+
+
+def test_no_python(monkeypatch):
+    """A user that may not run Python is told so."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ChildError, match=r"/nowhere/python cannot be started: No such file"):
+        Child({})
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(ChildError, match="Python cannot be started"):
+        Child({})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user(monkeypatch):
+    """Files that it makes belong to the user that the server becomes; one that may not run Python is an error, too."""
+    monkeypatch.setattr(sys, "executable", "/usr/bin/env")
+    monkeypatch.setattr(child_module, "ROOT", "")
+    given = []
+    monkeypatch.setattr(child_module.subprocess, "Popen", lambda words, **kwargs: given.append(kwargs))
+    Child({}, owner=Owner(54321, 7))
+    assert (given[0]["user"], given[0]["group"], given[0]["extra_groups"]) == (54321, 7, [])

@@ -1,0 +1,60 @@
+"""Each failure has a line that says whose fault it is, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.https.answers import HTTP_01, TLS_ALPN_01
+from aserve.features.https.faults import FAULTS, MAX_DETAIL, SAME, explain
+
+
+def line(kind, detail="reason.", **more):
+    return explain("shop.example.org", "ca.example", "/f", {"kind": kind, "detail": detail, **more})
+
+
+@pytest.mark.parametrize("kind", [*FAULTS, *SAME, "somethingNew"])
+def test_every_kind(kind):
+    """There are two sentences, without a hole."""
+    text = line(kind)
+    assert "; " in text and "{" not in text and "\n" not in text
+    assert kind in SAME or "reason" in text or kind == "badNonce"
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "texts"),
+    [
+        ("connection", {"challenge": HTTP_01}, ("could not connect to shop.example.org at port 80", "firewall")),
+        ("connection", {"challenge": TLS_ALPN_01}, ("at port 443",)),
+        ("unauthorized", {"challenge": HTTP_01}, ("another server than this one", "every A and AAAA")),
+        ("unauthorized", {}, ("refuses the account", "remove /f/account.pem")),
+        ("dns", {"challenge": HTTP_01}, ("add a record A or AAAA for shop.example.org",)),
+        ("rateLimited", {"subproblems": "for that name"}, ("too many requests: reason. for that name;", "staging")),
+        ("somethingNew", {}, ("ca.example refuses: reason;", "'somethingNew'")),
+    ],
+)
+def test_what_to_do(kind, more, texts):
+    """It is about this name, this port and this machine."""
+    for text in texts:
+        assert text in line(kind, **more)
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown"),
+    [
+        (
+            "HTTPSConnectionPool(host='ca'): Max retries (Caused by X('<y>: [Errno 111] Connection refused'))",
+            "from here: Connection refused;",
+        ),
+        ("HTTPSConnectionPool(host='ca'): Read timed out. (read timeout=30)", "from here: timed out;"),
+        ("something else", "from here: something else;"),
+    ],
+)
+def test_the_reason_of_the_library(detail, shown):
+    """It is shown without what the library wraps around it."""
+    assert shown in line("unreachable", detail)
+
+
+def test_long_details():
+    """What an authority says fits into a line."""
+    assert f"{'x' * MAX_DETAIL}...;" in line("caa", "x" * 10_000)
+    assert "a b" in line("caa", "a\n  b")

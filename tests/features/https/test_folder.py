@@ -1,0 +1,116 @@
+"""The folder of keys: only its owner reads it, and its files are whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from aserve.features.https import folder as folder_module
+from aserve.features.https.folder import Folder, Owner
+from aserve.settings import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder that was made."""
+    made = Folder(str(tmp_path / "state/https"))
+    made.make(None)
+    return made
+
+
+def mode(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_rights(folder):
+    """Nobody else reads it, whatever the umask says."""
+    before = os.umask(0)
+    try:
+        folder.write(folder.account, b"key")
+        folder.make(None)
+    finally:
+        os.umask(before)
+    assert mode(folder.account) == 0o600
+    assert {mode(folder.path), mode(folder.challenges)} == {0o700}
+
+
+def test_a_write_is_whole(folder, monkeypatch):
+    """If it fails, the old file is as it was, and nothing is left beside it."""
+    path = folder.certificate("a.example")
+    folder.write(path, b"old")
+
+    def refuse(fd):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="No space"):
+            folder.write(path, b"new")
+    with open(path, "rb") as file:
+        assert file.read() == b"old"
+    assert os.listdir(os.path.dirname(path)) == ["a.example.pem"]
+    folder.write(path, b"new", Owner(os.geteuid(), os.getegid()))
+    with open(path, "rb") as file:
+        assert file.read() == b"new"
+
+
+def test_others_could_read(folder):
+    """A folder or a key that others can read is refused, with what to type."""
+    folder.write(folder.certificate("a.example"), b"key")
+    os.chmod(folder.certificate("a.example"), 0o640)
+    with pytest.raises(ConfigError, match=r"others than .* may read .*a\.example\.pem.*chmod -R go= "):
+        folder.make(None)
+    os.chmod(folder.certificate("a.example"), 0o600)
+    os.chmod(folder.path, 0o755)
+    with pytest.raises(ConfigError, match="others than"):
+        folder.make(None)
+
+
+def test_another_owner(folder):
+    """The user that the server becomes could not renew."""
+    with pytest.raises(ConfigError, match=r"belongs to .*, and the server runs as 54321: chown -R 54321 "):
+        folder.make(Owner(54321, 54321))
+
+
+def test_made_for_another(tmp_path, monkeypatch):
+    """Root makes it for the user that it becomes."""
+    given = []
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((os.path.basename(path), uid, gid)))
+    with pytest.raises(ConfigError, match="belongs to"):  # as this chown does nothing
+        Folder(str(tmp_path / "https")).make(Owner(54321, 7))
+    assert given == [(name, 54321, 7) for name in ("https", "certificates", "challenges", "names")]
+
+
+def test_it_cannot_be_made(tmp_path):
+    """The error says how to make it, or where to name another."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"cannot be made: .*install -d -m 700 -o \S+ .*https-folder"):
+        Folder(str(tmp_path / "file/https")).make(None)
+
+
+def test_notes(folder):
+    """They are there again; damaged ones are none."""
+    assert folder.read_notes("a.example") == {}
+    folder.write_notes("a.example", {"failures": 1})
+    assert folder.read_notes("a.example") == {"failures": 1}
+    for octets in (b"{", b"[]"):
+        folder.write(f"{folder.path}/names/a.example.json", octets)
+        assert folder.read_notes("a.example") == {}
+
+
+def test_challenges_are_dropped(folder):
+    """Those of an order that was cut off do not stay; a folder that is gone has none."""
+    folder.write(folder.challenge("token"), b"answer")
+    folder.drop_challenges()
+    assert os.listdir(folder.challenges) == []
+    os.rmdir(folder.challenges)
+    folder.drop_challenges()
+
+
+def test_a_file_beside_that_is_gone(folder, monkeypatch):
+    """A write that could not begin says why."""
+    monkeypatch.setattr(folder_module.os, "O_NOFOLLOW", 0)
+    with pytest.raises(FileNotFoundError):
+        folder.write(f"{folder.path}/none/file", b"")

@@ -1,0 +1,192 @@
+"""One order: what an authority says, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import types
+
+import pytest
+
+pytest.importorskip("acme", reason="needs the extra acme")
+
+import requests
+from acme import errors, messages
+from josepy.errors import DeserializationError
+
+from aserve.features.https import order as order_module
+from aserve.features.https.folder import Folder
+from aserve.features.https.order import order
+
+NAME = "shop.example.org"
+TOKEN = "DGyRejmCefe7v4NfDGDKfA_and-more-of-it-0"
+
+
+def authorization(status="pending", kind="http-01", error=None):
+    """Return one as the library reads it."""
+    challenge = {
+        "type": kind,
+        "url": "https://ca.example/c",
+        "status": status,
+        "token": TOKEN,
+        **({"error": error} if error else {}),
+    }
+    body = messages.Authorization.from_json(
+        {"identifier": {"type": "dns", "value": NAME}, "status": status, "challenges": [challenge]}
+    )
+    return messages.AuthorizationResource(body=body, uri="https://ca.example/a")
+
+
+class Authority:
+    """Says what a test wants."""
+
+    def __init__(self, folder):
+        self.folder, self.authorizations, self.faults, self.answered, self.served = (
+            folder,
+            [authorization()],
+            {},
+            [],
+            [],
+        )
+
+    def _say(self, what):
+        fault = self.faults.get(what)
+        if isinstance(fault, list):
+            fault = fault.pop(0) if fault else None
+        if fault is not None:
+            raise fault
+
+    def new_order(self, request):
+        self._say("order")
+        return types.SimpleNamespace(authorizations=self.authorizations, fullchain_pem="")
+
+    def answer_challenge(self, body, response):
+        self.served.append(os.listdir(self.folder.challenges))
+        self.answered.append(body)
+
+    def poll_authorizations(self, made, until):
+        self._say("check")
+        return made
+
+    def finalize_order(self, made, until):
+        self._say("sign")
+        made.fullchain_pem = "chain\n"
+        return made
+
+
+@pytest.fixture
+def authority(tmp_path, monkeypatch):
+    """Return an authority that is fine."""
+    folder = Folder(str(tmp_path / "https"))
+    folder.make(None)
+    found = Authority(folder)
+    monkeypatch.setattr(order_module, "connect", lambda job, folder, network: found)
+    return found
+
+
+def run(authority, challenges=("http-01",)):
+    return order(
+        {
+            "name": NAME,
+            "folder": authority.folder.path,
+            "directory": "https://ca.example/dir",
+            "ca": None,
+            "email": None,
+            "challenges": challenges,
+        }
+    )
+
+
+def error(code, **more):
+    return messages.Error.from_json({"type": f"urn:ietf:params:acme:error:{code}", "detail": "its words", **more})
+
+
+def test_done(authority):
+    """The file has key and chain, the notes say whose it is, and no answer stays."""
+    authority.folder.write(authority.folder.challenge("old"), b"")
+    assert run(authority) == {}
+    with open(authority.folder.certificate(NAME), "rb") as file:
+        octets = file.read()
+    assert octets.startswith(b"-----BEGIN PRIVATE KEY") and octets.endswith(b"chain\n")
+    assert authority.folder.read_notes(NAME) == {"directory": "https://ca.example/dir"}
+    assert authority.served == [[TOKEN]] and os.listdir(authority.folder.challenges) == []
+
+
+def test_checked_before(authority):
+    """A name that the authority has checked lately needs no answer."""
+    authority.authorizations = [authorization("valid")]
+    assert run(authority) == {} and authority.answered == []
+
+
+def test_no_challenge_for_us(authority):
+    """What it offers is said."""
+    assert run(authority, ["tls-alpn-01"]) == {"kind": "no-challenge", "detail": "it offers http-01", "challenge": ""}
+    authority.authorizations[0] = authority.authorizations[0].update(
+        body=authority.authorizations[0].body.update(challenges=())
+    )
+    assert run(authority)["detail"] == "it offers nothing"
+
+
+@pytest.mark.parametrize(
+    ("failed", "kind", "detail"),
+    [
+        (
+            [authorization("invalid", error={"type": "urn:ietf:params:acme:error:connection", "detail": "refused"})],
+            "connection",
+            "refused",
+        ),
+        ([authorization("invalid")], "unexpected", "no reason was given"),
+    ],
+)
+def test_refused(authority, failed, kind, detail):
+    """The authority's reason, and the challenge for which it was."""
+    authority.faults["check"] = errors.ValidationError(failed)
+    assert run(authority) == {"kind": kind, "detail": detail, "challenge": "http-01"}
+    assert not os.path.exists(authority.folder.certificate(NAME)) and os.listdir(authority.folder.challenges) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (error("rateLimited"), {"kind": "rateLimited", "detail": "its words", "subproblems": "", "retry_after": ""}),
+        (error("compound", subproblems=[{"type": "x", "detail": "for a.example"}]), {"kind": "compound", "detail": "its words", "subproblems": "for a.example", "retry_after": ""}),
+        (errors.TimeoutError(), {"kind": "timeout", "detail": "no decision within 120 s"}),
+        (requests.exceptions.SSLError("untrusted"), {"kind": "directory-tls", "detail": "untrusted"}),
+        (requests.ConnectionError("refused"), {"kind": "unreachable", "detail": "refused"}),
+        (DeserializationError("odd"), {"kind": "unexpected", "detail": "DeserializationError: Deserialization error: odd"}),
+        (errors.ClientError("odd"), {"kind": "unexpected", "detail": "ClientError: odd"}),
+        (OSError(28, "No space left on device"), {"kind": "folder", "detail": "[Errno 28] No space left on device"}),
+    ],
+)  # fmt: skip
+def test_faults(authority, fault, result):
+    """Each has its kind, for which faults.py has words."""
+    authority.faults["sign"] = fault
+    assert run(authority) == result
+
+
+def test_nonces(authority):
+    """A refused nonce is no failure, until there are five."""
+    authority.faults["order"] = [error("badNonce") for _ in range(4)]
+    assert run(authority) == {}
+    authority.faults["order"] = [error("badNonce") for _ in range(5)]
+    assert run(authority)["kind"] == "badNonce"
+
+
+def test_a_damaged_account(authority):
+    """Nothing is asked without the account's key."""
+    authority.folder.write(authority.folder.account, b"damaged")
+    assert run(authority)["kind"] == "account-key"
+
+
+def test_how_long_to_wait(authority, monkeypatch):
+    """The authority's word, of the response that has refused."""
+    network = types.SimpleNamespace(session=requests.Session(), account=None, key=None)
+    monkeypatch.setattr(order_module, "new_network", lambda job, key: network)
+
+    def refuse(job, folder, network):
+        response = requests.Response()
+        response.headers["Retry-After"] = "3600"
+        network.session.hooks["response"][-1](response, timeout=1)
+        raise error("rateLimited")
+
+    monkeypatch.setattr(order_module, "connect", refuse)
+    assert run(authority)["retry_after"] == "3600"

@@ -1,0 +1,47 @@
+"""What the child does with its job."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+
+import pytest
+
+pytest.importorskip("acme", reason="needs the extra acme")
+
+from aserve.features.https import program
+from aserve.features.https.child import Child
+from aserve.features.https.folder import Folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder."""
+    made = Folder(str(tmp_path / "https"))
+    made.make(None)
+    return made
+
+
+def test_its_input_and_output(folder, monkeypatch):
+    """A job comes in, a result goes out; an end is set for a child whose parent was killed."""
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO(json.dumps({"do": "placeholders", "folder": folder.path, "names": ["a.example"]}))
+    )
+    monkeypatch.setattr(sys, "stdout", out := io.StringIO())
+    set_alarms = []
+    monkeypatch.setattr(signal, "alarm", set_alarms.append)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    folder.write_notes("a.example", {"directory": "https://ca.example"})
+    program.main()
+    assert out.getvalue() == "{}" and set_alarms == [program.MAX_SECONDS + 10]
+    assert folder.read_notes("a.example") == {}  # a placeholder is no certificate, whatever was there before
+
+
+def test_as_a_process(folder):
+    """So it is run."""
+    assert Child({"do": "placeholders", "folder": folder.path, "names": ["a.example", "b.example"]}).wait() == {}
+    for name in ("a.example", "b.example"):
+        with open(folder.certificate(name), "rb") as file:
+            assert b"BEGIN CERTIFICATE" in file.read()

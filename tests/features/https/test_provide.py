@@ -1,0 +1,84 @@
+"""Before the first certificate there is a placeholder, so that a server can start."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import types
+
+import pytest
+from harness.certificates import HAS_OPENSSL, Authority
+
+from aserve.features import Config
+from aserve.features.https import provide as provide_module
+from aserve.features.https.child import ChildError
+from aserve.features.https.folder import Folder, Owner
+from aserve.features.https.provide import provide
+from aserve.settings import ConfigError
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Return the settings and the folder of a site with two names, and the jobs that children get."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    folder = Folder(str(tmp_path / "https"))
+    jobs = []
+
+    class FakeChild:
+        """One that writes no certificate."""
+
+        def __init__(self, job, owner=None):
+            jobs.append((job, owner))
+
+        def wait(self):
+            return {}
+
+    monkeypatch.setattr(provide_module, "Child", FakeChild)
+    config = Config(https="a.example,b.example", bind="https://:443", acme_terms="accept", https_folder=folder.path)
+    return types.SimpleNamespace(config=config, folder=folder, jobs=jobs)
+
+
+@pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
+@pytest.mark.provokes("damaged")
+def test_what_is_missing(site, tmp_path, caplog):
+    """A placeholder is made for names without a certificate; a damaged file is set aside, as no server would start with it."""
+    issued = Authority(tmp_path / "authority").issue("a.example")
+    provide(site.config)
+    assert site.jobs == [
+        ({"do": "placeholders", "folder": site.folder.path, "names": ["a.example", "b.example"]}, None)
+    ]
+    pem = issued.key.read_bytes() + issued.certificate.read_bytes()
+    site.folder.write(site.folder.certificate("a.example"), pem)
+    site.folder.write(site.folder.certificate("b.example"), pem[:400])
+    provide(site.config)
+    assert site.jobs[1][0]["names"] == ["b.example"]
+    assert os.path.exists(site.folder.certificate("b.example") + ".damaged") and "is damaged" in caplog.text
+    site.folder.write(site.folder.certificate("b.example"), pem)
+    provide(site.config)
+    assert len(site.jobs) == 2
+
+
+def test_it_cannot_be_made(site, monkeypatch):
+    """The start ends with one line."""
+
+    def fail(job, owner):
+        raise ChildError("No module named 'cryptography'")
+
+    monkeypatch.setattr(provide_module, "Child", fail)
+    with pytest.raises(
+        ConfigError, match=r"no placeholder could be made for a\.example: No module named 'cryptography'; see"
+    ):
+        provide(site.config)
+
+
+def test_root_makes_it_for_the_user(site, monkeypatch):
+    """The server could not write it otherwise, once root is given up."""
+    nobody = pwd.getpwnam("nobody")
+    owners = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Folder, "make", lambda self, owner: owners.append(owner))
+    provide(site.config.replace(user="nobody"))
+    assert owners == [Owner(nobody.pw_uid, nobody.pw_gid)] and site.jobs[0][1] == owners[0]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    provide(site.config.replace(user="nobody"))
+    assert owners[1] is None

@@ -1,0 +1,247 @@
+"""What is ordered when, by which challenge, and what the log says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import types
+
+import pytest
+from harness.certificates import HAS_OPENSSL, Authority
+from harness.waiting import wait_until
+
+from aserve.features import Config
+from aserve.features.https import renewal as renewal_module
+from aserve.features.https.child import ChildError
+from aserve.features.https.renewal import Renewal
+from aserve.features.https.turn import take_turn
+
+pytestmark = pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
+NAME = "shop.example.org"
+DIRECTORY = "https://ca.example/dir"
+REFUSED = {"kind": "connection", "detail": "refused", "challenge": "tls-alpn-01"}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch, caplog):
+    """Return a site, whose `results` are what children say one after another; None: they write a certificate of 90 days."""
+    caplog.set_level(logging.INFO, "aserve")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    issued = Authority(tmp_path / "authority").issue(NAME, days=90)
+    config = Config(
+        https=NAME,
+        bind=["https://:443", ":80"],
+        acme_terms="accept",
+        https_folder=str(tmp_path / "https"),
+        acme_directory=DIRECTORY,
+    )
+    site = types.SimpleNamespace(jobs=[], results=[], ended=[], now=0.0, config=config, caplog=caplog, issued=issued)
+
+    class FakeChild:
+        """One that says the next result."""
+
+        def __init__(self, job, keep):
+            site.jobs.append(job)
+            assert keep
+
+        def wait(self):
+            result = site.results.pop(0)
+            if isinstance(result, Exception):
+                raise result
+            if result is None:
+                site.certify()
+            return result or {}
+
+        def end(self):
+            site.ended.append(True)
+
+    monkeypatch.setattr(renewal_module, "Child", FakeChild)
+    site.renewal = renewal = Renewal(config, lambda: site.now)
+    renewal._folder.make(None)
+
+    def certify():
+        renewal._folder.write(
+            renewal._folder.certificate(NAME), issued.key.read_bytes() + issued.certificate.read_bytes()
+        )
+        renewal._folder.write_notes(NAME, {"directory": DIRECTORY})
+
+    site.certify = certify
+    import time
+
+    site.now = time.time()
+    return site
+
+
+def test_first_and_renewed(site):
+    """A certificate is ordered at once, and again at two thirds of its life; in between nothing is asked."""
+    site.results += [None, None]
+    site.renewal.look()
+    site.renewal.look()
+    [job] = site.jobs
+    assert (
+        job["do"] == "order"
+        and job["name"] == NAME
+        and job["directory"] == DIRECTORY
+        and job["challenges"] == ["tls-alpn-01"]
+    )
+    assert f"asking ca.example for a certificate for {NAME}" in site.caplog.text
+    assert f"{NAME} has a certificate until " in site.caplog.text and "it will be renewed on" in site.caplog.text
+    site.now += 59 * 86400
+    site.renewal.look()
+    assert len(site.jobs) == 1
+    site.now += 5 * 86400
+    site.renewal.look()
+    assert len(site.jobs) == 2
+
+
+def test_the_other_challenge(site):
+    """If the first kind cannot be checked, the other is tried at once; later the two take turns."""
+    site.results += [REFUSED, REFUSED, REFUSED, REFUSED]
+    site.renewal.look()
+    assert [job["challenges"] for job in site.jobs] == [["tls-alpn-01"], ["http-01"]]
+    site.renewal.look()
+    assert len(site.jobs) == 2  # not before the delay is over
+    for _ in range(2):
+        site.now += 5 * 3600
+        site.renewal.look()
+    assert [job["challenges"] for job in site.jobs[2:]] == [["http-01"], ["tls-alpn-01"]]
+
+
+@pytest.mark.parametrize(
+    ("bind", "kinds"),
+    [("https://:8443", ["tls-alpn-01"]), (["https://:8443", ":80"], ["http-01"]), ("https://:443", ["tls-alpn-01"])],
+)
+def test_which_challenge(site, bind, kinds):
+    """That of the port at which the authority surely comes by."""
+    site.results.append(None)
+    renewal = Renewal(site.config.replace(bind=bind), lambda: site.now)
+    renewal.look()
+    assert site.jobs[0]["challenges"] == kinds
+
+
+def test_failures(site):
+    """Each says what to do, when the next try is, and what is served; the same one again only after an hour."""
+    site.results += [{"kind": "serverInternal", "detail": "x"}] * 8
+    site.renewal.look()
+    assert (
+        "no certificate for shop.example.org: ca.example has trouble of its own: x; nothing is to be done here; next try at"
+        in site.caplog.text
+    )
+    assert "until then browsers warn of a placeholder" in site.caplog.text
+    errors = lambda: [record for record in site.caplog.records if record.levelname == "ERROR"]  # noqa: E731
+    site.now += 700
+    site.renewal.look()
+    assert len(site.jobs) == 2 and len(errors()) == 1
+    site.now += 4000
+    site.renewal.look()
+    assert len(site.jobs) == 3 and len(errors()) == 2
+
+
+def test_the_old_one_serves(site):
+    """A renewal that fails leaves what is there."""
+    site.results += [None, {"kind": "rateLimited", "detail": "x", "retry_after": "864000"}]
+    site.renewal.look()
+    site.now += 70 * 86400
+    site.renewal.look()
+    assert "the present one is valid until" in site.caplog.text
+    site.now += 7 * 86400  # the authority's word counts, up to eight days
+    site.renewal.look()
+    assert len(site.jobs) == 2
+
+
+def test_another_directory(site):
+    """Who has tried with another authority gets the right one's certificate at once."""
+    site.results += [None, None]
+    site.renewal.look()
+    Renewal(site.config.replace(acme_directory="https://other.example/dir"), lambda: site.now).look()
+    assert len(site.jobs) == 2
+
+
+def test_a_child_that_fails(site):
+    """That is a failure as others are."""
+    site.results.append(ChildError("No module named 'acme'"))
+    site.renewal.look()
+    assert "could not do it: No module named 'acme'" in site.caplog.text
+
+
+def test_another_process_orders(site):
+    """Then this one does not."""
+    with take_turn(site.renewal._folder.lock):
+        site.renewal.look()
+    assert site.jobs == []
+
+
+def test_done_meanwhile(site, monkeypatch):
+    """What another process has done while this one waited for its turn is not done again."""
+    due = iter((True, False))
+    monkeypatch.setattr(Renewal, "_is_due", lambda self, name: next(due))
+    site.renewal.look()
+    assert site.jobs == []
+
+
+def test_a_folder_that_is_gone(site, monkeypatch):
+    """It is made anew; one that cannot be used is said once an hour, and the thread goes on."""
+    os.rename(site.renewal._folder.path, site.renewal._folder.path + ".gone")
+    site.results.append(None)
+    site.renewal.look()
+    assert len(site.jobs) == 1
+    os.chmod(site.renewal._folder.path, 0o755)
+    site.renewal.look()
+    site.renewal.look()
+    assert site.caplog.text.count("certificates cannot be renewed: others than") == 1
+
+
+@pytest.mark.provokes("a mistake here")
+def test_a_mistake_of_ours(site, monkeypatch):
+    """It is logged, and renewals go on."""
+    monkeypatch.setattr(Renewal, "_is_due", lambda self, name: 1 / 0)
+    site.renewal.look()
+    assert "aserve has a mistake here" in site.caplog.text
+
+
+def test_a_damaged_certificate(site):
+    """It is ordered anew."""
+    site.results += [None, None]
+    site.renewal.look()
+    for octets in (b"-----BEGIN CERTIFICATE-----\n\n-----END", b""):
+        site.renewal._folder.write(site.renewal._folder.certificate(NAME), octets)
+        assert site.renewal._is_due(NAME)
+
+
+def test_a_success_whose_file_is_gone(site):
+    """There is nothing to say of its dates."""
+    site.results.append({})
+    site.renewal.look()
+    assert "has a certificate until" not in site.caplog.text
+
+
+def test_start_and_stop(site, monkeypatch):
+    """It looks at once, and again; the end of a server ends an order, of which nothing is noted."""
+    monkeypatch.setattr(renewal_module, "LOOK_SECONDS", 0.001)
+    looks = []
+    monkeypatch.setattr(Renewal, "look", lambda self: looks.append(True))
+    site.renewal.start()
+    wait_until(lambda: len(looks) > 2)
+    site.renewal.stop()
+    monkeypatch.undo()
+
+
+def test_the_end_of_an_order(site, monkeypatch):
+    """An order that is cut off by the server's end is no failure: the next start begins it anew."""
+
+    class Cut:
+        """A child that is ended while it works."""
+
+        def __init__(self, job, keep):
+            pass
+
+        def wait(self):
+            site.renewal.stop()
+            raise ChildError("its process ended with status -9")
+
+        def end(self):
+            site.ended.append(True)
+
+    monkeypatch.setattr(renewal_module, "Child", Cut)
+    site.renewal.look()
+    assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}

@@ -1,0 +1,166 @@
+"""Which names are accepted, what --https implies, and which files it stands for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+from harness.refusals import defaults_of
+
+from aserve.features import Config
+from aserve.features.https import settings
+from aserve.features.https.settings import HTTPSSettings, folder_of, serves_tls_alpn
+from aserve.settings import ConfigError, parse_bind
+
+NAME = "shop.example.org"
+
+
+@pytest.fixture(autouse=True)
+def _library(monkeypatch):
+    """The library is there, wherever the tests run."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+
+
+def config(**changes):
+    """Return settings that serve one name."""
+    return Config(
+        **{"https": NAME, "bind": ["https://:443", ":80"], "acme_terms": "accept", "https_folder": "/f", **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Shop.Example.org.", (NAME,)),
+        ("a.example, b.example,a.example", ("a.example", "b.example")),
+        ("münchen.example", ("xn--mnchen-3ya.example",)),
+        (["a.example", "b.example"], ("a.example", "b.example")),
+    ],
+)
+def test_names(text, names):
+    """As DNS has them, each once."""
+    assert config(https=text).https == names
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("https://shop.example.org/", "write the name alone, such as"),
+        ("*.example.org", "takes a proof by DNS .* let certbot"),
+        ("192.0.2.1", "is an IP address; give the name"),
+        ("[2001:db8::1]", "is an IP address"),
+        ("shop.example.org:8443", "'shop.example.org' here, and the port in --bind https://:8443"),
+        ("shop_1.example.org", "is not the name of a host"),
+        ("a..example.org", "is not the name of a host"),
+        ("-a.example.org", "is not the name of a host"),
+        (f"{'a.' * 127}org", "is not the name of a host"),
+        (",".join(f"a{number}.example" for number in range(101)), "101 names are more than 100"),
+        (7, "neither text nor a list"),
+    ],
+)
+def test_refused_names(text, why):
+    """The error says what to write, or which other way there is."""
+    with pytest.raises(ConfigError, match=why):
+        config(https=text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"acme_terms": "no"},
+            "read the terms of Let's Encrypt, https://letsencrypt.org/repository/, and accept them: acme-terms accept",
+        ),
+        (
+            {"acme_terms": "no", "acme_directory": "https://ca.example/dir"},
+            "read the terms of the authority, and accept",
+        ),
+        ({"bind": ":80"}, "needs a bind that speaks TLS, and :80 does not: write https://"),
+        ({"https": "intranet"}, "Let's Encrypt knows no name without a dot"),
+        ({"https_folder": "/a:b"}, "has a colon"),
+        ({"acme_directory": "http://ca.example/dir"}, "does not begin with https://"),
+        ({"acme_email": "me"}, "'me' is not an address of mail"),
+    ],
+)
+def test_refused(changes, why):
+    """What is missing is an error before anything is asked or bound."""
+    with pytest.raises(ConfigError, match=why):
+        config(**changes)
+
+
+def test_the_library_is_needed(monkeypatch):
+    """Without it the error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'aserve-wsgi\[acme\]'"):
+        config()
+
+
+def test_a_private_authority():
+    """It may know names without a dot, and may want mail."""
+    found = config(
+        https="intranet", acme_directory="https://ca.example/dir", acme_email="me@example.org", acme_ca="/ca.pem"
+    )
+    assert (found.https, found.acme_email) == (("intranet",), "me@example.org")
+    assert config(acme_email="").acme_email is None
+
+
+def test_ports():
+    """Without a bind they are those of a site; a given bind counts."""
+    given = {"https": (NAME,), "acme_terms": "accept"}
+    assert Config.of_given(given, False).bind == ("https://:443", ":80")
+    assert Config.of_given({**given, "bind": ("https://:8443",)}, False).bind == ("https://:8443",)
+    assert Config.of_given({}, False).bind == Config().bind
+
+
+def test_certificates():
+    """The first name's is for all clients that ask for none of them; the others are by name. A file has its key in it."""
+    found = config(https="a.example,b.example")
+    tls = found.tls_settings(parse_bind(found.bind[0]))
+    assert (tls.certificate, tls.key) == ("/f/certificates/a.example.pem", None)
+    assert tls.sni == ("b.example=/f/certificates/b.example.pem",)
+
+
+def test_beside_a_certificate():
+    """A certificate that is given is for all other names; a bind may have its own."""
+    found = config(certificate="/own.pem", sni="c.example=/c.pem")
+    tls = found.tls_settings(parse_bind(found.bind[0]))
+    assert (tls.certificate, tls.sni) == ("/own.pem", ("c.example=/c.pem", f"{NAME}=/f/certificates/{NAME}.pem"))
+    assert found.tls_settings(parse_bind("https://:1?certificate=/other.pem")).certificate == "/other.pem"
+
+
+@pytest.mark.parametrize(
+    ("uid", "user", "state", "path"),
+    [
+        (0, None, None, "/var/lib/aserve/https"),
+        (0, "www-data", None, "/var/lib/aserve/https"),
+        (33, "www-data", None, "/var/lib/aserve/https"),  # root was given up
+        (1000, None, None, "/home/me/.local/share/aserve/https"),
+        (1000, None, "/var/lib/shop", "/var/lib/shop/https"),
+    ],
+)
+def test_folder(uid, user, state, path, monkeypatch):
+    """It is the same before and after root is given up; systemd may name it."""
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(settings, "state_folder", lambda: state)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert folder_of(config(https_folder=None, user=user)) == path
+
+
+@pytest.mark.parametrize(
+    ("bind", "serves"),
+    [
+        ("https://:443", True),
+        ("https://:8443", False),
+        ("https://systemd:shop.socket", True),
+        (["https://:8443", ":443"], False),
+    ],
+)
+def test_whether_the_authority_comes(bind, serves):
+    """It connects to port 443 of TLS; a socket of another process may be that."""
+    assert serves_tls_alpn(config(bind=bind)) == serves
+
+
+def test_off_by_default():
+    """Nothing is served by a name that was not given."""
+    assert defaults_of(HTTPSSettings)["https"] == ()

@@ -1,0 +1,61 @@
+"""--https as an extension: when its files are made, what it answers where, and its thread."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from aserve.connections.listeners import Listener
+from aserve.extension import Life, LifeContext, ListenerContext
+from aserve.features import Config
+from aserve.features.https import HTTPS, provide, renewal
+from aserve.features.https.answers import HTTPAnswers
+from aserve.settings import parse_bind
+from aserve.wsgi.response import CommonFields
+
+
+@pytest.fixture
+def https(monkeypatch):
+    """Return the extension, and what it has called."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    config = Config(https="a.example", bind="https://:443", acme_terms="accept", https_folder="/f")
+    called = []
+    monkeypatch.setattr(provide, "provide", lambda config: called.append("provide"))
+
+    class FakeRenewal:
+        """Notes what is called."""
+
+        def __init__(self, config):
+            self.start, self.stop = (lambda: called.append("start")), (lambda: called.append("stop"))
+
+    monkeypatch.setattr(renewal, "Renewal", FakeRenewal)
+    return types.SimpleNamespace(extension=HTTPS(config), called=called)
+
+
+def test_switch(https):
+    """A name turns it on."""
+    assert HTTPS.is_on(https.extension._config) and not HTTPS.is_on(Config())
+
+
+def test_files_are_made_early(https):
+    """As soon as the settings are read: before they are loaded, and while this process is root."""
+    for event in (Life.READ, Life.STARTS, Life.ENDS):
+        https.extension.on_life(event, LifeContext(None))
+    assert https.called == ["provide"]
+
+
+@pytest.mark.parametrize(
+    ("bind", "answers"), [("127.0.0.1:80", True), ("https://127.0.0.1:443", False), ("uwsgi://127.0.0.1:3031", False)]
+)
+def test_where_it_answers(https, bind, answers):
+    """An authority asks at port 80, and nowhere else is a step on the way of requests."""
+    context = ListenerContext(Listener(None, parse_bind(bind)), CommonFields(""), lambda connection: False)
+    assert isinstance(https.extension.before(context), HTTPAnswers) == answers
+
+
+def test_its_thread(https):
+    """It looks from start to stop."""
+    https.extension.start(None)
+    https.extension.stop()
+    assert https.called == ["start", "stop"]
