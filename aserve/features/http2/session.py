@@ -54,7 +54,7 @@ class Session(Carrier):
         self._scratch = Scratch(service.limits)
         self._streams: dict[int, StreamTransport] = {}
         self._leftovers = Leftovers()
-        self._is_write_paused = self._is_closed = False
+        self._is_write_paused = self._is_closed = self.is_at_eof = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
         self._allowance = Allowance()
@@ -94,10 +94,11 @@ class Session(Carrier):
             self._end("the client does not read", is_abort=True)
 
     def eof_received(self) -> bool:
-        """The client will send no more; its whole requests are still answered."""
-        for stream in list(self._streams.values()):
-            if not stream.is_received:
-                self.leave(stream)
+        """The client will send no more; its whole requests are still answered, as far as the windows allow."""
+        self.is_at_eof = True
+        for stream in [each for each in self._streams.values() if not each.is_received]:
+            self.leave(stream)
+        self._turns.add(self, self._streams.values())
         self._say_goodbye()
         return True
 
@@ -367,10 +368,7 @@ class Session(Carrier):
         if code is not None:
             self._send_goaway(self._last_id, code)
         self.flush()
-        if is_abort:
-            self.abort()
-        else:
-            self._close()
+        (self.abort if is_abort else self._close)()
         for stream in list(self._streams.values()):
             self.leave(stream)
 

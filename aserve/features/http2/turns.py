@@ -30,6 +30,8 @@ _URGENCY = lazy_pattern(rb"(?:\A|[ ,])u=([0-7])(?:\Z|[ ,;])")
 class Sends(Protocol):
     """The session, as an argument of each call: an attribute would make a cycle, which only the garbage collector frees."""
 
+    is_at_eof: bool  # the client sends no more, so no full window will have room again
+
     @property
     def may_send(self) -> bool:
         """Whether the transport has room."""
@@ -112,6 +114,8 @@ class Turns:
             session.finish(stream)
         elif stream.pending and octets:
             self._waiting[stream_id] = stream  # its next turn comes after the others'
+        elif stream.pending and session.is_at_eof:
+            session.cut(stream)
         stream.on_sent()
         return len(octets)
 

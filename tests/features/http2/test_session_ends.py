@@ -18,7 +18,7 @@ from hyperframe.frame import (
 
 from aserve.connections.connection import Connection
 from aserve.features.http2.allowance import BURST
-from aserve.features.http2.session import LAST_STREAM, MAX_UNREAD_BYTES, Session
+from aserve.features.http2.session import DEFAULT_WINDOW, LAST_STREAM, MAX_UNREAD_BYTES, Session
 
 
 def frames(frame, count=BURST + 1):
@@ -140,6 +140,19 @@ def test_end_of_input(connect):
     assert client.session.eof_received()
     client.pump()
     assert client.ended == {whole} and half not in client.heads and client.transport.is_closing()
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_end_of_input_of_a_slow_reader(connect, is_early):
+    """A response that waits for a window is lost, since no update of it can come: no connection stays open for it."""
+    client = connect(returning([bytes(1_000_000)]))
+    client.gives_room = False
+    stream = client.ask()
+    client.pump(runs=not is_early)
+    assert client.session.eof_received()
+    client.pump()
+    assert len(client.bodies[stream]) == DEFAULT_WINDOW and stream not in client.ended
+    assert not client.session.has_streams and client.transport.is_closing()
 
 
 def test_a_lost_connection(connect):
