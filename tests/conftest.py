@@ -31,6 +31,7 @@ from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
 from harness.interpreter import IS_PYPY, LOOP_KINDS, has_module, new_loop
 from harness.over_http2 import NOT_OVER_HTTP2
+from harness.pebble import Pebble
 from harness.process import ServerProcess
 from harness.running import RunningServer
 from harness.stores import SERVERS, StoreServer
@@ -391,6 +392,14 @@ def store_server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
     server = StoreServer(getattr(request, "param", SERVERS[0]))
     yield server
     server.end()
+
+
+@pytest.fixture
+def pebble(authority: Authority, tmp_path: pathlib.Path) -> Iterator[Pebble]:
+    """Return an ACME authority of the test's own."""
+    made = Pebble(tmp_path / "pebble", authority)
+    yield made
+    made.end()
 
 
 @pytest.fixture(name="wait_until")

@@ -205,6 +205,7 @@ TESTS_OF_NO_ONE_FILE = {
     "faults",
     "layout",
     "measures",
+    "pebble",
     "setup",
     "simulate_scale",
     "site",

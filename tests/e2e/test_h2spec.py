@@ -1,0 +1,33 @@
+"""h2spec: each clause of HTTP/2 and HPACK that it checks, against a server of a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+from harness.go_programs import go_program, needs_go_programs
+from harness.interpreter import has_module
+
+pytestmark = [
+    needs_go_programs("h2spec"),
+    pytest.mark.skipif(not has_module("h2"), reason="h2 is not installed"),
+]
+CASES = 145  # of this version
+
+
+def test_h2spec(start_process, localhost, tmp_path):
+    """All cases of all its suites pass, none is left out, and nothing goes wrong in the server."""
+    process = start_process(
+        "hello", "--bind=https://127.0.0.1:0", f"--certificate={localhost.certificate}", f"--key={localhost.key}",
+        "--http2=auto",
+    )  # fmt: skip
+    port = process.wait_for_log(r"https://127.0.0.1:(\d+)")[1]
+    report = tmp_path / "report.xml"
+    command = [go_program("h2spec"), "--tls", "--insecure", "--port", port, "--timeout", "20", "--junit-report", report]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    cases = list(xml.etree.ElementTree.parse(report).iter("testcase"))
+    bad = [f"{case.get('package')}: {case.get('classname')}" for case in cases if len(case)]
+    assert (bad, len(cases)) == ([], CASES), done.stdout
+    process.signal()
+    assert process.wait() == 0
