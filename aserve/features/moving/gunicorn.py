@@ -314,7 +314,7 @@ def _set_rest(draft: Draft, environ: Mapping[str, str]) -> None:
         for peer in texts(peers) if peers is not None else TRUSTED:
             draft.add("trusted-proxies", peer, Given("gunicorn's default", "", ""))
     elif "trusted-proxies" in settings and "unix" not in settings["trusted-proxies"]:
-        draft.add("trusted-proxies", "unix", Given("gunicorn believes them, too", "", ""))
+        draft.add("trusted-proxies", "unix", Given("gunicorn believes unix sockets, too", "", ""))
     if "syslog" in facts and facts["syslog"].value:
         _put_syslog(draft, facts["syslog"], facts.get("syslog_addr"))
     if "statsd" in settings:

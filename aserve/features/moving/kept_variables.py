@@ -6,7 +6,7 @@ Not here: the form of a variable in a settings file (settings/variables.py), rea
 
 A file is not taken apart: gunicorn's is code, and a value of uWSGI's goes through conditions and rules. It is loaded with two sets of sample
 values, and where a setting follows the samples, it is written as a text with the variable. What depends on a variable in another way (a
-number that is doubled, a condition) has the value that it has here and now. A text of the file in the form of such a variable stays that text.
+number that is doubled, a condition) has the value that it has here and now, and a note says so. A text of the file in the form of such a variable stays that text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ...settings.variables import escape, expand, variable
 from .draft import Draft, Given
 
 Load = Callable[[Mapping[str, str]], Draft]
-# What a variable may be: a number, which is a port, too; a path; a word. Each with two samples, of a prime number.
-NUMBER, PATH, WORD = "{}", "/x{}", "x{}"
+# What a variable may be: a number, which is a port, too; a path; a word; an address. Each with two samples, of a prime number.
+NUMBER, PATH, WORD, ADDRESS = "{}", "/x{}", "x{}", "x{}:80"
+ADDRESSES = re.compile("(?i)bind|listen|addr")  # in names of variables
 PATHS = "dir|path|home|venv|virtualenv|file|pid|log|static"  # in names of options
 PRIMES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127)
 MOST = len(PRIMES) // 2  # variables
@@ -58,10 +59,24 @@ def keep_variables(load: Load, text: str, environ: Mapping[str, str]) -> Draft:
             text = _with_defaults(kept, key, load, names, {**environ, **first})
             is_set_here = all(name in environ for name in names if variable(name) in str(kept))
             draft.settings[key] = text or (kept if is_set_here else draft.settings[key])
+        if one.settings[key] != other.settings[key] and "${" not in str(draft.settings[key]):
+            _note(draft, key, [name for name in names if _depends(key, name, load, {**environ, **first}, second)])
     app = _template(one.app, first)
     if app != one.app and app == _template(other.app, second):
         draft.app = app
     return draft
+
+
+def _depends(key: str, name: str, load: Load, environ: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether a setting has another value with another sample of this variable alone."""
+    one, other = _load(load, environ), _load(load, {**environ, name: others[name]})
+    return isinstance(one, Draft) and isinstance(other, Draft) and one.settings[key] != other.settings.get(key)
+
+
+def _note(draft: Draft, key: str, names: Sequence[str]) -> None:
+    """Add to a draft that one of its settings has lost these variables."""
+    for given in draft.whence[key]:
+        draft.note(given, f"it follows {' and '.join(names)}, but {key} here has the value of this moment")
 
 
 def _shown(draft: Draft, samples: Mapping[str, str]) -> Draft:
@@ -85,7 +100,8 @@ def _kinds_of(name: str, text: str, environ: Mapping[str, str]) -> tuple[str, ..
     value = environ.get(name)
     begins = rf"(?m)(=\s*\$\({name}\)/|^\s*[\w-]*({PATHS})[\w-]*\s*=\s*\$\({name}\))"
     is_path = value.startswith("/") if value is not None else re.search(begins, text) is not None
-    return (PATH, NUMBER, WORD) if is_path else (NUMBER, WORD, PATH)
+    kinds = (PATH, NUMBER, WORD) if is_path else (NUMBER, WORD, PATH)
+    return (ADDRESS, *kinds) if ADDRESSES.search(name) else kinds
 
 
 def _samples(names: Sequence[str], kinds: Mapping[str, str], at: int) -> dict[str, str]:

@@ -34,6 +34,13 @@ place a whole command line, such as uwsgi -M -p 4 -w app, or gunicorn -w 4 app.
 UWSGI_ variables, or GUNICORN_CMD_ARGS, are read, too.  What the file takes from
 another variable is one of the TOML file, too: "0.0.0.0:${env:PORT}"."""
 
+# By a setting's key: what it is for, where its name and its origin do not say it.
+MEANINGS = {"argv": "sys.argv of the app: without this line it is aserve's, which most apps do not look at"}
+_AT_BEGIN = "a function with @aserve.post_fork; see docs/preload.md"
+IN_THE_APP = {
+    "pre_fork": _AT_BEGIN, "post_fork": _AT_BEGIN, "post_worker_init": _AT_BEGIN, "worker_exit": "atexit.register",
+}  # fmt: skip
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -104,13 +111,15 @@ def _load(path: str, environ: Mapping[str, str]) -> Draft:
     if is_uwsgi_file(path) or os.path.splitext(plain)[1].lower() in FORMS:
         return load_uwsgi(path, environ)
     raise ConfigError(
-        f"{path}: its name says neither uWSGI (.ini, .xml, .yaml, .json) nor gunicorn (.py); rename it, or use --uwsgi-ini"
+        f"{path}: its name says neither uWSGI (.ini, .xml, .yaml, .json) nor gunicorn (.py); rename it, "
+        f"as to {path}.ini; for gunicorn this works, too: aserve {COMMAND} gunicorn -c {path}"
     )
 
 
 def as_toml(draft: Draft) -> str:
     """Return a draft as the text of a TOML file, with the origin of each line, and the settings without effect."""
-    lines = [f"# From {_shown(draft.name)}, by aserve {COMMAND}. Start it with: aserve --config THIS_FILE", ""]
+    start = "aserve --config THIS_FILE" if draft.app is not None else "aserve --config THIS_FILE module:app"
+    lines = [f"# From {_shown(draft.name)}, by aserve {COMMAND}. Start it with: {start}", ""]
     if draft.guards:
         lines += ["# It keeps requests from the app there, and is NOT in this file:"]
         lines += [*(f"#   {_shown(str(note))}" for note in draft.guards), ""]
@@ -119,14 +128,13 @@ def as_toml(draft: Draft) -> str:
         lines.append(f"app = {_value(draft.app)}")
     for key, value in draft.settings.items():
         lines += [f"# {text}" for text in dict.fromkeys(_whence(given) for given in draft.whence[key])]
+        lines += [f"# {MEANINGS[key]}"] if key in MEANINGS else []
         lines.append(f"{key} = {_value(_native(key, value))}")
     notes = [note for note in draft.notes if note not in draft.guards]
     if notes:
         lines += ["", "# What differs, or has no effect:"]
         lines += [f"#   {_shown(str(note))}" for note in notes]
-    hooks = draft.facts.get("hooks", ())
-    if hooks:
-        lines += ["", f"# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: {', '.join(hooks)}"]
+    lines += _about_hooks(draft.facts.get("hooks", ()))
     done = [step.given.key for step in draft.facts.get("steps", ())] + [
         given.key for given in draft.facts.get("imports", ())
     ]
@@ -138,6 +146,13 @@ def as_toml(draft: Draft) -> str:
             "# gunicorn's loggers (errorlog, syslog, logconfig_*, logger_class) are set up with --gunicorn-conf, or `aserve gunicorn`, only",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _about_hooks(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    instead = [f"#   {name}: in the app, {IN_THE_APP[name]}" for name in names if name in IN_THE_APP]
+    return ["", f"# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: {', '.join(names)}", *instead]
 
 
 def _whence(given: Given) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from aserve.features.moving.draft import Draft
+from aserve.features.moving.gunicorn import load_gunicorn
 from aserve.features.moving.kept_variables import MOST, PRIMES, keep_variables, names_in
 from aserve.features.moving.uwsgi import load_uwsgi
 from aserve.settings import ConfigError
@@ -60,6 +63,31 @@ def test_what_does_not_follow(keep):
     assert keep("processes = 1; if-env = PORT; threads = 3; endif =; http = :80").settings["threads"] == 1
 
 
+@pytest.mark.parametrize("here", [{}, {"BIND": "[::1]:81"}])
+def test_an_address(tmp_path, here):
+    """A variable of an address is whole addresses, with a port or of a unix socket."""
+    path = tmp_path / "gunicorn.conf.py"
+    path.write_text("import os\nbind = os.environ.get('BIND', 'unix:/run/a.sock')\n")
+    environ = dict(os.environ, **here)
+
+    def load(variables):
+        os.environ.update({"BIND": variables["BIND"]} if "BIND" in variables else {})
+        try:
+            return load_gunicorn(str(path), variables)[0]
+        finally:
+            os.environ.pop("BIND", None)
+
+    draft = keep_variables(load, path.read_text(), environ)
+    assert draft.settings["bind"] == ["${env:BIND:-unix:/run/a.sock}"] and draft.notes == []
+
+
+def test_what_is_lost():
+    """A note says which variables a setting follows no longer."""
+    draft = keep_variables(loader(threads=lambda environ: 2 * int(environ["N"])), reading("N", "M"), {"N": "2"})
+    assert draft.settings["threads"] == 4
+    assert [note.text for note in draft.notes] == ["it follows N, but threads here has the value of this moment"]
+
+
 def reading(*names):
     """Return the text of a file that reads variables."""
     return "\n".join(f"os.environ.get('{name}')" for name in names)
@@ -70,7 +98,8 @@ def loader(**makers):
 
     def load(environ):
         draft = Draft("conf.py")
-        draft.settings = {key.replace("_", "-"): make(environ) for key, make in makers.items()}
+        for key, make in makers.items():
+            draft.default(key.replace("_", "-"), make(environ), "a test's")
         return draft
 
     return load

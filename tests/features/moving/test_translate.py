@@ -61,6 +61,7 @@ threads = 1
 # the app may import uwsgi
 uwsgi-module = "on"
 # uWSGI's name
+# sys.argv of the app: without this line it is aserve's, which most apps do not look at
 argv = ["uwsgi"]
 # X-Forwarded-* reach the app as they come, and X-Forwarded-Proto is the scheme
 environ-as = "uwsgi"
@@ -72,13 +73,19 @@ environ-as = "uwsgi"
 
 
 def test_hooks(tmp_path, monkeypatch, capsys):
-    """A TOML file cannot have them, and that is said."""
+    """A TOML file cannot have them, and that is said; where the app can do the same, too, and that a file names no app."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "conf.py").write_text("preload_app = True\ndef post_fork(server, worker): worker.log.info('x')\n")
+    (tmp_path / "conf.py").write_text(
+        "preload_app = True\ndef post_fork(server, worker): worker.log.info('x')\nwhen_ready = post_fork\n"
+    )
     run_translate(["translate", "conf.py"], {})
     out = capsys.readouterr().out
     assert "preload = true\n" in out or sys.platform != "linux"
-    assert out.endswith("\n# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: post_fork\n")
+    assert out.splitlines()[0].endswith("Start it with: aserve --config THIS_FILE module:app")
+    assert out.endswith(
+        "\n# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: when_ready, post_fork\n"
+        "#   post_fork: in the app, a function with @aserve.post_fork; see docs/preload.md\n"
+    )
 
 
 def test_what_only_a_file_of_uwsgi_does(tmp_path, monkeypatch, capsys):
@@ -101,7 +108,7 @@ def test_odd_texts(tmp_path):
 def test_what_is_no_such_file(tmp_path, monkeypatch):
     """A name says whose it is; without one, or with two, it is an error."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="notes: its name says neither uWSGI"):
+    with pytest.raises(ConfigError, match=r"notes: its name says neither uWSGI.*: aserve translate gunicorn -c notes$"):
         run_translate(["translate", "notes"], {})
     with pytest.raises(ConfigError, match="the following arguments are required: FILE; see aserve translate --help"):
         run_translate(["translate"], {})
