@@ -30,6 +30,7 @@ from .core.guard import guard
 from .core.named_tuple import NamedTuple
 from .lifecycle.supervision import Supervision, SupervisorContext
 from .settings import EngineSettings
+from .tls.certificates import NewContext
 from .workers.busy import Busy
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
@@ -240,6 +241,14 @@ class Extension(Generic[S]):
         """Return the makers of carriers for connections of TLS, by the ALPN names of their protocols; called once."""
         raise NotImplementedError
 
+    def contexts(self) -> Mapping[str, NewContext]:
+        """
+        Return the makers of TLS contexts, by the ALPN names of protocols that end with the handshake; called once.
+
+        One is asked for a client that offers this name and no other, on the event loop; without a context the client is refused.
+        """
+        raise NotImplementedError
+
     def counting(self) -> Counting:
         """Return the counters that `ended` raises, for C to raise; called once, after `start`."""
         raise NotImplementedError
@@ -332,6 +341,11 @@ class Extensions:
     def carriers(self) -> dict[str, NewCarrier]:
         """The makers of carriers by ALPN names, in the order of preference."""
         return {name: new for one in self._with("carriers") for name, new in one.carriers().items()}
+
+    @functools.cached_property
+    def contexts(self) -> dict[str, NewContext]:
+        """The makers of TLS contexts by ALPN names."""
+        return {name: new for one in self._with("contexts") for name, new in one.contexts().items()}
 
     @property
     def wants_times(self) -> bool:

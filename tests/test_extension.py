@@ -188,6 +188,17 @@ def test_carriers():
     assert list(Extensions([Carrying("b"), Carrying("a")]).carriers) == ["b", "a"]
 
 
+def test_contexts():
+    """They are those of all; without any there is none."""
+
+    class Proving(Extension):
+        def contexts(self):
+            return {"proof": Wrapper}
+
+    assert Extensions([Nothing(None)]).contexts == {}
+    assert Extensions([Nothing(None), Proving(None)]).contexts == {"proof": Wrapper}
+
+
 @pytest.mark.parametrize(("value", "is_on"), [("", False), ("no", False), ("yes", True)])
 def test_a_value_that_turns_off(value, is_on):
     """A name may say so."""

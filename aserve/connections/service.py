@@ -17,7 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..settings import EngineSettings
-from ..tls.certificates import Wrap
+from ..tls.certificates import NO_CONTEXTS, NewContext, Wrap
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
@@ -47,6 +47,9 @@ class ServiceContext(NamedTuple):
     times_requests: bool = False  # requests get the times of their arrival and beginning: Exchange.arrived_at
     sees_responses: bool = False  # a wrapper in front of the app needs the Response of each exchange
     deadlines: Deadlines | None = None  # with --request-timeout
+    contexts: Mapping[str, NewContext] = (
+        NO_CONTEXTS  # of TLS, for clients that offer one of these ALPN names and no other
+    )
 
 
 class Service:
@@ -79,7 +82,7 @@ class Service:
         self.common_fields, self.connections, self.budgets = context.common_fields, context.connections, context.budgets
         self.websockets, self.peers, self.in_flight = context.websockets, context.peers, context.in_flight
         self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
-        self.deadlines, self.ends = context.deadlines, context.ends
+        self.deadlines, self.ends, self.contexts = context.deadlines, context.ends, context.contexts
         self.take_back: Callable[[Any, int], bool] | None = (
             None  # moves an idle connection into the lane; see Lane._adopt
         )

@@ -173,14 +173,23 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             return
         hello = self._hello.parse()
         offered = [name.decode("latin-1") for name in hello.protocols]
-        if offered and not any(name in tls.ALPN_PROTOCOLS or name in self._service.carriers for name in offered):
+        new_context = self._service.contexts.get(offered[0]) if len(offered) == 1 else None
+        context = new_context(hello.server_name) if new_context is not None else None
+        if (
+            context is None
+            and offered
+            and not any(name in tls.ALPN_PROTOCOLS or name in self._service.carriers for name in offered)
+        ):
             names = ", ".join(map(ascii, offered[:5]))
             self._refuse(client_hello.NO_APPLICATION_PROTOCOL, f"no HTTP/1.1 for a client that speaks only {names:.99}")
             return
         self._hello = client_hello.FirstOctets()
         self._incoming.write(received)
-        wrap = cast(tls.Wrap, self._service.wrap)
-        self._session = wrap(self._incoming, self._outgoing, hello.server_name)
+        if context is not None:
+            self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        else:
+            wrap = cast(tls.Wrap, self._service.wrap)
+            self._session = wrap(self._incoming, self._outgoing, hello.server_name)
         self._phase = Phase.HANDSHAKE
         self._shake_hands()
 
@@ -195,6 +204,11 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse(self._outgoing.read(), f"TLS handshake failed: {tls.reason_of(exc)}")
             return
         self._flush()
+        chosen = session.selected_alpn_protocol() or ""
+        if chosen in self._service.contexts:  # the handshake is all that this protocol has
+            self._phase = OPEN
+            self.close()
+            return
         connection = Connection(self._service)
         try:
             connection.base_environ = {**connection.base_environ, **tls.describe_client(session)}
@@ -205,7 +219,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._read, self._write = tls.guard(session.read), tls.guard(session.write)
         self._phase = OPEN
         self._service.connections.discard(self)
-        new_carrier = self._service.carriers.get(session.selected_alpn_protocol() or "")
+        new_carrier = self._service.carriers.get(chosen)
         wire = self._wire = LoopWire(connection, can_bypass=False) if new_carrier is None else new_carrier(connection)
         wire.connection_made(self)
         if self._incoming.pending:

@@ -62,6 +62,7 @@ class Commons:
         context = ServiceContext(
             config, loop, threads.executor, self.fields, listening.connections, self.budgets, websockets, self.ends, self._peers,
             listening.new_in_flight(), extensions.wants_times, extensions.sees_responses, threads.deadlines,
+            extensions.contexts,
         )  # fmt: skip
         shared = Shared(context, threads.timed(app), self.certificates, not is_alone, extensions)
         return [new_service(listener, shared) for listener in listening.listeners]

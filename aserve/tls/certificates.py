@@ -20,7 +20,8 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
 from ..core.accounts import name_user
@@ -31,6 +32,9 @@ logger = logging.getLogger("aserve")
 
 # Arguments: the client's octets, the server's octets, and the server name that the client asks for.
 Wrap = Callable[[ssl.MemoryBIO, ssl.MemoryBIO, str], ssl.SSLObject]
+# Argument: the server name that the client asks for. Returns the context of its handshake, after which the connection ends; None: there is none.
+NewContext = Callable[[str], Optional[ssl.SSLContext]]
+NO_CONTEXTS: Mapping[str, NewContext] = MappingProxyType({})
 Function = TypeVar("Function", bound=Callable[..., Any])
 Stamp = Optional[tuple[int, int, int, int]]  # of a file; None: there is none
 

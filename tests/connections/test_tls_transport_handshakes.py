@@ -205,3 +205,55 @@ def test_a_client_without_an_address(new_line):
         line.raw.extra["socket"] = sock
         line.raw.connect(transport)
     assert line.raw.calls == ["abort"]
+
+
+# Handshakes that are all that a client wants
+
+
+@pytest.fixture
+def proof(authority):
+    """Return the contexts by ALPN names, as an extension has them: one for the name proof.example."""
+    issued = authority.issue("proof.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*map(str, issued))
+    context.set_alpn_protocols(["proof/1"])
+    return {"proof/1": lambda name: context if name == "proof.example" else None}
+
+
+def proving(new_line, proof, name, protocols):
+    line = new_line(client={"protocols": protocols, "server_name": name})
+    line.harness.service.contexts = proof
+    return line
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_nothing_but_a_handshake(new_line, proof, version):
+    """Its client gets a certificate of its own, and then the connection ends; no request is read."""
+    line = proving(new_line, proof, "proof.example", ["proof/1"])
+    line.client.context.maximum_version = version
+    line.shake_hands()
+    assert line.client.session.selected_alpn_protocol() == "proof/1" and line.client.peer_name == "proof.example"
+    line.pump()
+    assert line.raw.calls[-1] == "close" and line.connection is None
+
+
+@pytest.mark.parametrize(
+    ("name", "protocols"),
+    [("localhost", ["proof/1"]), ("proof.example", ["proof/1", "other/1"])],
+    ids=["name", "others"],
+)
+def test_no_such_handshake(new_line, proof, name, protocols, log):
+    """A name without a context, and a client that offers others as well, are refused as any that knows no HTTP."""
+    line = proving(new_line, proof, name, protocols)
+    line.client.shake_hands()
+    line.pump()
+    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
+        line.client.shake_hands()
+    assert "speaks only 'proof/1'" in log.text
+    line.sent = b""
+
+
+def test_http_beside_such_handshakes(new_line, proof):
+    """All others are served as without them."""
+    line = proving(new_line, proof, "localhost", ["http/1.1"]).shake_hands()
+    assert line.ask().body() == b"/"

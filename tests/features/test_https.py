@@ -54,6 +54,12 @@ def test_where_it_answers(https, bind, answers):
     assert isinstance(https.extension.before(context), HTTPAnswers) == answers
 
 
+def test_handshakes(https):
+    """TLS-ALPN-01 is a protocol of its own, for our names."""
+    contexts = https.extension.contexts()
+    assert list(contexts) == ["acme-tls/1"] and contexts["acme-tls/1"]("other.example") is None
+
+
 def test_its_thread(https):
     """It looks from start to stop."""
     https.extension.start(None)

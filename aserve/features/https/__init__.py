@@ -10,9 +10,13 @@ Not here: serving the certificates, which are files as any other (tls/certificat
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+
 from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
+from ...tls.certificates import NewContext
 from ...wsgi.gateway import Before
-from .answers import HTTPAnswers
+from .answers import ALPN_NAME, HTTPAnswers, new_context
 from .folder import Folder
 from .settings import HTTPSSettings, folder_of
 
@@ -40,6 +44,10 @@ class HTTPS(Extension[HTTPSSettings]):
         if context.listener.bind.protocol != "http":
             return None
         return HTTPAnswers(Folder(folder_of(self._config)), context.common_fields)
+
+    def contexts(self) -> Mapping[str, NewContext]:
+        """See Extension; an authority asks at port 443, by a handshake and nothing else."""
+        return {ALPN_NAME: functools.partial(new_context, Folder(folder_of(self._config)), self._config.https)}
 
     def start(self, context: ServerContext) -> None:
         """Look what is due from now on."""

@@ -1,21 +1,27 @@
 """Answers to the challenges of an authority, from files that any process may have written.
 
-Owns:     HTTPAnswers, the step of HTTP-01; the names of both kinds of challenges, and of their files.
-Thread:   a worker (with --threads 0: the event loop).
-Spec:     RFC 8555 section 8.3.
+Owns:     HTTPAnswers, the step of HTTP-01; new_context, which gives the context of TLS-ALPN-01; the names of both kinds of challenges, and of
+          their files.
+Thread:   HTTPAnswers a worker (with --threads 0: the event loop); new_context the event loop.
+Spec:     RFC 8555 section 8.3; RFC 8737 section 3.
 Not here: writing the files (challenges.py).
 """
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Container
+
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
+from ...tls.certificates import guard
 from ...wsgi.environ import build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response
 from .folder import MAX_BYTES, Folder
 
 HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
+ALPN_NAME = "acme-tls/1"  # RFC 8737 6.2
 PREFIX = "/.well-known/acme-challenge/"
 # RFC 8555 8.1: base64url. So it is no path, and has no dot, as the names of all other files have.
 TOKEN = lazy_pattern(r"[A-Za-z0-9_-]{1,200}")
@@ -49,3 +55,18 @@ class HTTPAnswers(Before):
         except OSError:
             return None
         return plain_response(200, text, exchange, self._common_fields)
+
+
+def new_context(folder: Folder, names: Container[str], name: str) -> ssl.SSLContext | None:
+    """Return the context of a handshake that answers a challenge; None: none is under way for this name, which is the client's word."""
+    name = name.lower()
+    if name not in names:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 8737 3
+    context.set_alpn_protocols([ALPN_NAME])
+    try:
+        guard(context.load_cert_chain)(folder.challenge(pem_name(name)))
+    except OSError:  # an SSLError is one
+        return None
+    return context

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+
 import pytest
+from harness.certificates import HAS_OPENSSL, Authority
 from harness.gateways import new_exchange
 from harness.responses import parse
 
 from aserve.core.exchange import Exchange
-from aserve.features.https.answers import PREFIX, HTTPAnswers, pem_name
+from aserve.features.https.answers import ALPN_NAME, PREFIX, HTTPAnswers, new_context, pem_name
 from aserve.features.https.folder import Folder
 from aserve.wsgi.response import CommonFields
 
@@ -57,3 +61,27 @@ def test_an_answer(ask):
 def test_all_else_reaches_the_app(ask, path):
     """It may have answers of its own; nothing else of the folder is sent."""
     assert ask(path) is None
+
+
+@pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
+def test_a_handshake(tmp_path):
+    """TLS-ALPN-01 is answered while its file is there, for names that are ours; the name is a client's word, and no path."""
+    folder = Folder(str(tmp_path / "https"))
+    folder.make(None)
+    assert new_context(folder, ("a.example",), "a.example") is None
+    issued = Authority(tmp_path / "authority").issue("a.example")
+    for name in ("a.example", "b.example"):
+        folder.write(folder.challenge(pem_name(name)), issued.key.read_bytes() + issued.certificate.read_bytes())
+    client = ssl.create_default_context(cafile=str(tmp_path / "authority/authority.pem"))
+    client.set_alpn_protocols([ALPN_NAME])
+    ends = [ssl.MemoryBIO(), ssl.MemoryBIO()]
+    theirs = client.wrap_bio(ends[0], ends[1], server_hostname="a.example")
+    ours = new_context(folder, ("a.example",), "A.example").wrap_bio(ends[1], ends[0], server_side=True)
+    for session in (theirs, ours, theirs):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+    assert theirs.selected_alpn_protocol() == ALPN_NAME
+    assert new_context(folder, ("a.example",), "b.example") is None
+    assert new_context(folder, ("a.example",), "../account") is None
+    folder.write(folder.challenge(pem_name("a.example")), b"damaged")
+    assert new_context(folder, ("a.example",), "a.example") is None

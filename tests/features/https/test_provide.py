@@ -82,3 +82,9 @@ def test_root_makes_it_for_the_user(site, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     provide(site.config.replace(user="nobody"))
     assert owners[1] is None
+
+
+def test_a_root_that_is_not_there(site):
+    """Nothing would work without it, so the start says so."""
+    with pytest.raises(ConfigError, match=r"acme-ca /nowhere/ca\.pem cannot be read"):
+        provide(site.config.replace(acme_ca="/nowhere/ca.pem"))
