@@ -88,10 +88,10 @@ def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
         if any(_meet(bind, other) for other in others):
             return _TWICE
         which = f" ('ss -ltnp sport = :{bind.port}' tells which)" if bind.kind == "tcp" else ""
-        return f"another program listens there{which}; stop it or choose another address with --bind"
+        return f"another program listens there{which}; stop it or choose another address"
     if number == errno.EACCES:
         return (
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --bind"
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one"
             if bind.kind == "tcp"
             else "no permission to create the socket in that folder"
         )

@@ -144,7 +144,10 @@ def bind_listeners(config: EngineSettings, kept: Callable[[Bind], list[int]] = l
         fds = kept(bind)
         placed += [bind._replace(kind="fd", name=str(fd)) for fd in fds] or [bind]
         new += [] if fds else [bind]
-    return open_listeners(placed, rights, config.backlog, binds_beside(config, new))
+    try:
+        return open_listeners(placed, rights, config.backlog, binds_beside(config, new))
+    except BindError as fault:
+        raise BindError(f"{fault}; see --bind") from None
 
 
 def open_listeners(

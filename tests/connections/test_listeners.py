@@ -14,9 +14,9 @@ import pytest
 from harness.asking import is_open
 
 from aserve.connections import listeners as listeners_module
-from aserve.connections.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
+from aserve.connections.listeners import UNSENT_BYTES, UnixRights, bind_listeners, limit_unsent, open_listeners
 from aserve.core.errors import BindError
-from aserve.settings import Bind, parse_bind
+from aserve.settings import Bind, EngineSettings, parse_bind
 
 
 def has_ipv6():
@@ -167,7 +167,7 @@ def test_a_port_in_use(opened):
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(BindError) as caught:
-            opened(f"127.0.0.1:{port}")
+            bind_listeners(EngineSettings(bind=f"127.0.0.1:{port}"))
     text = str(caught.value)
     assert text.startswith(f"cannot listen on 127.0.0.1:{port}: another program listens there")
     assert f"sport = :{port}" in text and "--bind" in text and "\n" not in text

@@ -67,10 +67,10 @@ def open_metrics(config: MetricsSettings) -> list[Listener]:
         if config.metrics is not None:
             listeners += _open_pages(config, config.metrics)
         if config.stats is not None:
-            opened = _open_told(config, config.stats, "stats, as uWSGI has them,")
+            opened = _open_told(config, config.stats, "--stats", "stats, as uWSGI has them,")
             listeners += [listener._replace(is_stats=True) for listener in opened]
         if config.agent_check is not None:
-            opened = _open_told(config, config.agent_check, "HAProxy's agent check")
+            opened = _open_told(config, config.agent_check, "--agent-check", "HAProxy's agent check")
             listeners += [listener._replace(is_agent=True) for listener in opened]
     except BindError:
         for listener in listeners:
@@ -103,23 +103,26 @@ def _warn_of_readers(config: MetricsSettings, urls: Sequence[str]) -> None:
 
 
 def _open_pages(config: MetricsSettings, place: str) -> list[Listener]:
-    listeners = _open(config, place)
+    listeners = _open(config, place, "--metrics")
     page = "" if config.status_page == "off" else ", the status page on /"
     logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
     return listeners
 
 
-def _open_told(config: MetricsSettings, place: str, what: str) -> list[Listener]:
+def _open_told(config: MetricsSettings, place: str, flag: str, what: str) -> list[Listener]:
     """Listen for clients that get an answer as soon as they connect."""
-    listeners = _open(config, place)
+    listeners = _open(config, place, flag)
     places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
     logger.info("%s on %s", what, ", ".join(places))
     return listeners
 
 
-def _open(config: MetricsSettings, place: str) -> list[Listener]:
+def _open(config: MetricsSettings, place: str, flag: str) -> list[Listener]:
     bind = parse_bind(place)
-    return open_listeners([bind], UnixRights(config.metrics_mode), beside=binds_beside(config, [bind]))
+    try:
+        return open_listeners([bind], UnixRights(config.metrics_mode), beside=binds_beside(config, [bind]))
+    except BindError as fault:
+        raise BindError(f"{flag}: {fault}") from None
 
 
 def _is_own(listener: Listener) -> bool:

@@ -88,12 +88,12 @@ class CommandFifo(Supervision):
             return
         if is_end:
             self._watch(descriptor, self._obey, 0)
-            _remove(self._path)
+            _remove(self._path, os.fstat(descriptor))
         os.close(descriptor)
 
 
 def _make(path: str) -> None:
-    """Make the FIFO, in place of an earlier one, or of what a script has written where there was none."""
+    """Make the FIFO, in place of one that no program reads, or of what a script has written where there was none."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -101,13 +101,25 @@ def _make(path: str) -> None:
     else:
         if not (stat.S_ISFIFO(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= MOST_OCTETS)):
             raise BindError("there is a file, and it is no FIFO")
+        if stat.S_ISFIFO(found.st_mode) and _is_read(path):
+            raise BindError("another program takes its commands from there; stop it, or choose another path")
         os.unlink(path)
     os.mkfifo(path, MODE)
 
 
-def _remove(path: str) -> None:
+def _is_read(path: str) -> bool:
+    """Whether a program has the FIFO open for reading, such as the uWSGI beside which this server is tried."""
     try:
-        if stat.S_ISFIFO(os.lstat(path).st_mode):
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:  # fifo(7): ENXIO, there is no reader; or this user may not ask
+        return False
+    return True
+
+
+def _remove(path: str, own: os.stat_result) -> None:
+    """Remove the FIFO, unless another has taken its place."""
+    try:
+        if os.path.samestat(os.lstat(path), own):
             os.unlink(path)
     except OSError as fault:
         logger.warning("cannot remove %s: %s", path, fault.strerror)

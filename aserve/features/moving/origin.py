@@ -22,7 +22,7 @@ from .lines import LINES
 from .merging import Own, merge
 from .naming import GUNICORN, PROGRAM, UWSGI
 from .settings import MovingSettings
-from .unix_rights import drop_accounts
+from .unix_rights import drop_accounts, is_account
 
 logger = logging.getLogger("aserve")
 
@@ -124,7 +124,7 @@ def read_origin(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Origin 
     from .uwsgi import load_uwsgi
 
     draft = load_uwsgi(flags.get(UWSGI, ""), environ, flags.get(LINES["uwsgi"]))
-    if not is_root():
+    if not (is_root() or is_account(draft)):
         drop_accounts(draft, "only root may become another; as in uWSGI, it has no effect")
     return Origin(draft)
 

@@ -1,6 +1,6 @@
 """The rights of unix sockets, where another server's settings do not name them.
 
-Owns:     put_rights, drop_accounts, present_umask.
+Owns:     put_rights, drop_accounts, is_account, present_umask.
 Thread:   the main thread.
 Spec:     gunicorn/sock.py: bind under the setting `umask`, then chown to `user` and `group`. uWSGI 2.0.31, core/uwsgi.c: bind as `uid` and `gid`,
           under the process's umask.
@@ -13,6 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ...lifecycle.privileges import find_account
+from ...settings import ConfigError
 from .draft import Draft, Given
 
 ALL_RIGHTS = 0o777
@@ -45,6 +47,15 @@ def drop_accounts(draft: Draft, why: str) -> None:
         if draft.whence.get(key) == draft.whence.get(source):
             draft.drop(key, why)
         draft.drop(source, why)
+
+
+def is_account(draft: Draft) -> bool:
+    """Whether this process, which is not root, is the user and group of the draft: at a reload, root had become it at the start."""
+    try:
+        account = find_account(draft.settings.get("user"), draft.settings.get("group"))
+    except ConfigError:
+        return False
+    return account is not None and 0 != os.geteuid() == account.uid and os.getegid() == account.gid
 
 
 def present_umask() -> int:

@@ -20,6 +20,7 @@ import time
 from typing import Callable
 
 from ...core.forks import weakly
+from ...workers.threads import Watcher
 from .store import Store, StoreError
 
 logger = logging.getLogger("aserve")
@@ -100,7 +101,7 @@ class Leases:
         self._held[lease] = True
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="aserve-leases", daemon=True)
+                thread = Watcher(self._run, "aserve-leases")
                 # If no thread can start, the lease expires and is logged as lost.
                 with contextlib.suppress(RuntimeError):
                     thread.start()

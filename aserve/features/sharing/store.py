@@ -33,6 +33,7 @@ from redis.retry import Retry
 from ...core.forks import weakly
 from ...core.log_once import LogOnce
 from ...settings.secrecy import show_url
+from ...workers.threads import Watcher
 from .settings import Shared
 
 logger = logging.getLogger("aserve")
@@ -184,7 +185,7 @@ class Store:
         with self._lock:
             if self._away_since is not None:
                 return
-            thread = threading.Thread(target=self._wait, name="aserve-shared", daemon=True)
+            thread = Watcher(self._wait, "aserve-shared")
             try:
                 thread.start()  # first: without the thread the note would never be taken back
             except RuntimeError:  # the interpreter ends, or no thread can start

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.frames import calls_of, outer_frames, show_calls
 from ...core.named_tuple import NamedTuple
+from ...workers.threads import Watcher
 from .process import present
 from .request import environ_here
 
@@ -50,7 +51,7 @@ def set_user_harakiri(seconds: int) -> None:
         time.monotonic() + seconds, seconds, id(environ) if environ is not None else 0
     )
     if not _looking:
-        thread = threading.Thread(target=_look, name="aserve-uwsgi-harakiri", daemon=True)
+        thread = Watcher(_look, "aserve-uwsgi-harakiri")
         _looking.append(thread)
         thread.start()
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.forks import end_if_forked, forked, weakly
 from ...core.named_tuple import NamedTuple
+from ...workers.threads import Watcher
 from .handlers import COUNTED, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
 from .process import present
@@ -276,7 +277,7 @@ class Signals:
 
     def _start_clock(self) -> None:
         if self._clock is None and self._handlers:
-            clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
+            clock = Watcher(self._run_clock, "aserve-uwsgi-clock")
             clock.start()  # first: if no thread can start, the next signal tries again
             self._clock = clock
 

@@ -465,7 +465,7 @@ def test_where_stats_are(caplog, tmp_path):
     place = f"127.0.0.1:{listener.address[1]}"
     assert f"stats, as uWSGI has them, on {place}" in caplog.text
     assert f"every client that reaches http://{place} (all interfaces) can read the metrics;" in caplog.text
-    with pytest.raises(BindError):
+    with pytest.raises(BindError, match="--stats: cannot listen on"):
         open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
     assert not (tmp_path / "m").exists()
     listener.close()

@@ -67,6 +67,19 @@ def test_a_fifo_that_has_gone(opened, caplog):
     assert opened.path.exists()
 
 
+def test_a_fifo_of_another_program(opened, tmp_path):
+    """It is not taken from a program that reads it, as from the uWSGI beside which this server is tried; nor removed at the end."""
+    beside = CommandFifo(str(opened.path), lambda *given: None)
+    with pytest.raises(BindError, match="another program takes its commands from there; stop it"):
+        beside.answer({}, lambda *given: None, is_upgraded=False)
+    opened.path.rename(tmp_path / "moved")
+    beside.answer({}, lambda *given: None, is_upgraded=False)
+    opened.fifo.close(is_end=True)
+    assert opened.path.exists()
+    beside.close(is_end=True)
+    assert not opened.path.exists()
+
+
 def test_what_was_there(tmp_path, caplog):
     """An earlier one, or what a script has written meanwhile, is replaced; other files are not."""
     path = tmp_path / "fifo"

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.features.moving.gunicorn import load_gunicorn
-from aserve.features.moving.unix_rights import drop_accounts, present_umask
+from aserve.features.moving.unix_rights import drop_accounts, is_account, present_umask
 from aserve.features.moving.uwsgi import load_uwsgi
 
 RIGHTS = ("unix-mode", "unix-owner", "unix-group")
@@ -75,6 +75,26 @@ def test_accounts_without_effect(tmp_path):
     draft = load_uwsgi(str(path), {})
     drop_accounts(draft, "no root")
     assert draft.settings["unix-owner"] == "daemon" and "user" not in draft.settings
+
+
+@pytest.mark.parametrize(
+    ("lines", "uid", "gid", "is_one"),
+    [
+        ("uid=www-data\ngid=www-data", 33, 33, True),
+        ("uid=www-data", 33, 33, True),
+        ("uid=www-data\ngid=daemon", 33, 33, False),
+        ("uid=www-data", 34, 33, False),
+        ("uid=root", 0, 0, False),
+        ("uid=nosuchuser", 33, 33, False),
+        ("", 33, 33, False),
+    ],
+)
+def test_an_account_that_it_is_already(tmp_path, monkeypatch, lines, uid, gid, is_one):
+    """A reload reads the file again as the user that the file names: nothing has changed then."""
+    (tmp_path / "u.ini").write_text(f"[uwsgi]\nsocket=x.sock\n{lines}\n")
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(os, "getegid", lambda: gid)
+    assert is_account(load_uwsgi(str(tmp_path / "u.ini"), {})) is is_one
 
 
 def test_present_umask():

@@ -12,6 +12,7 @@ from aserve.features.uwsgi_api import signals as module
 from aserve.features.uwsgi_api.handlers import places_of
 from aserve.features.uwsgi_api.schedules import Cron, Every
 from aserve.features.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, Signals
+from aserve.workers.threads import Watcher
 
 
 @pytest.fixture
@@ -49,6 +50,11 @@ def look(signals):
     seconds = signals.look()
     wait_for_runs()
     return seconds
+
+
+def test_the_thread_of_the_clock(new):
+    """It only sleeps and looks: `aserve stacks`, which shows what the app is at, leaves it out."""
+    assert isinstance(new()._clock, Watcher)
 
 
 def test_raised(new):
