@@ -156,6 +156,7 @@ class Extension(Generic[S]):
     wants_head = False  # the head of the response, in Ended
     at_end_seconds = 0.0  # call `at_end` for requests that took at least this long
     fields: Sequence[tuple[str, str]] = ()  # (name, value) for every response, of the app or of aserve
+    tls_fields: Sequence[tuple[str, str]] = ()  # the same, of listeners of TLS
     # Whether it reads ends and refusals at all; `start` may set this to False.
     is_reading = True
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
@@ -313,6 +314,7 @@ class Extensions:
         """`extensions`: from the client towards the app: steps run in this order, and each app layer wraps the next."""
         found = self._all = tuple(extensions)
         self.fields = tuple(field for one in found for field in one.fields)
+        self.tls_fields = tuple(field for one in found for field in one.tls_fields)
         self.underscored = tuple(name for one in found for name in one.underscored)
         self.keeps_forwarded = any(one.keeps_forwarded for one in found)
         self._answers: dict[str, Callable[[], Any]] = {}

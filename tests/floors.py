@@ -204,6 +204,7 @@ FLOORS = {
     "aserve/features/https/order.py": 100,
     "aserve/features/https/program.py": 100,
     "aserve/features/https/provide.py": 100,
+    "aserve/features/https/redirect.py": 100,
     "aserve/features/https/renewal.py": 100,
     "aserve/features/https/schedule.py": 100,
     "aserve/features/https/settings.py": 100,

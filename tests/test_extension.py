@@ -168,9 +168,11 @@ def test_fields():
     """They are those of all, in the order of the extensions."""
     first, second = Nothing(CONFIG), Nothing(CONFIG)
     first.fields, second.fields, second.underscored = [("A", "1")], [("B", "2")], ["a_b"]
+    second.tls_fields = [("C", "3")]
     second.keeps_forwarded = True
     extensions = Extensions([first, Nothing(CONFIG), second])
     assert extensions.fields == (("A", "1"), ("B", "2")) and extensions.underscored == ("a_b",)
+    assert extensions.tls_fields == (("C", "3"),)
     assert extensions.keeps_forwarded and not Extensions([first]).keeps_forwarded
 
 

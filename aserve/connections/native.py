@@ -86,7 +86,7 @@ class Native:
         self._services: list[Service] = lane.services
         self._connections: dict[int, Connection] = lane.connections
         self._plains = plains
-        self.common_fields = lane.services[0].common_fields  # all services share them
+        self.common_fields = lane.services[0].common_fields  # its services share them: none is of TLS
         self._deadlines: Deadlines | None = lane.services[0].deadlines
         health, log = lane.services[0].health_paths, lane.services[0].ends  # and these
         self.engine: Any = _native.Engine(

@@ -22,6 +22,7 @@ from .files.settings import FileSettings
 from .http2 import HTTP2
 from .http2.settings import HTTP2Settings
 from .https import HTTPS
+from .https.redirect import HTTPSOnly
 from .https.settings import HTTPSSettings
 from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
@@ -58,6 +59,8 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     QueueWait,
     UnderscoreFields,
     ConnectionLimits,
+    HTTPS,
+    HTTPSOnly,  # behind the answers to an authority's questions, and before the site's own
     MovedEnviron,
     Routing,
     Tracing,
@@ -83,7 +86,6 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     MasterFifo,
     Scaling,
     HTTP2,
-    HTTPS,
     Mounting,  # what loads the mounted apps is nearest to the app
     Translating,
 )

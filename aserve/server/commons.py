@@ -32,7 +32,9 @@ class Commons:
 
     def __init__(self, config: EngineSettings, extensions: Extensions) -> None:
         self._config, self._extensions = config, extensions
-        self.fields = CommonFields(config.server_name, config.proxy_status, extensions.fields)
+        names = config.server_name, config.proxy_status
+        self.fields = CommonFields(*names, extensions.fields)
+        self.tls_fields = CommonFields(*names, (*extensions.fields, *extensions.tls_fields))
         self.certificates = Certificates(())
         self.budgets = Budgets(config)
         self.ends: Ends | None = None  # from start on, if an extension reads them
@@ -52,7 +54,7 @@ class Commons:
         self._extensions.provide()
         self.certificates = load_certificates(self._config, self._extensions.carriers)
         self.certificates.log_warnings()
-        self.fields.refresh()
+        self._refresh()
 
     def new_services(self, app: WSGIApp, listening: Listening, threads: AppThreads, *, is_alone: bool) -> list[Service]:
         """Return the service of each listener, after the start of extensions."""
@@ -64,7 +66,7 @@ class Commons:
             listening.new_in_flight(), extensions.wants_times, extensions.sees_responses, threads.deadlines,
             extensions.contexts,
         )  # fmt: skip
-        shared = Shared(context, threads.timed(app), self.certificates, not is_alone, extensions)
+        shared = Shared(context, threads.timed(app), self.certificates, not is_alone, extensions, self.tls_fields)
         return [new_service(listener, shared) for listener in listening.listeners]
 
     def thread_seconds(self, under_way: Callable[[], float]) -> float | None:
@@ -75,9 +77,13 @@ class Commons:
 
     def on_second(self) -> None:
         """Refresh the Date field, the certificates and the budgets; called once a second."""
-        self.fields.refresh()
+        self._refresh()
         self.certificates.on_second()
         self.budgets.on_second()
+
+    def _refresh(self) -> None:
+        self.fields.refresh()
+        self.tls_fields.refresh()
 
     def flush(self) -> None:
         """Pass the queued ends of requests to their readers."""

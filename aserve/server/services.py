@@ -24,6 +24,7 @@ from ..proxies.trust import Trust, TrustingLog, needs_identity, trust_of, who_is
 from ..tls.certificates import Certificates
 from ..wsgi import FileWrapper, Gateway, WSGIApp
 from ..wsgi.environ import build_base_environ
+from ..wsgi.response import CommonFields
 from .steps import steps_of
 
 
@@ -34,12 +35,14 @@ class Shared(NamedTuple):
     app: WSGIApp  # with --request-timeout, wrapped by it
     certificates: Certificates
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
-    extensions: Extensions = Extensions()
+    extensions: Extensions
+    tls_fields: CommonFields  # the common fields of listeners of TLS
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
     """Return the service of this listener, which its connections share."""
-    shares, bind = shared.context, listener.bind
+    bind = listener.bind
+    shares = shared.context._replace(common_fields=shared.tls_fields) if bind.protocol == "https" else shared.context
     config, peers, log = shares.config, shares.peers, shares.ends
     # Behind the PROXY protocol only the greeting tells the proxy's address: there the proxy's fields are read before the app.
     keeps = shared.extensions.keeps_forwarded and not bind.is_proxied

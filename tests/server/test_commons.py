@@ -52,12 +52,12 @@ def test_a_start_that_cannot_be():
 def test_each_second(monkeypatch):
     """The Date field moves, and certificates and budgets are looked at."""
     commons, seen = commons_of(), []
-    for name in ("fields", "certificates", "budgets"):
+    for name in ("fields", "tls_fields", "certificates", "budgets"):
         part = types.SimpleNamespace(on_second=lambda name=name: seen.append(name))
         part.refresh = part.on_second
         monkeypatch.setattr(commons, name, part)
     commons.on_second()
-    assert seen == ["fields", "certificates", "budgets"]
+    assert seen == ["fields", "tls_fields", "certificates", "budgets"]
 
 
 def test_what_reads_the_ends_of_requests():

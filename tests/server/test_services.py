@@ -57,7 +57,10 @@ def service(tmp_path):
             config, loop, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
             WebSockets(config, loop), log, peers_of(config), times_requests=times_requests,
         )  # fmt: skip
-        shared = Shared(context, app, load_certificates(config), multiprocess, extensions or extensions_of(config))
+        tls_fields = CommonFields(config.server_name, fields=[("Strict-Transport-Security", "max-age=1")])
+        shared = Shared(
+            context, app, load_certificates(config), multiprocess, extensions or extensions_of(config), tls_fields
+        )
         return new_service(listener, shared)
 
     yield make
@@ -85,6 +88,7 @@ def test_uwsgi_and_routes(service):
 def test_tls(service, localhost):
     """An https bind wraps its connections, and says so in the environ."""
     found = service("https://127.0.0.1:0", multiprocess=True, certificate=localhost.certificate, key=localhost.key)
+    assert b"Strict-Transport-Security" in found.common_fields.octets
     assert found.wrap is not None and found.base_environ["HTTPS"] == "on"
     assert (found.base_environ["wsgi.multithread"], found.base_environ["wsgi.multiprocess"]) == (True, True)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.patterns import lazy_pattern
 from ...core.systemd import state_folder
 from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
-from ...settings.kinds import FILE, Kind, choice, parse_list, show_text, show_texts
+from ...settings.kinds import FILE, Kind, choice, count, parse_list, show_text, show_texts
 from ...settings.paths import whole
 
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
@@ -28,6 +29,9 @@ MAX_NAMES = 100
 # RFC 1035 2.3.4: at most 63 octets in a label, and 253 in a name without its root.
 MAX_NAME = 253
 _LABELS = lazy_pattern(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*\Z")
+_PORT = count(1, 65535)
+_HSTS_WORDS = ("includeSubDomains", "preload")
+_HSTS = lazy_pattern(r"\s*(?:max-age=)?([0-9]{1,10})((?:\s*;\s*(?:includeSubDomains|preload))*)\s*\Z", re.IGNORECASE)
 _EMAIL = lazy_pattern(r"[^\s@<>,]+@[^\s@<>,]+\.[^\s@<>,]+\Z")
 
 
@@ -88,11 +92,29 @@ def _parse_email(value: object) -> str | None:
     return value
 
 
+def _parse_redirect(value: object) -> int | str | None:
+    return value if value in (None, "auto", "off") else _PORT.parse(value)  # type: ignore[return-value]
+
+
+def _parse_hsts(value: object) -> str | None:
+    """Return the value of Strict-Transport-Security (RFC 6797 section 6.1)."""
+    if value is None or value == "":
+        return None
+    match = _HSTS.match(str(value))
+    if isinstance(value, bool) or match is None:
+        raise ValueError(f"{value!r} is not a number of seconds, with '; includeSubDomains' or '; preload' behind it")
+    return f"max-age={match[1]}{''.join(f'; {word}' for word in _HSTS_WORDS if word.lower() in match[2].lower())}"
+
+
 NAMES = Kind(
     "NAME", "names of hosts, such as shop.example.org; repeatable, or separated by commas", _parse_names, show_texts
 )
 DIRECTORY = Kind("URL", "a URL that begins with https://", _parse_directory)
 EMAIL = Kind("ADDRESS", "an address such as admin@example.org", _parse_email, show_text)
+REDIRECT = Kind("auto|off|PORT", "auto, off, or a port", _parse_redirect)
+HSTS = Kind(
+    "SECONDS", "seconds, such as 31536000; '; includeSubDomains' and '; preload' may follow", _parse_hsts, show_text
+)
 GROUP = "Certificates"
 _NAMED = Needs(("https",))
 
@@ -141,6 +163,18 @@ class HTTPSSettings(EngineSettings):
         needs=_NAMED,
         path=whole,
     )
+    https_redirect: int | str = row(
+        "auto", GROUP, "--https-redirect", REDIRECT,
+        "send requests without TLS to https:// at this port, by 308; auto: with --https, to the port of its bind; off: let the app answer them",
+        "A site with certificates is to be read over TLS. Health checks, the authority's questions, and requests whose trusted proxy says "
+        "https are answered. Name the port where another stands before it, as a container's published one, or with a certificate of your own.",
+    )
+    hsts: str | None = row(
+        None, GROUP, "--hsts", HSTS,
+        "have browsers use nothing but https:// for this site, for so long: Strict-Transport-Security in each response over TLS",
+        "It cannot be taken back: a browser that has seen it refuses the site without a valid certificate until the time is over. Begin "
+        "with 300; a year is 31536000.",
+    )
     # fmt: on
 
     def check(self) -> None:
@@ -162,6 +196,11 @@ class HTTPSSettings(EngineSettings):
             raise ConfigError(f"https: read the terms {where}, and accept them: acme-terms accept")
         if importlib.util.find_spec("acme") is None:
             raise ConfigError("https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
+
+    @property
+    def redirects(self) -> bool:
+        """Whether requests without TLS are sent to TLS."""
+        return bool(self.https) if self.https_redirect == "auto" else self.https_redirect != "off"
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:

@@ -1,0 +1,98 @@
+"""Sends clients from HTTP to HTTPS, and has browsers stay there: --https-redirect, --hsts.
+
+Owns:     HTTPSOnly, the extension; HTTPSRedirect, its step.
+Thread:   the step: a worker (with --threads 0: the event loop).
+Spec:     RFC 9110 section 15.4.9 (308), RFC 6797 (HSTS).
+Not here: health checks, which are answered before any step (connections/health.py); our own answers to authorities, whose step comes first (answers.py).
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterable, Sequence
+
+from ...core.exchange import Exchange
+from ...core.patterns import lazy_pattern
+from ...extension import Extension, ListenerContext, ServerContext
+from ...proxies.forwarded import split_host
+from ...wsgi.environ import build_bodyless_environ
+from ...wsgi.gateway import Before, Reply
+from ...wsgi.response import CommonFields, plain_response
+from .answers import PREFIX
+from .settings import HTTPSSettings
+
+HTTPS_PORT = 443
+# RFC 9112 3.2.2: the absolute form, whose authority is the Host already.
+_AUTHORITY = lazy_pattern(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
+_UNFIT = lazy_pattern(r"[^!-~]")
+
+
+class HTTPSRedirect(Before):
+    """Answers each request without TLS by the place where it is to be made again."""
+
+    __slots__ = ("_common_fields", "_names", "_port")
+
+    def __init__(self, names: Sequence[str], port: int, common_fields: CommonFields) -> None:
+        """`names`: of the site; a request for another host is sent to the first. Empty: the request's own host is kept."""
+        self._names = names
+        self._port = "" if port == HTTPS_PORT else f":{port}"
+        self._common_fields = common_fields
+
+    def before(self, exchange: Exchange) -> Reply | None:
+        """Return the redirect; None: a trusted proxy says that its client speaks TLS, or an authority asks, which may be certbot's to answer."""
+        environ = build_bodyless_environ(exchange)
+        if environ["wsgi.url_scheme"] == "https" or environ["PATH_INFO"].startswith(PREFIX):
+            return None
+        host = self._host(environ.get("HTTP_HOST", ""))
+        if not host:  # HTTP/1.0
+            return plain_response(
+                400, "400 Bad Request: this site is served at https:// only", exchange, self._common_fields
+            )
+        place = f"https://{host}{self._port}{_path_of(environ['REQUEST_URI'])}"
+        fields = f"Location: {place}\r\n".encode("ascii")
+        return plain_response(308, f"308 Permanent Redirect: {place}", exchange, self._common_fields, fields)
+
+    def _host(self, text: str) -> str:
+        host = split_host(text)[0].lower().rstrip(".")
+        return self._names[0] if self._names and host not in self._names else host
+
+
+def _path_of(target: str) -> str:
+    """Return path and query of a request target (RFC 9112 section 3.2), without octets that a field may not have."""
+    path = _AUTHORITY.sub("", target, count=1)
+    path = path if path.startswith("/") else f"/{path.lstrip('*')}"
+    return _UNFIT.sub(lambda unfit: f"%{ord(unfit[0]):02X}", path)
+
+
+class HTTPSOnly(Extension[HTTPSSettings]):
+    """--https-redirect, --hsts."""
+
+    _port = HTTPS_PORT  # from `start` on
+
+    def __init__(self, config: HTTPSSettings) -> None:
+        """See Extension."""
+        super().__init__(config)
+        if config.hsts is not None:
+            self.tls_fields = (("Strict-Transport-Security", config.hsts),)
+
+    @classmethod
+    def is_on(cls, config: HTTPSSettings) -> bool:
+        """See Extension."""
+        return config.hsts is not None or config.redirects
+
+    def start(self, context: ServerContext) -> None:
+        """Learn the port of the first listener of TLS, unless the settings name one."""
+        port = self._config.https_redirect
+        self._port = port if isinstance(port, int) else _port_of(context.server.urls)
+
+    def before(self, context: ListenerContext) -> Before | None:
+        """See Extension; a front server that speaks uwsgi or SCGI has redirects of its own."""
+        if not self._config.redirects or context.listener.bind.protocol != "http":
+            return None
+        return HTTPSRedirect(self._config.https, self._port, context.common_fields)
+
+
+def _port_of(urls: Iterable[str]) -> int:
+    """Return the port of the first listener of TLS."""
+    parts = map(urllib.parse.urlsplit, urls)
+    return next((each.port for each in parts if each.scheme == "https" and each.port), HTTPS_PORT)
