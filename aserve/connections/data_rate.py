@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.body import RequestBody
     from ..settings import EngineSettings
 
-TOO_LATE = "the request did not come in time"
+HEAD_TOO_LATE = "the request head did not come in time (--head-timeout)"
 BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"
 TOO_SLOW = "the request body came more slowly than --min-rate"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .data_rate import TOO_LATE, DataRate, why_overdue
+from .data_rate import BODY_TOO_LATE, HEAD_TOO_LATE, DataRate, why_overdue
 
 if TYPE_CHECKING:
     from ..core.body import RequestBody
@@ -78,12 +78,12 @@ class Progress:
 
     def why_late_head(self) -> str:
         """Return why a head that is being received is refused; "": it comes in time."""
-        return TOO_LATE if self.quiet_seconds > self._config.head_seconds else ""
+        return HEAD_TOO_LATE if self.quiet_seconds > self._config.head_seconds else ""
 
     def why_late_body(self, body: RequestBody | None) -> str:
         """Return why a body that is being received is refused; "": it comes in time. `body` None: its rate is not checked."""
         if body is None:
-            return TOO_LATE if self.quiet_seconds > self._config.body_seconds else ""
+            return BODY_TOO_LATE if self.quiet_seconds > self._config.body_seconds else ""
         rate = self._data_rate = self._data_rate or DataRate()
         return why_overdue(body, rate, self.quiet_seconds, self._config)
 

@@ -7,7 +7,8 @@ Not here: the decision (mold.py).
 
 A fork has one thread, and the same open files as its parent (fork(2)). A thread of the app's would be missing in each worker, and
 a lock that it held stay locked. Workers that share a connection read one another's answers; an epoll set belongs to all of them.
-Files and datagram sockets are no reason against a fork: they are mostly logs, syslog and statistics. Neither are threads that no
+Files and datagram sockets are no reason against a fork: they are mostly logs, syslog and statistics; but for SQLite's, whose
+locks a fork does not have (https://sqlite.org/howtocorrupt.html, "Carrying an open database connection across a fork()"). Neither are threads that no
 Python code runs in: they are a library's in C (OpenBLAS), and most libraries start theirs anew (pthread_atfork(3)).
 """
 
@@ -31,6 +32,7 @@ TCP_LISTEN = "0A"  # tcp_states.h
 UNIX_DATAGRAM = "0002"  # net.h: SOCK_DGRAM
 
 A_FILE = "a file"
+SQLITE = b"SQLite format 3\0"  # https://sqlite.org/fileformat.html, "The Database Header"
 # By number, the target of its link in /proc; without /proc, from fstat(2), in the same form.
 Fds = dict[int, str]
 
@@ -84,7 +86,10 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
         elif link.startswith("/dev/"):
             pass
         elif link.startswith("/"):
-            shared.append(link)
+            is_database = _begins_with(fd, SQLITE)
+            (unfit if is_database else shared).append(
+                f"the SQLite database {link} (descriptor {fd})" if is_database else link
+            )
         elif link == A_FILE:
             shared.append(f"{link} (descriptor {fd})")
         else:
@@ -92,6 +97,13 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
             what = "a pipe" if link.startswith("pipe:") else f"an {kind[1]}" if kind else link
             unfit.append(f"{what} (descriptor {fd})")
     return Opened(unfit, shared, threads_in_c)
+
+
+def _begins_with(fd: int, octets: bytes) -> bool:
+    """Look by this descriptor: if a second one of the file is closed, all locks of this process on it are gone (fcntl(2))."""
+    with contextlib.suppress(OSError):  # it is not readable, or a folder
+        return os.pread(fd, len(octets), 0) == octets
+    return False
 
 
 # Threads

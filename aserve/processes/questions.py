@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Callable
 
 from ..connections.health import WISHES
+from ..core.page import MOLD
 from ..lifecycle.control import Answer, Caller, Message
 from .facts import Question
 
@@ -41,7 +42,8 @@ def answers_of(
 
 def tell_stacks(caller: Caller, slot: int, pid: int, text: str) -> None:
     """Answer with the stacks of one process; others may follow."""
-    caller.say({"worker": slot, "pid": pid, "text": text})
+    process = {"worker": 0, "name": "the mold"} if slot == MOLD else {"worker": slot}
+    caller.say({**process, "pid": pid, "text": text})
 
 
 def answer_all(asked: Iterable[Question], text: str, is_done: bool) -> None:

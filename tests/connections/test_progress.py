@@ -36,18 +36,19 @@ def test_idling(is_new, is_draining, second):
 def test_a_late_head():
     """--head-timeout."""
     progress = new_progress(head_seconds=5)
-    assert first_second(progress, progress.why_late_head) == (6, "the request did not come in time")
+    assert first_second(progress, progress.why_late_head) == (
+        6,
+        "the request head did not come in time (--head-timeout)",
+    )
 
 
 def test_a_late_body():
     """--body-timeout counts from the last progress, with and without a rate."""
     progress, body = new_progress(body_seconds=5, min_rate_bytes=0), BufferedBody(100, 50)
-    assert first_second(progress, lambda: progress.why_late_body(body)) == (
-        6,
-        "the request body did not come in time (--body-timeout)",
-    )
+    late = (6, "the request body did not come in time (--body-timeout)")
+    assert first_second(progress, lambda: progress.why_late_body(body)) == late
     progress.move()
-    assert first_second(progress, lambda: progress.why_late_body(None)) == (6, "the request did not come in time")
+    assert first_second(progress, lambda: progress.why_late_body(None)) == late
 
 
 def test_a_slow_body():

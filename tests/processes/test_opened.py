@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -84,6 +86,20 @@ def test_other_descriptors(find, tmp_path):
         f"a datagram socket to 127.0.0.1:8125 (descriptor {shared[1]})",
         file.name,
     }
+
+
+def test_an_sqlite_database(find, tmp_path):
+    """Its connection cannot cross a fork, unlike an ordinary file; looking drops none of its locks."""
+    database = sqlite3.connect(tmp_path / "site.db", isolation_level=None)
+    with contextlib.closing(database), open(tmp_path / "log", "w") as log:
+        database.execute("CREATE TABLE one (x)")
+        database.execute("BEGIN IMMEDIATE")
+        found = find()
+        other = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+        ended = subprocess.run([sys.executable, "-c", other, tmp_path / "site.db"], stderr=subprocess.PIPE, check=False)
+        assert log.name in found.shared and b"database is locked" in ended.stderr
+    (shown,) = found.unfit
+    assert re.fullmatch(rf"the SQLite database {tmp_path}/site.db \(descriptor \d+\)", shown)
 
 
 def test_a_socket_that_nobody_knows(find, tmp_path):

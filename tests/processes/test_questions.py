@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.core.page import MOLD
 from aserve.processes.questions import NO_WORKERS, SUPERVISED, answers_of, tell_stacks
 
 
@@ -50,6 +51,8 @@ def test_stacks():
     """They are said of a process, and others may follow."""
     told = ask("stacks", stacks=lambda caller, _: tell_stacks(caller, 2, 4321, "waiting"))
     assert told == [{"worker": 2, "pid": 4321, "text": "waiting"}]
+    told = ask("stacks", stacks=lambda caller, _: tell_stacks(caller, MOLD, 4321, "none"))
+    assert told == [{"worker": 0, "name": "the mold", "pid": 4321, "text": "none"}]
 
 
 @pytest.mark.parametrize(("wish", "why"), [("ready", ""), ("drain", "drained by aserve balancers")])

@@ -192,8 +192,9 @@ def _show_stacks(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
 
 def show_stacks(message: dict[str, Any]) -> str:
     """Return the stacks of one process, with its name above."""
-    who = f"worker {message['worker']} (pid {message['pid']})" if message["worker"] else f"pid {message['pid']}"
-    return f"--- {who}; {ORDER}\n{message['text']}"
+    name = message.get("name") or (f"worker {message['worker']}" if message["worker"] else "")
+    process = f"{name} (pid {message['pid']})" if name else f"pid {message['pid']}"
+    return f"--- {process}; {ORDER}\n{message['text']}"
 
 
 def _fail(message: dict[str, Any]) -> int:

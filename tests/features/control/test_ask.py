@@ -156,12 +156,17 @@ def test_what_changes_something(server, argv, question, capsys):
 
 
 def test_stacks(server, capsys):
-    """One worker's after another's; of a server without workers, its process's."""
-    server.answer = [{"worker": 2, "pid": 12, "text": "here\n"}, {"worker": 0, "pid": 13, "text": "there\n"}]
+    """One worker's after another's; of a server without workers, its process's; a mold has a name, and no number."""
+    server.answer = [
+        {"worker": 2, "pid": 12, "text": "here\n"},
+        {"worker": 0, "pid": 13, "text": "there\n"},
+        {"worker": 0, "name": "the mold", "pid": 14, "text": "nowhere\n"},
+    ]
     assert run(server, "stacks", "2") == 0
     assert server.question == {"ask": "stacks", "worker": 2}
     assert capsys.readouterr().out == (
         "--- worker 2 (pid 12); the last call first\nhere\n\n--- pid 13; the last call first\nthere\n\n"
+        "--- the mold (pid 14); the last call first\nnowhere\n\n"
     )
 
 
