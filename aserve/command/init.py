@@ -25,6 +25,7 @@ Write aserve.toml, a unit of systemd and a server block of nginx into this
 folder, for the app that is found here or named.  A file that is there already
 is left as it is.  Nothing is imported, started or installed."""
 USER = "www-data"  # of a unit, for a folder that belongs to root
+STATIC = ("staticfiles", "static")  # usual names; Django collects into the first what developers write into the second
 
 
 def init(argv: Sequence[str], folder: str) -> str:
@@ -39,7 +40,7 @@ def init(argv: Sequence[str], folder: str) -> str:
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="as for aserve: module:name")
     spec = parser.parse_args(argv).app or _only_app(folder)
-    files = SiteFiles(_name_of(folder), spec, folder, _command(), _user_of(folder))
+    files = SiteFiles(_name_of(folder), spec, folder, _command(), _user_of(folder), _static_of(folder))
     return "".join(f"{name}: {_write(os.path.join(folder, name), text)}\n" for name, text in files.texts().items()) + (
         "Next: aserve --config aserve.toml --check, then without --check. The first lines of the others say where they go.\n"
     )
@@ -74,6 +75,10 @@ def _name_of(folder: str) -> str:
 def _command() -> str:
     beside = os.path.join(os.path.dirname(sys.executable), "aserve")
     return beside if os.path.exists(beside) else shutil.which("aserve") or beside
+
+
+def _static_of(folder: str) -> str:
+    return next((name for name in STATIC if os.path.isdir(os.path.join(folder, name))), STATIC[-1])
 
 
 def _user_of(folder: str) -> str:

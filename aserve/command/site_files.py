@@ -21,7 +21,7 @@ PROPOSALS = {
     "threads": ("32", False),
     "workers": ('"auto"', False),
     "request-timeout": ('"30s"', False),
-    "static": ('["/static=static"]', False),
+    "static": ('["/static={static}"]', False),
     "trusted-proxies": ('["127.0.0.1"]', False),
     "healthcheck-path": ('"/-/health"', False),
     "access-log": ('"-"', False),
@@ -40,7 +40,10 @@ After=network.target
 [Service]
 Type=notify
 ExecStart={command} --config {settings} --bind uwsgi://unix:/run/{name}/app.sock --control /run/{name}/control
+# It loads new code if aserve.toml has `workers`; without that, restart the unit.
 ExecReload=kill -HUP $MAINPID
+# What the app reads from its environment, such as SECRET_KEY, one NAME=VALUE to a line:
+# EnvironmentFile=/etc/{name}.env
 # The folder of both sockets: nginx connects to the first, `aserve status --control /run/{name}/control` to the second.
 RuntimeDirectory={name}
 WorkingDirectory={folder}
@@ -63,6 +66,9 @@ server {{
 
     location / {{
         include uwsgi_params;
+        # For an app that reads these fields: what nginx knows, and not what a client claims.
+        uwsgi_param HTTP_X_FORWARDED_PROTO $scheme;
+        uwsgi_param HTTP_X_FORWARDED_FOR $proxy_add_x_forwarded_for;
         uwsgi_pass unix:/run/{name}/app.sock;
     }}
 }}
@@ -77,6 +83,7 @@ class SiteFiles(NamedTuple):
     folder: str
     command: str  # the path of aserve
     user: str
+    static: str  # the name of a folder of files
 
     def texts(self) -> dict[str, str]:
         """Return the files' texts by their names."""
@@ -98,7 +105,7 @@ class SiteFiles(NamedTuple):
         by_key = {setting.key: setting for setting in SETTINGS}
         for key, (value, is_set) in PROPOSALS.items():
             yield "\n" + textwrap.fill(by_key[key].help, WIDTH, initial_indent="# ", subsequent_indent="#   ")
-            yield f"{'' if is_set else '# '}{key} = {value}"
+            yield f"{'' if is_set else '# '}{key} = {value.format(static=self.static)}"
         yield ""
 
 

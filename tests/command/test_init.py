@@ -44,6 +44,17 @@ def test_nothing_is_overwritten(folder):
     assert (folder / "aserve.toml").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("names", "proposed"), [([], "static"), (["static"], "static"), (["static", "staticfiles"], "staticfiles")]
+)
+def test_the_folder_of_files(folder, names, proposed):
+    """Django's collected files come before those that they are collected from."""
+    for name in names:
+        (folder / name).mkdir()
+    init(["shop:app"], str(folder))
+    assert f'# static = ["/static={proposed}"]\n' in (folder / "aserve.toml").read_text()
+
+
 def test_the_app_that_is_named(folder):
     """It need not be there yet; quotes are the file's."""
     init(['shop:create_app("x")'], str(folder))

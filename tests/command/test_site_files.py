@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FILES = SiteFiles("shop", "shop.wsgi:application", "/srv/shop", "/srv/shop/venv/bin/aserve", "www-data")
+FILES = SiteFiles("shop", "shop.wsgi:application", "/srv/shop", "/srv/shop/venv/bin/aserve", "www-data", "static")
 
 
 def settings_of(text):
@@ -50,6 +50,7 @@ def test_the_server_of_nginx():
     texts = FILES.texts()
     [path] = re.findall(r"uwsgi_pass unix:(\S+);", texts["shop.nginx.conf"])
     assert f"--bind uwsgi://unix:{path} " in texts["shop.service"] and path.startswith("/run/shop/")
+    assert 'static = ["/static=static"]' in texts["aserve.toml"]
     assert texts["shop.nginx.conf"].count("{") == texts["shop.nginx.conf"].count("}") == 2
 
 
