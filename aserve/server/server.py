@@ -30,7 +30,7 @@ from ..wsgi import WSGIApp
 from .app_threads import AppThreads
 from .commons import Commons
 from .listening import Listening
-from .shielding import shielded
+from .shielding import to_the_end
 
 logger = logging.getLogger("aserve")
 
@@ -143,8 +143,7 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with shielded():
-            await self.drain()
+        await to_the_end(self.drain())
 
     async def start(self) -> None:
         """
@@ -152,7 +151,10 @@ class Server:
 
         Raises:
             BindError, ConfigError, PatchedError: see Server.
+            RuntimeError: it serves already.
         """
+        if self._timer is not None:
+            raise RuntimeError("the server serves already; it may start again when it has drained")
         check_unpatched()
         loop = self._loop = asyncio.get_running_loop()
         listening, threads, commons, config = self._listening, self._threads, self._commons, self.config
@@ -166,12 +168,14 @@ class Server:
             services = commons.new_services(self._app, listening, threads, is_alone=self._is_alone)
             listening.accept(services, threads)
         except BaseException:
-            with shielded():
-                await listening.stop_accepting()
-                listening.close_listeners()
-                await self._stop(loop.time())
+            await to_the_end(self._undo_start())
             raise
         self._timer = loop.call_later(1.0, self._tick)
+
+    async def _undo_start(self) -> None:
+        await self._listening.stop_accepting()
+        self._listening.close_listeners()
+        await self._stop(self._loop.time())
 
     async def drain(self, is_replaced: bool = False) -> bool:
         """
@@ -346,6 +350,7 @@ class Server:
         await self._listening.end(self._threads)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         self._commons.flush()
         self._extensions.stop()
         forks.unwatch(self)

@@ -5,6 +5,7 @@ The counter stands for what your program keeps in memory. Both see it: FastAPI o
 
 import asyncio
 import os
+import signal
 
 import flask
 import uvicorn
@@ -43,12 +44,18 @@ async def set_to_zero():
 
 
 async def main():
-    admin.config["loop"] = asyncio.get_running_loop()
-    # uvicorn handles the signals; when it has stopped, leaving the block lets the admin finish what runs.
+    admin.config["loop"] = loop = asyncio.get_running_loop()
     server = uvicorn.Server(uvicorn.Config(api, host="127.0.0.1", port=API_PORT))
+
+    def stop():
+        server.should_exit = True
+
+    # uvicorn has handlers of its own. When it has stopped, it sends the signal again: without these, that would end the program at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
     async with aserve.Server(admin, bind=ADMIN_BIND, threads=4) as wsgi:
         print("admin on", wsgi.addresses, flush=True)
-        await server.serve()
+        await server.serve()  # until a signal; leaving the block lets the admin finish what runs
 
 
 if __name__ == "__main__":

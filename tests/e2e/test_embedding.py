@@ -102,8 +102,9 @@ async def test_several_servers():
     await run(main)
 
 
-async def test_cancellation_drains():
-    """Cancelling serve() finishes what runs before it returns."""
+@pytest.mark.parametrize("times", [1, 3])
+async def test_cancellation_drains(times):
+    """Cancelling serve(), even again while it drains, finishes what runs before it returns."""
     gate = apps.Gate()
 
     async def main():
@@ -120,6 +121,9 @@ async def test_cancellation_drains():
         task.cancel()
         while not server.is_draining:
             await asyncio.sleep(0.001)
+        for _ in range(1, times):
+            task.cancel()
+            await asyncio.sleep(0)
         assert not task.done()
         gate.open()
         assert await request == b"hello\n"
@@ -188,6 +192,18 @@ async def test_one_drain_after_another():
             assert await server.drain() is True
             drained = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - drained < 25  # not --drain-timeout once more
+
+    await run(main)
+
+
+async def test_start_twice():
+    """A server that serves already refuses to start, and serves on."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+            with pytest.raises(RuntimeError, match="serves already"):
+                await server.start()
+            assert await fetch(server.addresses[0]) == b"hello\n"
 
     await run(main)
 

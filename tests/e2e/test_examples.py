@@ -196,8 +196,9 @@ def test_zope(start_program, tmp_path):
 # In a program, and in containers
 
 
-def test_beside_fastapi(start_program, place, wait_until):
-    """Both servers of the program answer from the same memory; SIGTERM ends both."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_beside_fastapi(start_program, place, wait_until, number):
+    """Both servers of the program answer from the same memory; a signal lets both finish, so that the program ends by itself."""
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     place("asyncio")
@@ -217,8 +218,8 @@ def test_beside_fastapi(start_program, place, wait_until):
     assert fetch(admin, "/") == (200, b"2 requests\n")
     assert fetch(admin, "/reset", "POST") == (200, b"reset\n")
     assert fetch(api, "/") == (200, b'{"requests":1}')
-    process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    process.send_signal(number)
+    assert process.wait(20) == 0
     with pytest.raises(ConnectionError):
         fetch(admin, "/")
 
