@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ..lifecycle.privileges import is_root
 from ..processes.plan import Plan
-from ..settings import platform_settings, service_variables
+from ..settings import platform_settings, service_variables, unbound_sockets
 from .banner import command, show_banner
 from .plans import config_of, is_demo
 
@@ -37,6 +37,12 @@ def log_notes(plan: Plan, environ: Mapping[str, str]) -> None:
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:
             logger.info(said[name].note)
+    for unbound in unbound_sockets(environ, config.bind):
+        logger.warning(
+            "systemd has passed the socket %s, and no --bind names it: its clients wait and get no answer; --bind systemd:%s serves them",
+            unbound,
+            unbound,
+        )
     of_services = service_variables(environ)
     if of_services:
         logger.info(

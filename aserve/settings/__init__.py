@@ -2,7 +2,7 @@
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
-from .platform import platform_settings, service_variables
+from .platform import platform_settings, service_variables, unbound_sockets
 from .setting import ConfigError, Needs, Setting, Typed, row
 from .sources import COMMAND_NAMES, Settings, without_secrets
 from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings
@@ -32,6 +32,7 @@ __all__ = [
     "service_variables",
     "show_bytes",
     "split_sni",
+    "unbound_sockets",
     "with_reach",
     "without_secrets",
 ]

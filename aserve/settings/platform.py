@@ -1,6 +1,6 @@
 """The platform's own variables: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS are settings; those of Kubernetes are ignored.
 
-Owns:     these variables, and the settings that they set, which every other source overrides.
+Owns:     these variables, and the settings that they set, which every other source overrides; which sockets are left out then.
 Thread:   any; pure, but systemd's variables are for one process.
 Not here: the order of sources (sources.py), the sockets themselves (core/systemd.py).
 
@@ -13,11 +13,12 @@ ASERVE_PORT=tcp://10.0.0.1:80 and ASERVE_SERVICE_HOST.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..core.named_tuple import NamedTuple
 from ..core.patterns import lazy_pattern
 from ..core.systemd import passed_sockets
+from .bind import parse_bind
 
 _SERVICE_HOST = "_SERVICE_HOST"  # the end of a variable, behind the service's name
 _URL = lazy_pattern(r"(tcp|udp|sctp)://")
@@ -37,7 +38,7 @@ def platform_settings(environ: Mapping[str, str]) -> dict[str, Said]:
     """Return the settings of the environment, by name."""
     found = {}
     port, workers = environ.get("PORT"), environ.get("WEB_CONCURRENCY")
-    names = _names_of_sockets(environ)
+    names = _sockets(environ)
     if names:
         binds = tuple(f"systemd:{name}" for name in names)
         found["bind"] = Said("LISTEN_FDS", binds, "no --bind: listening on the sockets that systemd has passed")
@@ -47,6 +48,16 @@ def platform_settings(environ: Mapping[str, str]) -> dict[str, Said]:
     if workers:
         found["workers"] = Said("WEB_CONCURRENCY", workers, f"WEB_CONCURRENCY is {workers}")
     return found
+
+
+def unbound_sockets(environ: Mapping[str, str], binds: Sequence[str]) -> list[str]:
+    """Return the names of systemd's sockets that no bind takes: the kernel lets their clients connect, and none is answered."""
+    taken = {(bind.kind, bind.name) for bind in map(parse_bind, binds)}
+    return [
+        name
+        for name, fds in _sockets(environ).items()
+        if ("systemd", name) not in taken and any(("fd", str(fd)) not in taken for fd in fds)
+    ]
 
 
 def service_variables(environ: Mapping[str, str]) -> list[str]:
@@ -62,8 +73,8 @@ def service_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _names_of_sockets(environ: Mapping[str, str]) -> list[str]:
+def _sockets(environ: Mapping[str, str]) -> dict[str, list[int]]:
     try:
-        return [*passed_sockets(environ)]
+        return passed_sockets(environ)
     except ValueError:
-        return []  # the sockets are another process's; a bind that names one is an error later
+        return {}  # the sockets are another process's; a bind that names one is an error later

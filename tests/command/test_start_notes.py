@@ -30,6 +30,16 @@ def test_a_service_of_kubernetes_with_our_name(served, monkeypatch, capsys):
     assert capsys.readouterr().err.count(text) == 1
 
 
+def test_a_socket_of_systemd_that_is_not_bound(served, monkeypatch, capsys):
+    """Its clients would wait for ever: a warning names it."""
+    for name, value in (("PID", os.getpid()), ("FDS", 1), ("FDNAMES", "web")):
+        monkeypatch.setenv(f"LISTEN_{name}", str(value))
+    cli.main(["--bind", "systemd:web"])
+    cli.main(["--bind", "127.0.0.1:0"])
+    text = "systemd has passed the socket web, and no --bind names it: its clients wait and get no answer; --bind systemd:web serves them"
+    assert capsys.readouterr().err.count(text) == 1
+
+
 def test_a_warning_for_root(served, monkeypatch, capsys):
     """Who runs an app as root is told what to do, unless that is asked for."""
     monkeypatch.setattr(start_notes, "is_root", lambda: True)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.features import Config
-from aserve.settings import platform_settings, service_variables
+from aserve.settings import platform_settings, service_variables, unbound_sockets
 
 PID = 4711
 US = {"LISTEN_PID": str(PID)}
@@ -39,6 +39,24 @@ def test_platform_settings(environ, name, value):
     """Each variable, for one setting; systemd's sockets before PORT, and only if they are for this process."""
     said = platform_settings(environ).get(name)
     assert (said and said[:2]) == value
+
+
+SOCKETS = {**US, "LISTEN_FDS": "3", "LISTEN_FDNAMES": "web:web:tls"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "binds", "unbound"),
+    [
+        ({}, (":80",), []),
+        (SOCKETS, ("systemd:web", "https://systemd:tls"), []),
+        (SOCKETS, ("fd:3", "uwsgi://fd:4"), ["tls"]),
+        (SOCKETS, ("127.0.0.1:80",), ["web", "tls"]),
+        ({**SOCKETS, "LISTEN_PID": "1"}, ("127.0.0.1:80",), []),
+    ],
+)
+def test_sockets_that_no_bind_takes(environ, binds, unbound):
+    """By the name or by the numbers; those of another process are none of ours."""
+    assert unbound_sockets(environ, binds) == unbound
 
 
 LINKS = {

@@ -24,8 +24,8 @@ from typing import Any
 from ...core.errors import USAGE_ERROR
 from ...lifecycle.load_error import LoadError
 from ...lifecycle.loading import PASTE
-from ...settings import ConfigError
-from .draft import Draft, Given, refusing
+from ...settings import ConfigError, platform_settings
+from .draft import Draft, Given, Note, refusing
 from .guests import hosting, importing_from
 from .gunicorn_cfg import Cfg
 from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
@@ -228,14 +228,14 @@ def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
         draft.app, draft.app_whence = name if ":" in name else f"{name}:application", facts["app"]
     elif "paste" in facts and not is_unset(facts["paste"].value):
         draft.app, draft.app_whence = f"{PASTE}{os.path.join(folder, str(facts['paste'].value))}", facts["paste"]
-    _place_binds(draft, folder)
+    _place_binds(draft, folder, environ)
     _choose_threads(draft)
     _choose_workers(draft, environ)
     _set_rest(draft, environ)
     note_guards(draft)
 
 
-def _place_binds(draft: Draft, folder: str) -> None:
+def _place_binds(draft: Draft, folder: str, environ: Mapping[str, str]) -> None:
     given = draft.facts.get("bind")
     is_proxied = draft.facts.get("proxy_protocol")
     scheme = "https://" if "certificate" in draft.settings else ""
@@ -248,8 +248,14 @@ def _place_binds(draft: Draft, folder: str) -> None:
     if "protocol" in draft.facts and draft.facts["protocol"].value == "uwsgi":
         scheme = "uwsgi://"
     items = texts(given.value) if given is not None else ["127.0.0.1:8000"] if scheme else []
-    for item in items:
-        place = place_of(item, f"{folder}/" if folder else "")
+    places = [place_of(item, f"{folder}/" if folder else "") for item in items]
+    passed = platform_settings(environ).get("bind")
+    if passed is not None and passed.variable == "LISTEN_FDS":
+        if given is not None:
+            text = "systemd has passed sockets, and they are bound in its place, as by gunicorn"
+            draft.replaced.append(Note(given.where, str(given), text))
+        given, places = Given("systemd's sockets", "", ""), list(passed.value)
+    for place in places:
         draft.add("bind", f"{scheme}{place}", given or Given("gunicorn's default", "", ""))
 
 

@@ -31,6 +31,18 @@ def load(tmp_path, monkeypatch):
     return load
 
 
+@pytest.mark.parametrize(
+    ("source", "binds"),
+    [("", ["systemd:web"]), ("bind = ':80'", ["systemd:web"]), ("certfile = 'c'", ["https://systemd:web"])],
+)
+def test_sockets_of_systemd(load, source, binds):
+    """They are bound in place of what the file names, as by gunicorn, and the log says so."""
+    draft = load(source, LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
+    assert draft.settings["bind"] == binds and draft.notes == []
+    said = ["conf.py:1: bind = :80: systemd has passed sockets, and they are bound in its place, as by gunicorn"]
+    assert [str(note) for note in draft.replaced] == (said if "bind" in source else [])
+
+
 TRUSTED = ["127.0.0.1", "::1", "unix"]
 LINES = {"access-log-format": '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(B)s "%(f)s" "%(a)s"'}
 OURS = {"argv": ["gunicorn", "-c", "conf.py"], "environ-as": "gunicorn"}
