@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 
 import pytest
+from harness.extensions import new_context
 
 from aserve.connections.listeners import Listener
 from aserve.extension import Life, LifeContext, ListenerContext
@@ -27,7 +28,7 @@ def https(monkeypatch):
         """Notes what is called."""
 
         def __init__(self, config):
-            self.start, self.stop = (lambda: called.append("start")), (lambda: called.append("stop"))
+            self.start, self.stop = (lambda tells: called.append(f"start, {tells}")), (lambda: called.append("stop"))
 
     monkeypatch.setattr(renewal, "Renewal", FakeRenewal)
     return types.SimpleNamespace(extension=HTTPS(config), called=called)
@@ -61,7 +62,8 @@ def test_handshakes(https):
 
 
 def test_its_thread(https):
-    """It looks from start to stop."""
-    https.extension.start(None)
-    https.extension.stop()
-    assert https.called == ["start", "stop"]
+    """It looks from start to stop; of several workers the first says what waits."""
+    for slot in (None, 1, 2):
+        https.extension.start(new_context(slot=slot))
+        https.extension.stop()
+    assert https.called == ["start, True", "stop", "start, True", "stop", "start, False", "stop"]

@@ -54,7 +54,7 @@ class HTTPS(Extension[HTTPSSettings]):
         from .renewal import Renewal
 
         self._renewal = Renewal(self._config)
-        self._renewal.start()
+        self._renewal.start(tells=context.slot in (None, 1))
 
     def stop(self) -> None:
         """See Extension."""

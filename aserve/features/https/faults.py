@@ -15,7 +15,7 @@ from ...core.patterns import lazy_pattern
 from .answers import HTTP_01
 
 MAX_DETAIL = 300
-_REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|(Name or service not known)")
+_REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|certificate verify failed: ([^(']*[^(' ])")
 
 # By kind: what has happened, and what to do. {authority}: its host; {name}; {port}, which the authority has tried; {folder}.
 FAULTS = {
@@ -27,8 +27,9 @@ FAULTS = {
         "its DNS record must lead to this machine, and the firewall, or the port forwarding, let port {port} through",
     ),
     "unauthorized": (
-        "another server than this one has answered for {name} at port {port}: {detail}",
-        "let its DNS record lead to this machine, every A and AAAA of it, and nothing stand in front that answers by itself",
+        "{authority} did not find the answer of this server for {name} at port {port}: {detail}",
+        "let every A and AAAA record of {name} lead to this machine, let the firewall let port {port} through, and let nothing stand in front that answers "
+        "by itself",
     ),
     "tls": (
         "{authority} could connect to {name} at port {port}, but not by TLS: {detail}",
@@ -55,6 +56,10 @@ FAULTS = {
         "if it was deactivated, remove {folder}/account.pem, and the next try makes another",
     ),
     "invalidContact": ("{authority} refuses the address in acme-email: {detail}", "give another, or none"),
+    "unexpected": (
+        "{authority} has given an answer that is none of ACME: {detail}",
+        "see that acme-directory is the URL of a directory, and that no proxy changes answers",
+    ),
     "serverInternal": ("{authority} has trouble of its own: {detail}", "nothing is to be done here"),
     "badNonce": ("{authority} refuses requests as replayed, again and again", "nothing is to be done here, unless a proxy keeps its answers"),
     "timeout": ("{authority} has come to no decision: {detail}", "nothing is to be done here"),
@@ -78,7 +83,19 @@ SAME = {
     "incorrectResponse": "unauthorized", "unsupportedContact": "invalidContact", "invalidEmail": "invalidContact",
     "accountDoesNotExist": "account", "unknownHost": "dns",
 }  # fmt: skip
+UNCHECKED = (
+    "{authority} could not check {name} at port {port}: {detail}",
+    "let its DNS record lead to this machine, and the firewall let port {port} through",
+)
 OTHER = ("{authority} refuses: {detail}", "its documentation says more about '{kind}'")
+# After one of these, a check by another challenge may succeed.
+BY_WAY = ("connection", "unauthorized", "tls", "malformed")
+
+
+def may_help(result: Mapping[str, Any]) -> bool:
+    """Whether a check by another challenge could have another result."""
+    kind = str(result.get("kind"))
+    return bool(result.get("challenge")) and SAME.get(kind, kind) in BY_WAY
 
 
 def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -> str:
@@ -87,7 +104,7 @@ def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -
     kind = SAME.get(kind, kind)
     if kind == "unauthorized" and not challenge:
         kind = "account"
-    what, remedy = FAULTS.get(kind, OTHER)
+    what, remedy = FAULTS.get(kind, UNCHECKED if challenge else OTHER)
     text = f"{what}; {remedy}"
     port = 80 if challenge == HTTP_01 else 443
     return text.format(
@@ -97,8 +114,9 @@ def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -
 
 def _shorten(kind: str, result: Mapping[str, Any]) -> str:
     """Return the detail as one line, not longer than lines of a log may be."""
-    detail = " ".join(f"{result.get('detail') or ''} {result.get('subproblems') or ''}".split())
-    if kind == "unreachable":  # the library wraps the reason in three others
+    parts = [str(result[key]) for key in ("detail", "subproblems") if result.get(key)]
+    detail = " ".join("; ".join(parts).split())
+    if kind in ("unreachable", "directory-tls"):  # the library wraps the reason in three others
         found = _REASON.search(detail)
         detail = next((part for part in found.groups() if part), detail) if found else detail
     detail = detail.rstrip(".")

@@ -25,6 +25,7 @@ from ...core.named_tuple import NamedTuple
 from ...settings import ConfigError
 
 FOLDERS = ("certificates", "challenges", "names")
+NUMBERS = ("again", "at", "failures")  # in notes
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Larger than any answer to a challenge, and any file of ours.
 MAX_BYTES = 1 << 20
@@ -127,7 +128,8 @@ class Folder:
                 notes = json.loads(file.read(MAX_BYTES))
         except (OSError, ValueError):
             return {}
-        return notes if isinstance(notes, dict) else {}
+        is_ours = isinstance(notes, dict) and all(isinstance(notes.get(key, 0), (int, float)) for key in NUMBERS)
+        return notes if is_ours else {}
 
     def write_notes(self, name: str, notes: Mapping[str, Any]) -> None:
         """

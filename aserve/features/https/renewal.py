@@ -10,7 +10,9 @@ The server notices the new file by itself (tls/certificates.py). While an order 
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
+import functools
 import logging
 import random
 import threading
@@ -24,9 +26,9 @@ from ...tls.validity import read_validity
 from ...workers.threads import Watcher
 from .answers import HTTP_01, TLS_ALPN_01
 from .child import Child, ChildError
-from .faults import explain
+from .faults import explain, may_help
 from .folder import MAX_BYTES, Folder
-from .schedule import delay_after, is_due, renew_at
+from .schedule import after_start, delay_after, is_due, is_waiting, renew_at
 from .settings import HTTPSSettings, folder_of, serves_tls_alpn
 from .turn import take_turn
 
@@ -62,9 +64,9 @@ class Renewal:
         self._child: Child | None = None
         self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
 
-    def start(self) -> None:
-        """Look from now on."""
-        Watcher(self._run, "aserve-https").start()
+    def start(self, tells: bool = True) -> None:
+        """Look from now on. `tells`: log which names wait for their next try; one of several workers does."""
+        Watcher(functools.partial(self._run, tells), "aserve-https").start()
 
     def stop(self) -> None:
         """Look no more. An order that is under way ends; another process, or the next start, begins it anew."""
@@ -73,11 +75,28 @@ class Renewal:
         if child is not None:
             child.end()
 
-    def _run(self) -> None:
+    def _run(self, tells: bool) -> None:
+        self.begin(tells)
         while True:
             self.look()
             if self._is_over.wait(LOOK_SECONDS):
                 return
+
+    def begin(self, tells: bool) -> None:
+        """Let names whose last order failed wait no longer than a start allows; see `start`."""
+        with contextlib.suppress(OSError), take_turn(self._folder.lock) as lock:  # without a turn they wait on
+            for name in self._config.https if lock is not None else ():
+                before = self._folder.read_notes(name)
+                notes = after_start(before)
+                if notes != before:
+                    self._folder.write_notes(name, notes)
+        for name in self._config.https if tells else ():
+            notes = self._folder.read_notes(name)
+            if is_waiting(self._now(), notes):
+                logger.warning(
+                    "https: the last order for %s failed: %s; next try at %s; %s",
+                    name, notes.get("fault"), _show(notes["again"]), self._served(name),
+                )  # fmt: skip
 
     def look(self) -> None:
         """Order what is due, unless another process does."""
@@ -115,10 +134,9 @@ class Renewal:
         kinds = _kinds(self._config)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
         result = self._ask(name, [kinds[failures % len(kinds)]], lock)
-        if result.get("challenge") and not failures and len(kinds) > 1:
-            logger.info("https: %s could not be checked by %s; trying %s", name, kinds[0], kinds[1])
-            second = self._ask(name, kinds[1:], lock)
-            result = {**second, "before": result} if second else second
+        if may_help(result) and not failures and len(kinds) > 1:
+            logger.info("https: %s was not checked by %s (%s); trying %s", name, kinds[0], result["detail"], kinds[1])
+            result = self._ask(name, kinds[1:], lock)
         if self._is_over.is_set():
             return  # the child was ended
         if result:
@@ -150,10 +168,11 @@ class Renewal:
             )  # fmt: skip
 
     def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
-        delay = delay_after(failures, _seconds_of(result.get("retry_after", ""))) * random.uniform(1.0, 1.1)  # noqa: S311
-        again = self._now() + delay
-        why = explain(name, self._authority, self._folder.path, result)
-        self._folder.write_notes(name, {**notes, "failures": failures, "again": again, "fault": why, "at": self._now()})
+        asked = _seconds_of(result.get("retry_after", ""))
+        at, why = self._now(), explain(name, self._authority, self._folder.path, result)
+        again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
+        kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
+        self._folder.write_notes(name, {**notes, **kept})
         self._log_failure(
             name, f"https: no certificate for {name}: {why}; next try at {_show(again)}; {self._served(name)}"
         )

@@ -1,6 +1,6 @@
 """When a certificate is to be renewed, and when after a failure to try again.
 
-Owns:     renew_at, is_due, delay_after.
+Owns:     renew_at, is_due, is_waiting, delay_after, after_start.
 Thread:   any; pure.
 Not here: asking (renewal.py), the dates in a certificate (tls/validity.py).
 
@@ -18,6 +18,8 @@ from typing import Any
 RENEW_AT, SPREAD = 2 / 3, 1 / 30
 # Guess: a mistake in DNS is mended within minutes. The second number is six orders a day, while the authority is away or refuses.
 FIRST_DELAY_SECONDS, LAST_DELAY_SECONDS = 600.0, 4 * 3600.0
+# Let's Encrypt allows five failures for a name in an hour.
+QUICK_FAILURES, QUICK_SECONDS = 3, 60.0
 # The longest that an authority's Retry-After is obeyed: Let's Encrypt counts by weeks.
 MAX_RETRY_SECONDS = 8 * 24 * 3600.0
 
@@ -41,8 +43,18 @@ def is_due(now: float, renewal: float | None, notes: Mapping[str, Any], director
 
 def is_waiting(now: float, notes: Mapping[str, Any]) -> bool:
     """Whether an earlier failure forbids an order now. A time that no delay explains is of a clock that was wrong."""
-    again = notes.get("again", 0)
-    return isinstance(again, (int, float)) and now < again <= now + MAX_RETRY_SECONDS
+    return bool(now < notes.get("again", 0) <= now + MAX_RETRY_SECONDS)
+
+
+def after_start(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the notes with which a server starts: perhaps its user has mended something, and does not want to wait.
+
+    Some starts a day are so; those of a server that dies again and again are not, nor does one change what the authority has asked for.
+    """
+    if "again" not in notes or notes.get("is_asked") or notes.get("failures", 0) > QUICK_FAILURES:
+        return {**notes}
+    return {**notes, "again": min(notes["again"], notes.get("at", 0) + QUICK_SECONDS)}
 
 
 def delay_after(failures: int, retry_after: float | None) -> float:

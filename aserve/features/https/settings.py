@@ -193,7 +193,7 @@ class HTTPSSettings(EngineSettings):
             raise ConfigError(f"https-folder {folder_of(self)} has a colon in it; name another folder")
         if self.acme_terms != "accept":
             where = f"of Let's Encrypt, {ITS_TERMS}" if self.acme_directory == LETS_ENCRYPT else "of the authority"
-            raise ConfigError(f"https: read the terms {where}, and accept them: acme-terms accept")
+            raise ConfigError(f"https: read the terms {where}, and accept them: --acme-terms accept")
         if importlib.util.find_spec("acme") is None:
             raise ConfigError("https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
 

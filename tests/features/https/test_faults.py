@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.features.https.answers import HTTP_01, TLS_ALPN_01
-from aserve.features.https.faults import FAULTS, MAX_DETAIL, SAME, explain
+from aserve.features.https.faults import FAULTS, MAX_DETAIL, SAME, explain, may_help
 
 
 def line(kind, detail="reason.", **more):
@@ -25,10 +25,14 @@ def test_every_kind(kind):
     [
         ("connection", {"challenge": HTTP_01}, ("could not connect to shop.example.org at port 80", "firewall")),
         ("connection", {"challenge": TLS_ALPN_01}, ("at port 443",)),
-        ("unauthorized", {"challenge": HTTP_01}, ("another server than this one", "every A and AAAA")),
+        (
+            "unauthorized",
+            {"challenge": HTTP_01},
+            ("did not find the answer of this server for shop.example.org at port 80", "every A and AAAA", "firewall"),
+        ),
         ("unauthorized", {}, ("refuses the account", "remove /f/account.pem")),
         ("dns", {"challenge": HTTP_01}, ("add a record A or AAAA for shop.example.org",)),
-        ("rateLimited", {"subproblems": "for that name"}, ("too many requests: reason. for that name;", "staging")),
+        ("rateLimited", {"subproblems": "for that name"}, ("too many requests: reason.; for that name;", "staging")),
         ("somethingNew", {}, ("ca.example refuses: reason;", "'somethingNew'")),
     ],
 )
@@ -47,11 +51,34 @@ def test_what_to_do(kind, more, texts):
         ),
         ("HTTPSConnectionPool(host='ca'): Read timed out. (read timeout=30)", "from here: timed out;"),
         ("something else", "from here: something else;"),
+        (
+            "(Caused by SSLError(1, '[SSL: X] certificate verify failed: unable to get local issuer certificate (_ssl.c:1006)'))",
+            "from here: unable to get local issuer certificate;",
+        ),
     ],
 )
 def test_the_reason_of_the_library(detail, shown):
     """It is shown without what the library wraps around it."""
     assert shown in line("unreachable", detail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "challenge", "helps"),
+    [
+        ("connection", HTTP_01, True),
+        ("incorrectResponse", HTTP_01, True),
+        ("caa", HTTP_01, False),
+        ("unauthorized", "", False),
+    ],
+)
+def test_another_challenge(kind, challenge, helps):
+    """It is tried where the way to this server may be the fault, and not where the name or the account is."""
+    assert may_help({"kind": kind, "challenge": challenge}) == helps
+
+
+def test_a_check_that_failed():
+    """A kind that is not known is still about this name and port."""
+    assert "ca.example could not check shop.example.org at port 80: reason;" in line("new", challenge=HTTP_01)
 
 
 def test_long_details():

@@ -95,7 +95,7 @@ def test_notes(folder):
     assert folder.read_notes("a.example") == {}
     folder.write_notes("a.example", {"failures": 1})
     assert folder.read_notes("a.example") == {"failures": 1}
-    for octets in (b"{", b"[]"):
+    for octets in (b"{", b"[]", b'{"again": "soon"}'):
         folder.write(f"{folder.path}/names/a.example.json", octets)
         assert folder.read_notes("a.example") == {}
 

@@ -220,8 +220,10 @@ def test_start_and_stop(site, monkeypatch):
     monkeypatch.setattr(renewal_module, "LOOK_SECONDS", 0.001)
     looks = []
     monkeypatch.setattr(Renewal, "look", lambda self: looks.append(True))
+    monkeypatch.setattr(Renewal, "begin", lambda self, tells: looks.append(tells))
     site.renewal.start()
     wait_until(lambda: len(looks) > 2)
+    assert looks[0] is True
     site.renewal.stop()
     monkeypatch.undo()
 
@@ -245,3 +247,26 @@ def test_the_end_of_an_order(site, monkeypatch):
     monkeypatch.setattr(renewal_module, "Child", Cut)
     site.renewal.look()
     assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}
+
+
+def test_a_start_after_a_failure(site):
+    """The log says what has failed, and the next try is a minute after the last; each start does so, and one of the workers says it."""
+    site.results += [REFUSED, {"kind": "connection", "detail": "refused", "challenge": "http-01"}, None]
+    site.renewal.look()
+    before = site.renewal._folder.read_notes(NAME)
+    site.caplog.clear()
+    with take_turn(site.renewal._folder.lock):
+        site.renewal.begin(tells=False)
+    assert site.renewal._folder.read_notes(NAME) == before  # another process orders
+    site.renewal.begin(tells=True)
+    [record] = site.caplog.records
+    assert "the last order for shop.example.org failed: ca.example could not connect" in record.getMessage()
+    assert "next try at" in record.getMessage() and "placeholder" in record.getMessage()
+    site.renewal.begin(tells=False)
+    assert len(site.caplog.records) == 1
+    site.now += 61
+    site.renewal.look()
+    assert len(site.jobs) == 3
+    site.caplog.clear()
+    site.renewal.begin(tells=True)
+    assert site.caplog.records == []

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from aserve.features.https.schedule import MAX_RETRY_SECONDS, delay_after, is_due, is_waiting, renew_at
+from aserve.features.https.schedule import MAX_RETRY_SECONDS, after_start, delay_after, is_due, is_waiting, renew_at
 
 DAY = 86400.0
 BEGIN = datetime.datetime(2027, 1, 1, tzinfo=datetime.timezone.utc)
@@ -33,7 +33,6 @@ def test_two_thirds():
         (150, None, {"again": 150}, True),
         (200, 200, {"directory": DIRECTORY, "again": 250}, False),
         (100, None, {"again": 101 + MAX_RETRY_SECONDS}, True),  # noted while the clock was wrong
-        (100, None, {"again": "soon"}, True),  # damaged
     ],
 )
 def test_due(now, renewal, notes, due):
@@ -56,3 +55,18 @@ def test_a_clock_that_jumps():
 def test_delays(failures, retry_after, seconds):
     """They double up to four hours; the authority's word counts if it is longer, up to a bound."""
     assert delay_after(failures, retry_after) == seconds
+
+
+@pytest.mark.parametrize(
+    ("notes", "again"),
+    [
+        ({"failures": 1, "at": 1000, "again": 1600}, 1060),
+        ({"failures": 3, "at": 1000, "again": 3400}, 1060),
+        ({"failures": 4, "at": 1000, "again": 5800}, 5800),  # a server that dies again and again
+        ({"failures": 1, "at": 1000, "again": 4600, "is_asked": True}, 4600),  # the authority's word
+        ({}, None),
+    ],
+)
+def test_a_start(notes, again):
+    """Its user has perhaps mended something: the next try is soon, but not at once."""
+    assert after_start(notes).get("again") == again

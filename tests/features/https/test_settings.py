@@ -70,7 +70,7 @@ def test_refused_names(text, why):
     [
         (
             {"acme_terms": "no"},
-            "read the terms of Let's Encrypt, https://letsencrypt.org/repository/, and accept them: acme-terms accept",
+            "read the terms of Let's Encrypt, https://letsencrypt.org/repository/, and accept them: --acme-terms accept",
         ),
         (
             {"acme_terms": "no", "acme_directory": "https://ca.example/dir"},
