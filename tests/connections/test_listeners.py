@@ -213,7 +213,7 @@ def test_hosts_that_are_not_there(spec, text, opened):
 @pytest.mark.parametrize(
     ("number", "spec", "text"),
     [
-        (errno.EACCES, "127.0.0.1:80", "ports below 1024 need root"),
+        (errno.EACCES, "127.0.0.1:80", "ports below 1024 are for root"),
         (errno.EADDRINUSE, "127.0.0.1:80", "another program listens there"),
         (errno.EPERM, "127.0.0.1:80", os.strerror(errno.EPERM)),
         (errno.EACCES, "unix:/x/s", "no permission to create the socket in that folder"),
