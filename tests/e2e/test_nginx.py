@@ -296,6 +296,23 @@ def test_more_fields_than_the_limit(behind, protocol):
     assert status == 431 and b"--max-fields" in body
 
 
+CLAIMS = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "203.0.113.9"}
+
+
+def test_fields_that_a_client_sends(nginx):
+    """nginx passes on what the client claims in fields; what nginx itself says is right."""
+    environ = environ_of(nginx, "/", **CLAIMS)
+    assert (environ["HTTP_X_FORWARDED_PROTO"], environ["HTTP_X_FORWARDED_FOR"]) == ("https", "203.0.113.9")
+    assert (environ["wsgi.url_scheme"], environ["REMOTE_ADDR"]) == ("http", "127.0.0.1")
+
+
+def test_fields_that_nginx_overwrites(behind):
+    """The app has nginx's scheme, and nginx's word on the peer behind the client's."""
+    environ = environ_of(behind("Fields that your app reads", commands="uwsgi"), "/", **CLAIMS)
+    assert environ["HTTP_X_FORWARDED_PROTO"] == "http"
+    assert environ["HTTP_X_FORWARDED_FOR"] == "203.0.113.9, 127.0.0.1"
+
+
 def test_variables(behind, fronts):
     """REMOTE_USER, the scheme and the user's own variables are the environ's."""
     members = fronts.folder / "members"

@@ -286,7 +286,7 @@ def _choose_threads(draft: Draft) -> None:
     if source is not None:
         bounded = min(threads, MOST_THREADS)
         if bounded != threads:
-            draft.note(source, f"threads is {bounded} here, its most")
+            draft.note(source, f"more than threads may be; it is {bounded} here")
         draft.put("threads", bounded, source)
     else:
         draft.default("threads", 1, "gunicorn's default; raise it where the app bears that")

@@ -35,7 +35,7 @@ SMUGGLING = "aserve refuses requests that can be understood in two ways"
 
 ROWS: tuple[Row, ...] = (
     # Where to listen
-    maps("bind", "bind", take_bind, "a relative path is one of `chdir`; with `certfile` it is `https://`"),
+    maps("bind", "bind", take_bind, "a relative path is one of `chdir`; with `certfile` it is `https://`; sockets that a unit of systemd passes are bound in its place, as in gunicorn"),
     maps("backlog", "backlog", number("backlog", 1, 65535)),
     always("reuse_port", "all workers accept from one socket, and share its connections by their load"),
     maps("protocol", "bind", fact("protocol"), "`uwsgi://`, if it is `uwsgi`"),

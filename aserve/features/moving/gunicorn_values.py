@@ -87,7 +87,7 @@ def number(key: str, least: float, most: float) -> Take:
             raise ValueError(f"{given.value!r} is too small")
         bounded = max(least, min(value, most))
         if bounded != value:
-            draft.note(given, f"{key} is {bounded} here, its {'least' if value < least else 'most'}")
+            draft.note(given, f"{'less' if value < least else 'more'} than {key} may be; it is {bounded} here")
         draft.put(key, bounded, given)
 
     return take

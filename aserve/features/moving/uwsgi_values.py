@@ -65,7 +65,7 @@ def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -
         value = whole(given) * factor
         bounded = max(least, value if most is None else min(value, most))
         if bounded != value:
-            draft.note(given, f"{key} is {bounded} here, its {'least' if value < least else 'most'}")
+            draft.note(given, f"{'less' if value < least else 'more'} than {key} may be; it is {bounded} here")
         draft.put(key, bounded, given)
 
     return take

@@ -149,7 +149,7 @@ def test_apps(load, source, app):
             "logfile = 'a.log'",
             "conf.py:1: logfile = a.log: gunicorn has no such setting, and it has no effect; is errorlog meant?",
         ),
-        ("keepalive = 0", "conf.py:1: keepalive = 0: keep-alive is 0.1 here, its least"),
+        ("keepalive = 0", "conf.py:1: keepalive = 0: less than keep-alive may be; it is 0.1 here"),
     ],
 )
 def test_notes(load, source, note):

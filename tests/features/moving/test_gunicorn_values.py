@@ -64,8 +64,10 @@ def test_texts():
 def test_bounds():
     """A number is kept in ours, and that is said; below 0 it is wrong; None is unset."""
     draft = taken(number("keep-alive", 0.1, 86400), 0)
-    assert draft.settings == {"keep-alive": 0.1} and draft.notes[0].text == "keep-alive is 0.1 here, its least"
-    assert taken(number("backlog", 1, 65535), 100000).notes[0].text == "backlog is 65535 here, its most"
+    assert (
+        draft.settings == {"keep-alive": 0.1} and draft.notes[0].text == "less than keep-alive may be; it is 0.1 here"
+    )
+    assert taken(number("backlog", 1, 65535), 100000).notes[0].text == "more than backlog may be; it is 65535 here"
     assert taken(number("backlog", 1, 65535), None).settings == {}
     with pytest.raises(ValueError, match="-1 is too small"):
         taken(number("backlog", 1, 65535), -1)

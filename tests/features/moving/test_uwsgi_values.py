@@ -61,9 +61,9 @@ def test_numbers(text, value):
 def test_a_number_beyond_ours():
     """It is kept in our bounds, and that is said."""
     draft = taken(number("backlog", 1, 65535), "100000")
-    assert draft.settings == {"backlog": 65535} and draft.notes[0].text == "backlog is 65535 here, its most"
+    assert draft.settings == {"backlog": 65535} and draft.notes[0].text == "more than backlog may be; it is 65535 here"
     draft = taken(number("backlog", 1, 65535), "0")
-    assert draft.settings == {"backlog": 1} and draft.notes[0].text == "backlog is 1 here, its least"
+    assert draft.settings == {"backlog": 1} and draft.notes[0].text == "less than backlog may be; it is 1 here"
 
 
 @pytest.mark.parametrize(
