@@ -84,10 +84,23 @@ class Logs:
         Raises:
             LoadError: it has raised, as for a file that cannot be written.
         """
-        if is_anew or self._logger is None:
+        if is_anew or not self.has_begun:
             with hosting(getattr(self._kind, "__name__", "the logger"), "setting up"):
                 self._logger = self._kind(self._cfg)
         logging.getLogger("aserve").handlers[:] = [_Relay()]
+
+    def check(self) -> None:
+        """Make the Logger, to see whether that can be done; messages and output stay on the terminal, for the user who waits there."""
+        self._cfg.settings["capture_output"].set(False)
+        handlers = logging.getLogger("aserve").handlers
+        before = handlers[:]
+        self.begin(is_anew=True)
+        handlers[:] = before
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the Logger has been made, here or before a fork."""
+        return self._logger is not None
 
     def wrap(self, app: WSGIApp) -> WSGIApp:
         """Return the app, with calls of the Logger's `access` if it is the user's."""
@@ -115,5 +128,7 @@ class GunicornLogs(Extension[EngineSettings]):
         """Set them up before anything is served, and for a reload; in a child aserve's messages have to go there again."""
         if event in (Life.STARTS, Life.RELOADS):
             self._logs.begin(is_anew=True)
+        elif event is Life.IMPORTS and context.role is None and not (context.is_spooler or self._logs.has_begun):
+            self._logs.check()  # nothing has started: it is --check
         elif event in (Life.IMPORTS, Life.FORKED):
             self._logs.begin(is_anew=False)

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ place a whole command line, such as uwsgi -M -p 4 -w app, or gunicorn -w 4 app.
 UWSGI_ variables, or GUNICORN_CMD_ARGS, are read, too.  What the file takes from
 another variable is one of the TOML file, too: "0.0.0.0:${env:PORT}"."""
 
+CPUS = re.compile(r"cpu_count\(|sched_getaffinity\(|%k\b")  # the last in a file of uWSGI's
 # By a setting's key: what it is for, where its name and its origin do not say it.
 MEANINGS = {"argv": "sys.argv of the app: without this line it is aserve's, which most apps do not look at"}
 _AT_BEGIN = "a function with @aserve.post_fork; see docs/preload.md"
@@ -69,11 +71,22 @@ def run_translate(argv: Sequence[str], environ: MutableMapping[str, str]) -> int
         ):  # a file of gunicorn's may print
             return _load_line(words[0], words[1:], environ) if line else _load(words[0], environ)
 
-    draft = keep_variables(load, "\n".join(map(_text_of, words)), dict(environ))
+    text = "\n".join(map(_text_of, words))
+    draft = keep_variables(load, text, dict(environ))
+    _note_cpus(draft, text)
     sys.stdout.write(as_toml(draft))
     for guard in draft.guards:
         sys.stderr.write(f"aserve {COMMAND}: {_shown(str(guard))}\n")
     return FAILED if draft.guards else 0
+
+
+def _note_cpus(draft: Draft, text: str) -> None:
+    """Add to a draft that its number of workers, which the file computes from the CPUs, is of the machine that translates."""
+    if isinstance(draft.settings.get("workers"), int) and CPUS.search(text):
+        for given in draft.whence["workers"]:
+            draft.note(
+                given, 'if it follows the CPUs: workers here is the number of this machine; "auto" is one for each CPU'
+            )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import pytest
@@ -105,6 +106,19 @@ def test_in_each_process(capsys):
     other = logs_of(logger_class=Counting).extension
     other.on_life(Life.IMPORTS, CONTEXT)  # in a process that has inherited none
     assert Counting.made == 3
+
+
+def test_a_check(tmp_path, capfd):
+    """A process that imports before anything has started is --check: what it says stays on the terminal, and a file that cannot be written is an error."""
+    logging.getLogger("aserve").handlers[:] = [logging.StreamHandler(sys.stderr)]
+    extension = logs_of(errorlog=str(tmp_path / "err.log"), capture_output=True).extension
+    extension.on_life(Life.IMPORTS, CONTEXT)
+    logging.getLogger("aserve").warning("it is so")
+    os.write(1, b"All is well\n")
+    out, err = capfd.readouterr()
+    assert (out, err, (tmp_path / "err.log").read_text()) == ("All is well\n", "it is so\n", "")
+    with pytest.raises(LoadError, match=r"err\.log"):
+        logs_of(errorlog=str(tmp_path / "none" / "err.log")).extension.on_life(Life.IMPORTS, CONTEXT)
 
 
 def test_a_name(tmp_path, monkeypatch):

@@ -88,6 +88,23 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.parametrize(
+    ("name", "text", "is_noted"),
+    [
+        ("conf.py", "import os\nworkers = 2 * os.cpu_count() + 1\n", True),
+        ("a.ini", "[uwsgi]\nhttp = :80\nprocesses = %k\n", True),
+        ("conf.py", "workers = 5\n", False),
+    ],
+)
+def test_the_number_of_cpus(tmp_path, monkeypatch, capsys, name, text, is_noted):
+    """What follows them in the file has the number of the machine that translates: a note says what follows them in TOML."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    run_translate(["translate", name], {})
+    assert ('"auto" is one for each CPU' in capsys.readouterr().out) is is_noted
+
+
 def test_what_only_a_file_of_uwsgi_does(tmp_path, monkeypatch, capsys):
     """Hooks and imports are named."""
     monkeypatch.chdir(tmp_path)
