@@ -19,7 +19,7 @@ from ..features import Config
 from ..features.files.compressors import find_codings
 from ..features.mounts import Mounts, nothing_here
 from ..settings import VERSION, parse_bind
-from ..settings.secrecy import show_app
+from ..settings.secrecy import show_app, show_program, show_timed
 
 PYTHONS = {"cpython": "CPython", "pypy": "PyPy"}
 LOOP_THREAD = "0, the app runs on the event loop's thread"
@@ -69,9 +69,19 @@ def describe(config: Config, app: object, spec: str | None) -> str:
         lines.append(f"compress: {', '.join(find_codings())}")
     lines += [f"bind:    {_where(bind)}" for bind in config.bind]
     if config.workers is not None:
-        lines.append(f"workers: {config.workers}")
+        most = f", up to {config.max_workers} while all are busy" if config.max_workers else ""
+        lines.append(f"workers: {config.workers}{most}")
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
+    lines += _beside(config)
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])
+
+
+def _beside(config: Config) -> list[str]:
+    """Return a line for each thing that starts beside the workers: it also starts where the settings are only tried."""
+    lines = [f"attach:  {show_program(text)}" for text in config.attach]
+    lines += [f"cron:    {show_timed(text)}" for text in config.cron]
+    lines += [f"mule:    {text}" for text in config.uwsgi_mule]
+    return lines + [f"spooler: {place}" for place in config.spooler]
 
 
 def _where(bind: str) -> str:

@@ -7,6 +7,7 @@ Not here: the texts (banner.py, finding.py, completion.py).
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -14,18 +15,21 @@ from collections.abc import Mapping, MutableMapping
 from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
 from ..extension import Life, LifeContext
-from ..features import extensions_of, on_life
+from ..features import Config, extensions_of, on_life
 from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
-from ..lifecycle.privileges import become, find_account
+from ..lifecycle.privileges import Account, become, find_account
 from ..processes.plan import Plan
-from ..settings import parse_bind
+from ..settings import ConfigError, parse_bind
 from ..tls.certificates import load_certificates
+from ..wsgi import WSGIApp
 from .apps import load
 from .banner import command, describe, version_line
 from .flags import build_parser
 from .plans import config_of, is_demo
 from .start_notes import log_notes
+
+logger = logging.getLogger("aserve")
 
 
 def show(args: MutableMapping[str, object]) -> bool:
@@ -64,8 +68,29 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     account = find_account(plan.config.user, plan.config.group, plan.config.add_group)
     if account is not None and os.geteuid() == 0:
         become(account)  # as a start does before the import; a check by another user is one of the settings
-    app = load(plan)
+    app = _load(plan, account)
     extensions_of(plan.config).wrap_app(app)  # logs which folders of files are not there
     warn_of_exposed(map(parse_bind, plan.config.bind))
+    _warn_of_missing_folders(config_of(plan))
     on_life(Life.CHECKS, LifeContext(plan))
     sys.stdout.write(describe(config_of(plan), app, plan.spec))
+
+
+def _load(plan: Plan, account: Account | None) -> WSGIApp:
+    try:
+        return load(plan)
+    except ImportError as fault:  # of aserve's own: what the app raises is a LoadError
+        raise ConfigError(
+            f"{account or 'this user'} cannot import aserve: {fault}; a warning before this says why"
+        ) from None
+
+
+def _warn_of_missing_folders(config: Config) -> None:
+    """Log the files of a start that no folder is there for."""
+    binds = [bind for bind in map(parse_bind, config.bind) if bind.kind == "unix" and not bind.is_abstract]
+    places = [("--bind", bind.path) for bind in binds]
+    places += [("--master-fifo", config.master_fifo or ""), ("--pid-file", config.pid_file or "")]
+    for flag, path in places:
+        if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            text = "%s %s: its folder is not there: a start would end with an error; make it, or let systemd (RuntimeDirectory=)"
+            logger.warning(text, flag, path)

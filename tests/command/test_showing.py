@@ -45,6 +45,56 @@ def test_check(served, capsys):
         assert part in text
 
 
+def test_check_of_what_starts_beside(served, capsys, tmp_path):
+    """--check names what starts beside the workers, without what may be secret; and that workers may become more."""
+    beside = [
+        "--attach",
+        "sh -c secret",
+        "--cron",
+        "0 3 * * * ./tidy secret",
+        "--spooler",
+        str(tmp_path / "jobs"),
+        "--uwsgi-mule",
+        "-",
+    ]
+    assert cli.main(["--check", "hello:app", "--workers", "2", "--max-workers", "4", *beside]) == 0
+    text = capsys.readouterr().out
+    assert "workers: 2, up to 4 while all are busy\n" in text and "secret" not in text
+    for line in ("attach:  sh ...", "cron:    0 3 * * * ./tidy ...", "mule:    -", f"spooler: {tmp_path}/jobs"):
+        assert f"{line}\n" in text
+
+
+def test_check_of_folders(served, capsys, tmp_path):
+    """--check warns of a file whose folder is not there, and of a spooler that this user may not make: a start would not serve."""
+    (tmp_path / "file").touch()
+    places = [
+        "--bind",
+        f"unix:{tmp_path}/no/app.sock",
+        "--master-fifo",
+        f"{tmp_path}/no/fifo",
+        "--bind",
+        f"unix:{tmp_path}/good",
+    ]
+    assert cli.main(["--check", "hello:app", "--workers", "1", "--spooler", f"{tmp_path}/file/jobs", *places]) == 0
+    told = capsys.readouterr().err
+    for flag, name in (("--bind", "app.sock"), ("--master-fifo", "fifo")):
+        assert f"{flag} {tmp_path}/no/{name}: its folder is not there: a start would end with an error" in told
+    assert f"this user may not write the spooler '{tmp_path}/file/jobs'" in told and "good" not in told
+
+
+def test_check_as_a_user_that_may_not_read_aserve(served, capsys, monkeypatch):
+    """One line says so, behind the warning that names the folders; no traceback of aserve's."""
+
+    def load(plan):
+        raise ModuleNotFoundError("No module named 'importlib.abc'")
+
+    monkeypatch.setattr(showing, "load", load)
+    assert cli.main(["--check", "hello:app"]) == 2
+    assert capsys.readouterr().err == (
+        "aserve: error: this user cannot import aserve: No module named 'importlib.abc'; a warning before this says why\n"
+    )
+
+
 def test_check_names_the_type(served, capsys, tmp_path):
     """An app that is an object is described by its class."""
     (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")

@@ -110,6 +110,11 @@ class Note(NamedTuple):
     def __str__(self) -> str:
         return f"{self.where}: {self.said}: {self.text}"
 
+    def place(self) -> tuple[str, int]:
+        """Return the file and the line, by which notes are shown in order."""
+        file, _, line = self.where.rpartition(":")
+        return (file, int(line)) if is_number(line) else (self.where, 0)
+
 
 class Draft:
     """Settings of aserve by their TOML keys, collected one by one."""

@@ -16,7 +16,7 @@ from ...extension import Extension
 from ...lifecycle.privileges import is_root
 from ...settings import ConfigError
 from ...wsgi import WSGIApp
-from .draft import Draft
+from .draft import Draft, Note
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
 from .merging import Own, merge
@@ -97,7 +97,7 @@ class Origin(NamedTuple):
 
     def log_notes(self) -> None:
         """Log the settings without effect here, or with another one; and those that give way to aserve's own sources."""
-        for note in self.draft.notes:
+        for note in sorted(self.draft.notes, key=Note.place):
             logger.warning("%s", note)
         for note in self.draft.replaced:
             logger.info("%s", note)

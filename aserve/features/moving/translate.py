@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from ...core.errors import FAILED
 from ...settings import ConfigError
-from .draft import BY_KEY, Draft, Given
+from .draft import BY_KEY, Draft, Given, Note
 from .gunicorn import load_gunicorn
 from .kept_variables import keep_variables
 from .lines import LINES
@@ -143,7 +143,7 @@ def as_toml(draft: Draft) -> str:
         lines += [f"# {text}" for text in dict.fromkeys(_whence(given) for given in draft.whence[key])]
         lines += [f"# {MEANINGS[key]}"] if key in MEANINGS else []
         lines.append(f"{key} = {_value(_native(key, value))}")
-    notes = [note for note in draft.notes if note not in draft.guards]
+    notes = sorted((note for note in draft.notes if note not in draft.guards), key=Note.place)
     if notes:
         lines += ["", "# What differs, or has no effect:"]
         lines += [f"#   {_shown(str(note))}" for note in notes]

@@ -34,8 +34,8 @@ def test_reading(folder, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "aserve"):
         origin.log_notes()
     assert caplog.messages == [
-        "app.ini:4: vaccum: aserve does not know it, and it has no effect; is vacuum meant?",
         "app.ini:3: uid = nobody: only root may become another; as in uWSGI, it has no effect",
+        "app.ini:4: vaccum: aserve does not know it, and it has no effect; is vacuum meant?",
     ]
     monkeypatch.setattr("aserve.features.moving.origin.is_root", lambda: True)
     assert read_origin({"uwsgi_ini": "app.ini"}, {}).settings["user"] == "nobody"
