@@ -111,6 +111,7 @@ DOORS = {
     ("features.http2", "features.http2.session"),  # which knows h2
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
     ("features.https", "features.https.renewal"),
+    ("features.https", "features.https.status"),
     ("features.uwsgi_api", "features.uwsgi_api.request"),
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),

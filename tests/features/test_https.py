@@ -67,3 +67,9 @@ def test_its_thread(https):
         https.extension.start(new_context(slot=slot))
         https.extension.stop()
     assert https.called == ["start, True", "stop", "start, True", "stop", "start, False", "stop"]
+
+
+def test_its_status(https):
+    """A server and a supervisor say the same."""
+    [(name, answer)] = https.extension.status().items()
+    assert https.extension.supervise(None).status() == {name: answer()}

@@ -49,6 +49,22 @@ def test_all_is_well(found):
     )
 
 
+@pytest.mark.parametrize(
+    ("until", "rest"),
+    [
+        (None, "browsers warn of a placeholder"),
+        ("2027-02-25 10:12 UTC", "the present one is valid until 2027-02-25 10:12 UTC"),
+    ],
+)
+def test_a_certificate_that_cannot_be_had(found, until, rest):
+    """It says why, when the next try is, and what is served until then; one that could be had is no warning."""
+    one = {"name": "a.example", "until": until, "fault": "DNS; mend it", "again": "2027-01-28 03:00 UTC"}
+    assert found(certificates=[one]) == [
+        ("No new certificate for a.example: DNS; mend it.", f"The next try is at 2027-01-28 03:00 UTC; {rest}.")
+    ]
+    assert found(certificates=[{**one, "fault": ""}]) == []
+
+
 def test_a_reload_that_is_half_done(found):
     """It says who is missing; all are served meanwhile."""
     ((text, do),) = found(half_done="worker 2 could not start: no module 'a'; 1 of 2 workers has the new code")

@@ -42,6 +42,7 @@ COLUMNS = (
 )
 
 
+CERTIFICATE_COLUMNS = ("certificate", "until", "renewed on", "last order")
 ATTACHED_COLUMNS = ("attached", "pid", "state", "for", "restarts", "memory", "last end", "command")
 
 
@@ -129,6 +130,8 @@ def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
             waiting, ended = server["jobs"]["waiting"], server["jobs"]["ended"]
             text = f"{sum(waiting.values())} waiting; " if waiting else ""
             sys.stdout.write(f"\njobs: {text}{', '.join(f'{count} {name}' for name, count in ended.items())}\n")
+        if server.get("certificates"):
+            sys.stdout.write("\n" + _table([CERTIFICATE_COLUMNS, *map(_row_of_certificate, server["certificates"])]))
         sys.stdout.write(_show_warnings(warnings))
     is_short = server["workers_ready"] < server["workers_wanted"]
     return REFUSED if is_short or any(warning["is_failure"] for warning in warnings) else 0
@@ -157,6 +160,11 @@ def _row_of_attached(program: dict[str, Any]) -> tuple[str, ...]:
         program["name"], str(program["pid"] or "-"), program["state"], age, str(program["restarts"]), show_memory(program),
         program["last_end"] or "-", f"{program.get('when', '')} {program['command']}".strip(),
     )  # fmt: skip
+
+
+def _row_of_certificate(one: dict[str, Any]) -> tuple[str, ...]:
+    last = f"failed, again at {one['again']}" if one["fault"] else "done" if one["until"] else "-"
+    return one["name"], one["until"] or "a placeholder", one["renewed_on"] or "-", last
 
 
 def is_silent(worker: dict[str, Any]) -> bool:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from typing import Any, Callable
 
 from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
+from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...tls.certificates import NewContext
 from ...wsgi.gateway import Before
 from .answers import ALPN_NAME, HTTPAnswers, new_context
@@ -55,6 +57,18 @@ class HTTPS(Extension[HTTPSSettings]):
 
         self._renewal = Renewal(self._config)
         self._renewal.start(tells=context.slot in (None, 1))
+
+    def status(self) -> Mapping[str, Callable[[], Any]]:
+        """Return the certificates; see describe."""
+        from .status import FACT, describe
+
+        return {FACT: functools.partial(describe, self._config)}
+
+    def supervise(self, context: SupervisorContext) -> Supervision:
+        """See Extension."""
+        from .status import StatusPart
+
+        return StatusPart(self._config)
 
     def stop(self) -> None:
         """See Extension."""

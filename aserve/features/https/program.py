@@ -20,7 +20,7 @@ from .order import order
 
 
 def make_placeholders(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a certificate that nobody trusts for each name, to be served until there is a real one."""
+    """Write a certificate that no client trusts for each name, to be served until there is a real one."""
     folder = Folder(job["folder"])
     for name in job["names"]:
         folder.write_notes(name, {})  # first: there was perhaps a certificate, which was damaged

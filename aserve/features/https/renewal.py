@@ -4,14 +4,12 @@ Owns:     Renewal: the thread that looks each minute what is due, and its lines 
 Thread:   one of its own; `stop` the event loop.
 Not here: the order itself (order.py), when one is due (schedule.py), which process does it (turn.py).
 
-The server notices the new file by itself (tls/certificates.py). While an order fails, the certificate of before is served.
+The server notices the new file by itself (tls/certificates.py). While an order fails, the old certificate is served.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import datetime
 import functools
 import logging
 import random
@@ -20,15 +18,14 @@ import time
 from typing import Any, Callable
 from urllib.parse import urlsplit
 
-from ...core.patterns import lazy_pattern
 from ...settings import ConfigError, parse_bind
-from ...tls.validity import read_validity
 from ...workers.threads import Watcher
 from .answers import HTTP_01, TLS_ALPN_01
 from .child import Child, ChildError
 from .faults import explain, may_help
-from .folder import MAX_BYTES, Folder
-from .schedule import after_start, delay_after, is_due, is_waiting, renew_at
+from .folder import Folder
+from .issued import Issued, show_time
+from .schedule import after_start, delay_after, is_due, is_waiting
 from .settings import HTTPSSettings, folder_of, serves_tls_alpn
 from .turn import take_turn
 
@@ -37,20 +34,6 @@ logger = logging.getLogger("aserve")
 LOOK_SECONDS = 60.0
 # The same failure is logged once in this time.
 SAME_SECONDS = 3600.0
-_CERTIFICATE = lazy_pattern(rb"-----BEGIN CERTIFICATE-----(.*?)-----END", 16)  # re.DOTALL
-
-
-class Validity:
-    """The dates of a certificate."""
-
-    def __init__(self, pem: bytes) -> None:
-        """Raises ValueError, IndexError: there is none in it."""
-        found = _CERTIFICATE.search(pem)
-        if found is None:
-            raise ValueError("no certificate")
-        octets = base64.b64decode(found[1])
-        begin, self.end = read_validity(octets)
-        self.renew_at = renew_at(begin, self.end, octets)
 
 
 class Renewal:
@@ -95,7 +78,7 @@ class Renewal:
             if is_waiting(self._now(), notes):
                 logger.warning(
                     "https: the last order for %s failed: %s; next try at %s; %s",
-                    name, notes.get("fault"), _show(notes["again"]), self._served(name),
+                    name, notes.get("fault"), show_time(notes["again"]), self._served(name),
                 )  # fmt: skip
 
     def look(self) -> None:
@@ -116,17 +99,9 @@ class Renewal:
                 self._order(name, lock)
 
     def _is_due(self, name: str) -> bool:
-        validity = self._validity(name)
-        renewal = validity.renew_at if validity is not None else None
+        issued = Issued.of(self._folder, name)
+        renewal = issued.renew_at if issued is not None else None
         return is_due(self._now(), renewal, self._folder.read_notes(name), self._config.acme_directory)
-
-    def _validity(self, name: str) -> Validity | None:
-        """Return the dates of a name's certificate, be it a placeholder; None: it cannot be read."""
-        try:
-            with open(self._folder.certificate(name), "rb") as file:
-                return Validity(file.read(MAX_BYTES))
-        except (OSError, ValueError, IndexError):
-            return None
 
     def _order(self, name: str, lock: int) -> None:
         notes = self._folder.read_notes(name)
@@ -159,12 +134,12 @@ class Renewal:
             self._child = None
 
     def _succeed(self, name: str) -> None:
-        validity = self._validity(name)
+        issued = Issued.of(self._folder, name)
         self._logged.pop(name, None)
-        if validity is not None:
+        if issued is not None:
             logger.info(
                 "https: %s has a certificate until %s; it will be renewed on %s",
-                name, _show(validity.end.timestamp()), _show(validity.renew_at),
+                name, show_time(issued.until), show_time(issued.renew_at),
             )  # fmt: skip
 
     def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
@@ -174,14 +149,14 @@ class Renewal:
         kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
         self._folder.write_notes(name, {**notes, **kept})
         self._log_failure(
-            name, f"https: no certificate for {name}: {why}; next try at {_show(again)}; {self._served(name)}"
+            name, f"https: no certificate for {name}: {why}; next try at {show_time(again)}; {self._served(name)}"
         )
 
     def _served(self, name: str) -> str:
-        validity = self._validity(name)
-        if validity is None or not self._folder.read_notes(name).get("directory"):
+        issued = Issued.of(self._folder, name)
+        if issued is None or not self._folder.read_notes(name).get("directory"):
             return "until then browsers warn of a placeholder"
-        return f"the present one is valid until {_show(validity.end.timestamp())}"
+        return f"the present one is valid until {show_time(issued.until)}"
 
     def _log_failure(self, name: str, text: str) -> None:
         """Log a failure; the same one again at most once an hour."""
@@ -202,7 +177,3 @@ def _kinds(config: HTTPSSettings) -> list[str]:
 def _seconds_of(text: str) -> float | None:
     """Return the seconds of a field Retry-After (RFC 9110 10.2.3); None: there is none, or it has a date."""
     return float(text) if text.isascii() and text.isdigit() else None
-
-
-def _show(at: float) -> str:
-    return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"

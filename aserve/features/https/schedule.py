@@ -58,6 +58,6 @@ def after_start(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def delay_after(failures: int, retry_after: float | None) -> float:
-    """Return how many seconds to wait after so many failures one after another; `retry_after`: the authority's word."""
+    """Return how many seconds to wait after this number of failures one after another; `retry_after`: the authority's word."""
     own = min(FIRST_DELAY_SECONDS * 2.0 ** (min(failures, 20) - 1), LAST_DELAY_SECONDS)
     return min(max(own, retry_after or 0.0), MAX_RETRY_SECONDS)

@@ -131,7 +131,7 @@ class HTTPSSettings(EngineSettings):
     )
     https_folder: str | None = row(
         None, GROUP, "--https-folder", FILE,
-        "folder of the certificates, their keys and the account's; nobody else may read it",
+        "folder of the certificates, their keys and the account's; no other user may read it",
         "The folder https in systemd's $STATE_DIRECTORY; else, for root and with --user, /var/lib/aserve/https; for others "
         "~/.local/share/aserve/https.",
         needs=_NAMED,
@@ -147,7 +147,7 @@ class HTTPSSettings(EngineSettings):
     acme_terms: str = row(
         "no", GROUP, "--acme-terms", choice("accept", "no"),
         "accept: you have read the terms of the authority, and agree; without this it gives no certificate",
-        "Nobody but you can agree.",
+        "Only you can agree.",
         needs=_NAMED,
     )
     acme_email: str | None = row(

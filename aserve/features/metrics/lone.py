@@ -78,4 +78,6 @@ class Lone:
     def _look(self) -> tuple[Whole, list[Process]]:
         server, processes = self._server, self.processes()
         text = f"{'draining' if processes[0].state == 'draining' else 'serving'} on {', '.join(server.urls)}"
-        return Whole(text, server.listening(), {"slow": server.ask("slow") or []}), processes
+        return Whole(
+            text, server.listening(), {name: server.ask(name) or [] for name in ("slow", "certificates")}
+        ), processes

@@ -119,6 +119,27 @@ def test_attached(server, capsys):
     assert capsys.readouterr().out.endswith("\njobs: 9 done, 0 failed, 2 retried\n")  # those of queues wait elsewhere
 
 
+def test_certificates(server, capsys):
+    """Each has a line: until when it is valid, and how the last order ended."""
+    there = {
+        "name": "a.example",
+        "until": "2027-02-25 10:12 UTC",
+        "renewed_on": "2027-01-27 03:00 UTC",
+        "fault": "",
+        "again": None,
+    }
+    failing = {**there, "name": "b.example", "fault": "refused", "again": "2027-01-28 03:00 UTC"}
+    new = {**there, "name": "c.example", "until": None, "renewed_on": None}
+    server.answer = [{**SERVER, "certificates": [there, failing, new]}, {"worker": WORKER}]
+    assert run(server, "status") == 0
+    assert [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[-4:]] == [
+        ["certificate", "until", "renewed on", "last order"],
+        ["a.example", there["until"], there["renewed_on"], "done"],
+        ["b.example", there["until"], there["renewed_on"], "failed, again at 2027-01-28 03:00 UTC"],
+        ["c.example", "a placeholder", "-", "-"],
+    ]
+
+
 def test_status_of_one_that_lacks_a_worker(server, capsys):
     """The exit status says that something is amiss; --json is for programs."""
     server.answer = [{**SERVER, "workers_ready": 1}, {"worker": WORKER}]

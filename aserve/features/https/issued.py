@@ -1,0 +1,44 @@
+"""A certificate in its file: from when and until when it is valid, and when it is to be renewed.
+
+Owns:     Issued, show_time.
+Thread:   any; it reads a file.
+Not here: ordering one (renewal.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import re
+
+from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
+from ...tls.validity import read_validity
+from .folder import MAX_BYTES, Folder
+from .schedule import renew_at
+
+_CERTIFICATE = lazy_pattern(rb"-----BEGIN CERTIFICATE-----(.*?)-----END", re.DOTALL)
+
+
+class Issued(NamedTuple):
+    """The dates of one, as times of the clock."""
+
+    until: float
+    renew_at: float
+
+    @classmethod
+    def of(cls, folder: Folder, name: str) -> Issued | None:
+        """Return those of a name's certificate, be it a placeholder; None: it cannot be read."""
+        try:
+            with open(folder.certificate(name), "rb") as file:
+                found = _CERTIFICATE.search(file.read(MAX_BYTES))
+            octets = base64.b64decode(found[1] if found is not None else b"")
+            begin, end = read_validity(octets)
+        except (OSError, ValueError, IndexError):
+            return None
+        return cls(end.timestamp(), renew_at(begin, end, octets))
+
+
+def show_time(at: float) -> str:
+    """Return a time for the log."""
+    return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,58 @@
+"""What a status says of each name: until when it has a certificate, and how the last order ended.
+
+Owns:     describe; StatusPart, the part in a supervisor.
+Thread:   that of its owner: a supervisor's, or an event loop's. It reads two small files for each name.
+Not here: showing it (features/control/ask.py, features/metrics/page.html), the warning (lifecycle/advice.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...lifecycle.program import Program
+from ...lifecycle.supervision import Supervision
+from .folder import Folder
+from .issued import Issued, show_time
+from .settings import HTTPSSettings, folder_of
+
+FACT = "certificates"
+
+
+def describe(config: HTTPSSettings) -> list[dict[str, Any]]:
+    """
+    Return an object for each name, for JSON.
+
+    "until" and "renewed_on" are null while there is a placeholder; "fault" says why the last order failed, "": it did not; "again" when the
+    next is to be tried.
+    """
+    folder, found = Folder(folder_of(config)), []
+    for name in config.https:
+        notes, issued = folder.read_notes(name), Issued.of(folder, name)
+        is_there = issued is not None and "directory" in notes
+        found.append(
+            {
+                "name": name,
+                "until": show_time(issued.until) if issued is not None and is_there else None,
+                "renewed_on": show_time(issued.renew_at) if issued is not None and is_there else None,
+                "fault": str(notes.get("fault", "")),
+                "again": show_time(notes["again"]) if "again" in notes else None,
+            }
+        )
+    return found
+
+
+class StatusPart(Supervision):
+    """The certificates in a supervisor's status."""
+
+    def __init__(self, config: HTTPSSettings) -> None:
+        self._config = config
+
+    def programs(self, config: Any) -> Sequence[Program]:
+        """Note the settings of a reload; there are no programs."""
+        self._config = config
+        return ()
+
+    def status(self) -> Mapping[str, Any]:
+        """See Supervision."""
+        return {FACT: describe(self._config)}
