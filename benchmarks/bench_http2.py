@@ -171,7 +171,7 @@ def probe_floods(it: Served) -> dict[str, dict[str, float]]:
 
 def probe_h2spec(it: Served) -> dict[str, dict[str, float]]:
     """Run h2spec."""
-    words = [_h2spec(), "-t", "-k", "-h", "127.0.0.1", "-p", str(it.port), "-o", "2"]
+    words = [_h2spec(), "-t", "-k", "-h", "127.0.0.1", "-p", str(it.port), "-o", "5"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=H2SPEC_SECONDS, check=False)
     found = _SPEC.search(done.stdout)
     if found is None:

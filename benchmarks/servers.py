@@ -297,7 +297,8 @@ RELOAD_SERVERS = [
     ),
 ]
 
-# Those that serve WSGI over HTTP/2, with 8 threads where there are threads. Gunicorn runs the streams of a connection one after the other.
+# Those that serve WSGI over HTTP/2. Gunicorn runs the streams of a connection one after the other, in a thread for each connection: so it has more
+# of these than h2load has connections.
 TLS_FILES = "--certfile {certificate} --keyfile {key}"
 HTTP2_SERVERS = [
     Server(
@@ -308,7 +309,7 @@ HTTP2_SERVERS = [
     ),
     Server(
         "gunicorn",
-        f"{{peer}} -m gunicorn --bind 127.0.0.1:{{port}} --log-level error --http-protocols h2,h1 --threads 8 {TLS_FILES} apps:{{app}}",
+        f"{{peer}} -m gunicorn --bind 127.0.0.1:{{port}} --log-level error --http-protocols h2,h1 --threads 16 {TLS_FILES} apps:{{app}}",
         "gunicorn",
     ),
     Server(

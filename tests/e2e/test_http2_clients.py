@@ -10,6 +10,8 @@ import subprocess
 import threading
 
 import pytest
+from flask import Flask, request
+from flask_sock import Sock
 from harness import apps
 from harness.browser import browsing, needs_chromium
 from harness.interpreter import ONCE
@@ -35,6 +37,12 @@ CHOOSE_A_FILE = """{
     chosen.items.add(new File(['x'.repeat(3000000)], 'a.txt'));
     document.forms[1].elements.f.files = chosen.files;
     document.forms[1].submit();
+}"""
+
+TALK = """{
+    window.talking = new WebSocket(location.href.replace('http', 'ws') + 'echo');
+    window.talking.onmessage = one => { window.heard = one.data; };
+    window.talking.onopen = () => window.talking.send('hello');
 }"""
 
 
@@ -84,6 +92,32 @@ def test_a_browser(serve_http2, tmp_path):
     assert {(version, status) for _, version, status in asked} == {("HTTP/2.0", "200")}
     wanted = {f"GET /image/{number}" for number in range(IMAGES)}
     assert {what for what, _, _ in asked} >= {"GET /", "POST /form", "POST /upload"} | wanted
+
+
+@needs_chromium
+@ONCE
+def test_a_browsers_websocket(serve_http2, tmp_path):
+    """It is a stream of the connection that has the page (RFC 8441)."""
+    app, log = Flask(__name__), tmp_path / "log"
+
+    @app.route("/")
+    def page():
+        return f"<!doctype html>{request.environ['REMOTE_PORT']}"
+
+    @Sock(app).route("/echo")
+    def echo(socket):
+        while True:
+            socket.send(socket.receive() + request.environ["REMOTE_PORT"])
+
+    server = serve_http2(app, is_checked=False, access_log=str(log))
+    with browsing(tmp_path / "profile", "--ignore-certificate-errors") as shown:
+        shown.show(server.url)
+        port = shown.wait_for("document.body?.innerText")
+        shown.evaluate(TALK)
+        assert shown.wait_for("window.heard") == f"hello{port}"
+        shown.evaluate("window.talking.close()")
+        wait_until(lambda: not server.statistics().connections_websocket)
+    wait_until(lambda: '"GET /echo HTTP/2.0" 101' in log.read_text(), explain=log.read_text)
 
 
 def digest(environ, start_response):

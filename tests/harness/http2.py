@@ -24,6 +24,21 @@ def request(method=b"GET", path=b"/", *further):
     return [(b":method", method), (b":scheme", b"https"), (b":authority", b"a"), (b":path", path), *further]
 
 
+def receive(frames, octets, on_event):
+    """
+    Pass on the events of the whole frames in these octets; return the rest.
+
+    As RFC 9113 6.8 has it, streams that are open go on after a GOAWAY: h2 would take no frame any more.
+    """
+    while len(octets) >= 9 and len(octets) >= (end := 9 + int.from_bytes(octets[:3], "big")):
+        for event in frames.receive_data(octets[:end]):
+            if isinstance(event, h2.events.ConnectionTerminated):
+                frames.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
+            on_event(event)
+        octets = octets[end:]
+    return octets
+
+
 class Client:
     """A client and a session; nothing moves before `pump`."""
 
@@ -74,31 +89,24 @@ class Client:
             self._read(received)
         raise AssertionError("it never comes to rest")
 
-    def _events_in(self, octets):
-        """Receive frame by frame: after a GOAWAY h2 would take no other."""
-        self._octets += octets
-        while len(self._octets) >= 9 and len(self._octets) >= (end := 9 + int.from_bytes(self._octets[:3], "big")):
-            frame, self._octets = self._octets[:end], self._octets[end:]
-            yield from self.h2.receive_data(frame)
-
     def _read(self, octets):
-        for event in self._events_in(octets):
-            if isinstance(event, h2.events.ResponseReceived):
-                self.heads[event.stream_id] = dict(event.headers)
-            elif isinstance(event, h2.events.InformationalResponseReceived):
-                self.hints.append(dict(event.headers))
-            elif isinstance(event, h2.events.DataReceived):
-                self.bodies[event.stream_id] += event.data
-                if self.gives_room and event.flow_controlled_length:
-                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            elif isinstance(event, h2.events.StreamEnded):
-                self.ended.add(event.stream_id)
-            elif isinstance(event, h2.events.StreamReset):
-                self.resets[event.stream_id] = event.error_code
-            elif isinstance(event, h2.events.ConnectionTerminated):
-                self.goaways.append((event.last_stream_id, event.error_code))
-                # As RFC 9113 6.8 has it: streams that are open go on.
-                self.h2.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
+        self._octets = receive(self.h2, self._octets + octets, self._on_event)
+
+    def _on_event(self, event):
+        if isinstance(event, h2.events.ResponseReceived):
+            self.heads[event.stream_id] = dict(event.headers)
+        elif isinstance(event, h2.events.InformationalResponseReceived):
+            self.hints.append(dict(event.headers))
+        elif isinstance(event, h2.events.DataReceived):
+            self.bodies[event.stream_id] += event.data
+            if self.gives_room and event.flow_controlled_length:
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        elif isinstance(event, h2.events.StreamEnded):
+            self.ended.add(event.stream_id)
+        elif isinstance(event, h2.events.StreamReset):
+            self.resets[event.stream_id] = event.error_code
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self.goaways.append((event.last_stream_id, event.error_code))
 
     def pass_seconds(self, count):
         """Let time pass for the session and its streams."""

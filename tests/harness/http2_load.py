@@ -10,7 +10,7 @@ from typing import Any, Callable
 import h2.connection
 import h2.events
 
-from .http2 import request
+from .http2 import receive, request
 
 SECONDS = 30  # that any answer may take
 
@@ -56,12 +56,7 @@ class KeptStreams:
                 octets = b""
             if not octets:
                 return
-            received += octets
-            # Frame by frame: after a GOAWAY h2 would take no other.
-            while len(received) >= 9 and len(received) >= (end := 9 + int.from_bytes(received[:3], "big")):
-                for event in frames.receive_data(received[:end]):
-                    self._on_event(event)
-                received = received[end:]
+            received = receive(frames, received + octets, self._on_event)
 
     def _ask(self) -> None:
         """Send a request; each third has a body."""
@@ -90,4 +85,3 @@ class KeptStreams:
         elif isinstance(event, h2.events.ConnectionTerminated):
             self._is_ending = True
             self._open = {stream_id for stream_id in self._open if stream_id <= event.last_stream_id}
-            self._frames.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN  # as RFC 9113 6.8 has it

@@ -1,8 +1,8 @@
 """Field sections of HTTP/2: a request's becomes a head of HTTP/1.1 for the one parser, and a head of ours becomes a field section.
 
-Owns:     `encode_head`: the rules that HTTP/2 adds to those of HTTP/1.1; `decode_head`; `content_length`, `is_trailer_section`.
+Owns:     `encode_head`: the rules that HTTP/2 adds to those of HTTP/1.1; `decode_head`, `decode_upgrade`; `content_length`, `is_trailer_section`.
 Thread:   any; pure.
-Spec:     RFC 9113 sections 8.1 to 8.5.
+Spec:     RFC 9113 sections 8.1 to 8.5; RFC 8441 (WebSockets).
 Not here: the rules for targets, Host, names, values and limits of both protocols (cparsers/http1.c).
 """
 
@@ -23,6 +23,13 @@ _METHOD = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PSEUDO = frozenset([b":method", b":scheme", b":authority", b":path"])
 # RFC 9113 8.2.2: fields of a connection, which a stream has not.
 CONNECTION_FIELDS = frozenset([b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"])
+PROTOCOL = b":protocol"  # of a CONNECT that asks for a WebSocket
+# RFC 8441 5.1 has no key. An app wants one, and its answer to that goes no further than here.
+_PSEUDO_OR_PROTOCOL = _PSEUDO | {PROTOCOL}
+_UPGRADE = [
+    (b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-key", b"AAAAAAAAAAAAAAAAAAAAAA=="),
+]  # fmt: skip
+_KEYS = frozenset([b"sec-websocket-key", b"sec-websocket-accept"])
 _STATUS_LINE = lazy_pattern(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*", re.DOTALL)
 
 
@@ -30,14 +37,16 @@ class Malformed(AserveError):
     """A request that breaks RFC 9113: its stream is reset. The text names the rule."""
 
 
-def encode_head(fields: Iterable[Field]) -> bytes:
+def encode_head(fields: Iterable[Field], takes_websockets: bool = False) -> bytes:
     """
-    Return the head of HTTP/1.1 that says the same.
+    Return the head of HTTP/1.1 that says the same; `takes_websockets`: a CONNECT may ask for one.
 
     Raises:
         Malformed: it is no request of HTTP/2.
     """
-    pseudo, regular = _split(fields)
+    pseudo, regular = _split(fields, _PSEUDO_OR_PROTOCOL if takes_websockets else _PSEUDO)
+    if PROTOCOL in pseudo:
+        regular = _as_upgrade(pseudo, regular)
     method, path, authority = pseudo.get(b":method"), pseudo.get(b":path"), pseudo.get(b":authority")
     if method is None or not _METHOD.fullmatch(method):
         raise Malformed("a request without a valid :method")
@@ -64,7 +73,17 @@ def encode_head(fields: Iterable[Field]) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def _split(fields: Iterable[Field]) -> tuple[dict[bytes, bytes], list[Field]]:
+def _as_upgrade(pseudo: dict[bytes, bytes], regular: list[Field]) -> list[Field]:
+    """Turn a CONNECT for a WebSocket into the GET of HTTP/1.1 that says the same; one for another protocol is refused as any CONNECT."""
+    if pseudo.get(b":method") != b"CONNECT" or not {b":authority", b":path", b":scheme"} <= pseudo.keys():
+        raise Malformed("a :protocol without CONNECT, :authority, :path or :scheme")
+    if pseudo[PROTOCOL].lower() != b"websocket":
+        return regular
+    pseudo[b":method"] = b"GET"
+    return [*_UPGRADE, *(field for field in regular if field[0] not in _KEYS)]
+
+
+def _split(fields: Iterable[Field], known: frozenset[bytes] = _PSEUDO) -> tuple[dict[bytes, bytes], list[Field]]:
     """Return the pseudo-header fields and the others, each checked by itself."""
     pseudo: dict[bytes, bytes] = {}
     regular: list[Field] = []
@@ -72,7 +91,7 @@ def _split(fields: Iterable[Field]) -> tuple[dict[bytes, bytes], list[Field]]:
         if name[:1] == b":":
             if regular:
                 raise Malformed("a pseudo-header field after other fields")
-            if name not in _PSEUDO:
+            if name not in known:
                 raise Malformed("an unknown pseudo-header field")
             if name in pseudo:
                 raise Malformed("a repeated pseudo-header field")
@@ -112,10 +131,16 @@ def is_trailer_section(fields: Iterable[Field]) -> bool:
 
 
 def decode_head(head: bytes) -> tuple[int, list[Field]]:
-    """Return the status and the field section of a head of ours, without the empty line at its end."""
+    """
+    Return the status and the field section of a head of ours, without the empty line at its end.
+
+    Raises:
+        Malformed: an app has written it to its socket, and it is no head.
+    """
     line, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(line)
-    assert match is not None, line  # wsgi/response.py makes it
+    if match is None:
+        raise Malformed("an app's handshake of a WebSocket that is none")  # all others wsgi/response.py makes
     fields = [(b":status", match[1])]
     for each in lines:
         name, _, value = each.partition(b":")
@@ -123,3 +148,17 @@ def decode_head(head: bytes) -> tuple[int, list[Field]]:
         if name not in CONNECTION_FIELDS:
             fields.append((name, value.strip(b" \t")))
     return int(match[1]), fields
+
+
+def decode_upgrade(head: bytes) -> tuple[int, list[Field]]:
+    """
+    Return the same of a head that an app has written to its socket: to agree to a WebSocket is 200 here.
+
+    Raises:
+        Malformed: it is no head.
+    """
+    status, (line, *fields) = decode_head(head)
+    kept = [field for field in fields if field[0] not in _KEYS]
+    for field in kept:
+        _check(*field)
+    return (200, [(b":status", b"200"), *kept]) if status == 101 else (status, [line, *kept])

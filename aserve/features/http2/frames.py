@@ -82,7 +82,7 @@ class Frames(H2Connection):
         return events or [LateUpdate() if isinstance(frame, WindowUpdateFrame) else Dropped()]
 
 
-def new_frames(limits: Limits, max_streams: int) -> H2Connection:
+def new_frames(limits: Limits, max_streams: int, takes_websockets: bool) -> H2Connection:
     """Return the state of a connection; fields.py checks field sections: h2 would end the connection where a reset of the stream is enough."""
     config = H2Configuration(
         client_side=False, header_encoding=None, validate_inbound_headers=False, normalize_inbound_headers=False,
@@ -99,6 +99,7 @@ def new_frames(limits: Limits, max_streams: int) -> H2Connection:
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
             SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
             SettingCodes.MAX_HEADER_LIST_SIZE: section_bytes,
+            SettingCodes.ENABLE_CONNECT_PROTOCOL: int(takes_websockets),
             cast(SettingCodes, NO_RFC7540_PRIORITIES): 1,
         },
     )

@@ -42,6 +42,10 @@ class Leftovers:
             self._running = [each for each in self._running if each.exchange is not None]
         return len(self._running) + len(self._sending)
 
+    def end_sending(self) -> None:
+        """Forget them: the client sends no more at all."""
+        self._sending.clear()
+
     @property
     def is_sending(self) -> bool:
         """Whether a client still sends what is not wanted."""

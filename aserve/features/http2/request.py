@@ -25,7 +25,7 @@ _VERSION_1, _VERSION_2 = "\0SERVER_PROTOCOL\0HTTP/1.1", "\0SERVER_PROTOCOL\0HTTP
 class StreamRequest(RequestReceiver):
     """One stream's request: a WireProtocol."""
 
-    __slots__ = ("_has_head", "_is_over", "_scratch", "is_continue_due", "is_ended")
+    __slots__ = ("_has_head", "_is_over", "_scratch", "asks_websocket", "is_continue_due", "is_ended")
 
     is_single = False
     has_unparsed = False  # there is no second request
@@ -38,12 +38,16 @@ class StreamRequest(RequestReceiver):
         self._has_head = self._is_over = False
         self.is_ended = is_ended  # the session sets it before it feeds the last octets
         self.is_continue_due = False
+        self.asks_websocket = False  # its further octets are no body
 
     def receive(self, data: bytes) -> list[Exchange]:
         """Feed the whole head, then octets of the body; see WireProtocol.receive."""
         if self._is_over:
             return []
         exchanges: list[Exchange] = []
+        if self.asks_websocket:
+            self.unparsed += data
+            return exchanges
         try:
             if self._has_head:
                 self._receive_body(data, exchanges)
@@ -56,6 +60,10 @@ class StreamRequest(RequestReceiver):
                 exchange.form = HTTP_2
         return exchanges
 
+    def go_on(self) -> None:
+        """See WireProtocol: the app has answered a request for a WebSocket; what the client sends beyond it means nothing."""
+        self._is_over, self.unparsed = True, b""
+
     def _receive_head(self, data: bytes, exchanges: list[Exchange]) -> None:
         self._has_head = True
         limits = self._scratch.limits
@@ -64,6 +72,10 @@ class StreamRequest(RequestReceiver):
         exchange.vars = exchange.vars.replace(_VERSION_1, _VERSION_2, 1)
         exchange.form, exchange.keep_alive = HTTP_2, False
         self._exchange = None
+        self.asks_websocket = exchange.asks_websocket
+        if self.asks_websocket:
+            exchanges.append(exchange)
+            return
         if self.is_ended:
             self._is_over = True
             exchanges.append(exchange)

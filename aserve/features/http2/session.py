@@ -60,7 +60,8 @@ class Session(Carrier):
         self._allowance = Allowance()
         self._quiet_seconds = 0.0  # without a stream; or since it was closed
         self._goaways = 0  # sent
-        self._h2 = frames.new_frames(service.limits, max_streams)
+        self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
+        self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
         self._turns = Turns(self._h2, service.loop)
 
     # --- called by the transport, as by an event loop ---
@@ -99,6 +100,7 @@ class Session(Carrier):
         for stream in [each for each in self._streams.values() if not each.is_received]:
             self.leave(stream)
         self._turns.add(self, self._streams.values())
+        self._leftovers.end_sending()
         self._say_goodbye()
         return True
 
@@ -176,7 +178,7 @@ class Session(Carrier):
             return
         is_ended = event.stream_ended is not None
         try:
-            head = encode_head(fields)
+            head = encode_head(fields, self._takes_websockets)
             if is_ended and content_length(fields):
                 raise Malformed(UNLIKE_LENGTH)
         except Malformed as exc:
@@ -208,7 +210,7 @@ class Session(Carrier):
         stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
         stream.promised = content_length(fields)
         self._streams[stream_id] = stream
-        wire.connection_made(stream)
+        stream.begin()
 
     def _on_data(self, event: Any) -> None:
         """Pass on octets of a body, and give the client room for as many again."""

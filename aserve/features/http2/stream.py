@@ -9,14 +9,18 @@ Not here: frames, windows and the order of streams (session.py); the response (w
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import TYPE_CHECKING, Any, Callable
 
-from .fields import Field, decode_head
+from .fields import Field, Malformed, decode_head, decode_upgrade
 
 if TYPE_CHECKING:
+    from ...connections.websocket import WebSocket
     from ...connections.wire_loop import LoopWire
     from .request import StreamRequest
+
+logger = logging.getLogger("aserve")
 
 # As asyncio's transports have it.
 HIGH_BYTES = 1 << 16
@@ -30,6 +34,10 @@ class NoSocket:
 
     def setsockopt(self, *_: object) -> None:
         """Do nothing."""
+
+    def fileno(self) -> int:
+        """Return -1, as of a closed one."""
+        return -1
 
 
 _NO_SOCKET = NoSocket()
@@ -48,7 +56,8 @@ class StreamTransport(asyncio.Transport):
         on_change: Callable[[StreamTransport], None],
     ) -> None:  # fmt: skip
         """`extra`: get_extra_info of the connection. `on_change`: called when there is something to send, or to read further."""
-        self.stream_id, self.wire, self.request = stream_id, wire, request
+        self.stream_id, self.request = stream_id, request
+        self.wire: LoopWire | WebSocket = wire
         self._extra, self._on_change = extra, on_change
         self.urgency = 3  # RFC 9218 4.1: the default
         # Receiving
@@ -77,10 +86,19 @@ class StreamTransport(asyncio.Transport):
         self.promised -= count
         return not self.promised if is_last else self.promised >= 0
 
+    def begin(self) -> None:
+        """Pass on the head of the request, which the wire has."""
+        self.wire.connection_made(self)
+        if self.is_received and self.request.asks_websocket:
+            self.wire.eof_received()
+
     def receive(self, data: bytes, is_last: bool) -> None:
-        """Pass on octets of the request's body."""
+        """Pass on octets of the request's body, or of a WebSocket."""
         self.is_received = self.request.is_ended = is_last
-        self.wire.data_received(data)
+        if data or not self.request.asks_websocket:
+            self.wire.data_received(data)
+        if is_last and self.request.asks_websocket:
+            self.wire.eof_received()
 
     def take(self, count: int) -> bytes:
         """Take octets to send."""
@@ -118,7 +136,12 @@ class StreamTransport(asyncio.Transport):
         if self.is_closed or not data:
             return
         if not self._has_head:
-            data = self._read_heads(self._unfinished + bytes(data))
+            try:
+                data = self._read_heads(self._unfinished + bytes(data))
+            except Malformed as exc:
+                logger.info("stream reset: %s", exc)
+                self.abort()
+                return
         self.pending += data
         if self._left is not None:
             self._left -= len(data)
@@ -132,7 +155,7 @@ class StreamTransport(asyncio.Transport):
             if not end:
                 self._unfinished = data
                 return b""
-            status, fields = decode_head(head)
+            status, fields = (decode_upgrade if self.request.asks_websocket else decode_head)(head)
             if status != 101:  # RFC 9113 8.6: there is none
                 self.heads.append((status >= 200, fields))
             if status >= 200:
@@ -150,6 +173,10 @@ class StreamTransport(asyncio.Transport):
         if not self._is_paused and len(self.pending) > self._high:
             self._is_paused = True
             self.wire.pause_writing()
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Give the stream to a WebSocket."""
+        self.wire = protocol
 
     def can_write_eof(self) -> bool:
         """Return False: a response ends by the end of its stream."""

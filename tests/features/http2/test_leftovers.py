@@ -26,3 +26,6 @@ def test_clients_that_send():
     assert left.count(2) == 2 and left.forget_sending(1) and not left.forget_sending(1)
     found = [left.on_second() for _ in range(int(LINGER_SECONDS) + 1)]
     assert found == [[]] * int(LINGER_SECONDS) + [[3]] and not left.is_sending
+    left.add_sending(5)
+    left.end_sending()
+    assert not left.is_sending

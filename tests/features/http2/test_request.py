@@ -126,3 +126,17 @@ def test_not_over_tls():
     (exchange,) = new(is_ended=True).receive(head(b"SERVER_PROTOCOL", b"/"))
     environ = environ_of(exchange)
     assert environ["REQUEST_METHOD"] == "SERVER_PROTOCOL" and environ["SERVER_PROTOCOL"] == "HTTP/2.0"
+
+
+@pytest.mark.parametrize("is_declined", [True, False])
+def test_a_websocket(is_declined):
+    """What comes behind its head is no body, and kept for the app; or means nothing if that has answered as ever."""
+    receiver = new()
+    (exchange,) = receiver.receive(
+        encode_head([(b":method", b"CONNECT"), (b":protocol", b"websocket"), *fields_of()[1:]], True)
+    )
+    assert exchange.asks_websocket and exchange.body is None and receiver.asks_websocket
+    assert receiver.receive(b"early") == [] and receiver.unparsed == b"early"
+    if is_declined:
+        receiver.go_on()
+        assert end(receiver, b"late") == [] and receiver.unparsed == b""

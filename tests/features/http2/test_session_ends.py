@@ -155,6 +155,14 @@ def test_end_of_input_of_a_slow_reader(connect, is_early):
     assert not client.session.has_streams and client.transport.is_closing()
 
 
+def test_end_of_input_behind_an_early_response(connect):
+    """Nothing more of the request can come: the connection need not wait for it."""
+    client = connect(max_body_bytes=1)
+    client.ask(*request(b"POST"), data=b"too large", ends=False)
+    client.pump()
+    assert client.session.eof_received() and client.transport.is_closing()
+
+
 def test_a_lost_connection(connect):
     """All requests lose their client."""
     client = connect()

@@ -1,4 +1,7 @@
-"""A stream is a transport: heads and octets wait until they are taken, and pause the wire above."""
+"""A stream is a transport: heads and octets wait until they are taken, and pause the wire above.
+
+Beside this file: streams that are WebSockets (test_stream_websockets.py).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def stream():
     """A stream whose wire also remembers the changes that it reports."""
     wire = FakeWire()
     return StreamTransport(
-        1, wire, types.SimpleNamespace(is_ended=False), lambda name, default: (name, default), wire.changes.append
+        1, wire, types.SimpleNamespace(is_ended=False, asks_websocket=False), lambda name, default: (name, default), wire.changes.append
     )  # fmt: skip
 
 
