@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -50,9 +51,18 @@ class Framework(ServerProcess):
         """Wait until the front page is this."""
         wait_until(lambda: part in self.get("/"), PATIENCE_SECONDS, lambda: self.log)
 
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as response:
+    def get(self, path, **fields):
+        request = urllib.request.Request(self.url + path, headers=fields)
+        with urllib.request.urlopen(request, timeout=30) as response:
             return response.read().decode()
+
+    def browse(self, path):
+        """Return what a browser shows, an error too."""
+        try:
+            return self.get(path, Accept="text/html")
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
 
 
 def save(path, text):
@@ -86,6 +96,11 @@ def test_django(start, tmp_path):
     assert process.get("/") == "one" and process.get("/static/a.css") == "a {}"
     save(tmp_path / "shop_urls.py", URLS % "two")
     process.wait_for_text("two")
+    save(tmp_path / "shop_urls.py", "def x(:")
+    wait_until(lambda: "SyntaxError" in process.browse("/"), PATIENCE_SECONDS, lambda: process.log)
+    assert process.get("/") == "two"  # for other clients the old code serves
+    save(tmp_path / "shop_urls.py", URLS % "three")
+    process.wait_for_text("three")
 
 
 def test_flask(start, tmp_path):
