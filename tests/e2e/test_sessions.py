@@ -27,7 +27,9 @@ class Session(NamedTuple):
 SYSTEMD = "comes after systemctl"
 TERMINAL = "takes a terminal; test_top.py types it"
 # The pages that are not typed just as they stand.
+PORTS = "takes ports 443 and 80; tests/e2e/test_https_certificates.py starts it with others"
 SESSIONS = {
+    "README.md": Session({"aserve mysite.wsgi:application --https": PORTS}),
     "docs/command.md": Session(
         {"aserve --print-completion zsh": "takes zsh"},
         {
@@ -40,7 +42,9 @@ SESSIONS = {
     "docs/development.md": Session({"python manage.py": "takes a Django project; test_runaserve.py types it"}),
     "docs/embedding.md": Session({"python program.py": "test_examples.py runs it"}),
     "docs/frameworks.md": Session({"python manage.py": "takes a Django project; test_examples.py types it"}),
-    "docs/letsencrypt.md": Session({"curl": "takes a name that the internet knows"}),
+    "docs/letsencrypt.md": Session(
+        {"curl": "takes a name that the internet knows", "aserve shop.wsgi:application --https": PORTS}
+    ),
     "docs/start.md": Session({"curl http://127.0.0.1/ ": SYSTEMD}),
     # As the unit has it that systemctl restarts.
     "docs/moving-from-gunicorn.md": Session(
