@@ -5,7 +5,7 @@ Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py
           check that the app has not patched the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
-Not here: calling the app (wsgi/gateway.py), the errors (load_error.py), printing them (command/cli.py).
+Not here: calling the app (wsgi/gateway.py), what is no app (app_check.py), the errors (load_error.py), printing them (command/cli.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import ast
 import importlib
 import importlib.machinery
 import importlib.util
-import inspect
 import os
 import sys
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..core.errors import AserveError
 from ..core.near_names import near_names
 from ..settings.secrecy import show_app
+from .app_check import describe, why_no_app
 from .load_error import LoadError, app_raised
 from .misnamed import hint_for_module, why_hidden
 
@@ -76,7 +76,7 @@ def load_app(spec: str) -> WSGIApplication:
         LoadError: there is no such app, or its code raised.
     """
     if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app names a module `config`
-        return _checked_app(_load_paste(spec[len(PASTE) :]), spec)
+        return _checked(_load_paste(spec[len(PASTE) :]), spec)
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{show_app(spec)!r} is not an app; write module:name or path/to/file.py:name")
@@ -88,7 +88,7 @@ def load_app(spec: str) -> WSGIApplication:
         if not hidden:
             raise
         raise LoadError(hidden) from None
-    return _checked_app(found, show_app(spec))
+    return _checked(found, show_app(spec))
 
 
 def load_module(where: str) -> ModuleType:
@@ -257,7 +257,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     if not is_call:
         return found
     if not callable(found):
-        raise LoadError(f"{where}:{path} is {_describe(found)}, not a factory; leave out the ()")
+        raise LoadError(f"{where}:{path} is {describe(found)}, not a factory; leave out the ()")
     try:
         return found(*arguments, **keywords)
     except (Exception, SystemExit) as fault:
@@ -315,7 +315,7 @@ def _find_default(module: ModuleType, where: str) -> object:
 
 
 def _no_attribute(holder: object, name: str, where: str, attribute: str) -> str:
-    origin = _origin(holder) if isinstance(holder, ModuleType) else _describe(holder)
+    origin = _origin(holder) if isinstance(holder, ModuleType) else describe(holder)
     near = near_names(name, [n for n in dir(holder) if n[0] != "_"], 3)
     if near:
         return f"no {name!r} in {origin} for {where}:{attribute}; near: {', '.join(near)}"
@@ -337,48 +337,10 @@ def _own_callables(holder: object) -> str:
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
-# Checking the app
-
-
-def _checked_app(found: object, spec: str) -> WSGIApplication:
-    if not callable(found):
-        raise LoadError(
-            f"{spec} is {_describe(found)}, which cannot be called; a WSGI app is called with (environ, start_response)"
-        )
-    call = type(found).__call__
-    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
-        raise LoadError(_asgi(spec))
-    if not _accepts(found, 2):
-        if _accepts(found, 3):
-            raise LoadError(_asgi(spec))
-        hint = f"; is it a factory? write {spec}()" if _accepts(found, 0) else ""
-        raise LoadError(f"{spec} cannot be called with (environ, start_response){hint}")
+def _checked(found: object, spec: str) -> WSGIApplication:
+    if why := why_no_app(found, spec):
+        raise LoadError(why)
     return cast("WSGIApplication", found)
-
-
-def _accepts(found: object, count: int) -> bool:
-    try:
-        # A wrapped function may take other arguments than its wrapper, as in Werkzeug's Request.application.
-        inspect.signature(found, follow_wrapped=False).bind(*range(count))  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    except ValueError:  # written in C, without a signature: the first request shows it
-        return True
-    return True
-
-
-def _asgi(spec: str) -> str:
-    return (
-        f"{spec} is an ASGI app, called with (scope, receive, send), and aserve serves WSGI; "
-        "use the framework's WSGI app, or wrap it in a2wsgi.ASGIMiddleware"
-    )
-
-
-def _describe(value: object) -> str:
-    if isinstance(value, ModuleType):
-        return f"the module {value.__name__}"
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
 def _origin(module: ModuleType) -> str:

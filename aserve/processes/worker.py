@@ -26,6 +26,7 @@ from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import not_loaded
 from ..lifecycle.signals import Signals
+from ..server.arguments import Processes
 from ..server.running import run_on_new_loop
 from ..server.server import Server
 from ..wsgi import WSGIApp
@@ -89,9 +90,7 @@ class Worker:
         self._loop = loop
         self._pages, self._board = role.pages, role.load_board
         self._drain_seconds = role.plan.config.drain_delay_seconds + role.plan.config.drain_seconds
-        self._server = Server(
-            app,
-            role.plan.config,
+        shared = Processes(
             listeners=role.listeners,
             load_board=role.load_board,
             in_flight=role.in_flight,
@@ -99,6 +98,7 @@ class Worker:
             counters=role.page,
             say=self._say,
         )
+        self._server = Server(app, role.plan.config, processes=shared)
         if role.fault is not None:
             self._server.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on

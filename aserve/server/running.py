@@ -38,7 +38,8 @@ from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ig
 from ..lifecycle.standard_streams import fill_standard_streams
 from ..settings import EngineSettings, with_reach
 from ..wsgi import WSGIApp
-from .server import Server, refuse_of_command
+from .arguments import Processes, check_arguments, config_of
+from .server import Server
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -55,7 +56,7 @@ Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
 
 def serve(
     app: WSGIApp,
-    bind: str | list[str] | None = None,
+    bind: str | Sequence[str] | Config | None = None,
     threads: int | None = None,
     *,
     task_status: anyio.abc.TaskStatus[Server] | None = None,
@@ -70,11 +71,11 @@ def serve(
     without a running event loop, as in a script, a RuntimeWarning says what to write.
 
     Raises:
-        BindError: see Server.
+        BindError, ConfigError, TypeError: see Server.
         WorkersStuck: --max-stuck threads hang inside the app; the server has drained.
     """
     begun: list[None] = []
-    serving = cast("CoroutineType[Any, Any, None]", _serve(app, _merged(bind, threads, settings), task_status, begun))
+    serving = cast("CoroutineType[Any, Any, None]", _serve(app, bind, threads, settings, task_status, begun))
     serving.__name__ = serving.__qualname__ = "serve"  # for tasks and warnings
     # Not an own class with a __del__: anyio accepts only a coroutine. Called at exit, too, as PyPy needs it.
     weakref.finalize(serving, _warn_unawaited, begun)
@@ -82,10 +83,15 @@ def serve(
 
 
 async def _serve(
-    app: WSGIApp, settings: dict[str, Any], task_status: anyio.abc.TaskStatus[Server] | None, begun: list[None]
+    app: WSGIApp,
+    bind: str | Sequence[str] | Config | None,
+    threads: int | None,
+    settings: dict[str, Any],
+    task_status: anyio.abc.TaskStatus[Server] | None,
+    begun: list[None],
 ) -> None:
     begun.append(None)
-    async with Server(app, **settings) as server:
+    async with Server(app, bind, threads, **settings) as server:
         if task_status is not None:
             task_status.started(server)
         failure = await server.wait_failing()
@@ -103,20 +109,17 @@ def _warn_unawaited(begun: Sequence[None]) -> None:
         )
 
 
-def _merged(bind: str | list[str] | None, threads: int | None, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings by name."""
-    by_position = {"bind": bind, "threads": threads}
-    return {**settings, **{name: value for name, value in by_position.items() if value is not None}}
-
-
-def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int | None = None, **settings: Any) -> int:
+def run(
+    app: WSGIApp, bind: str | Sequence[str] | Config | None = None, threads: int | None = None, **settings: Any
+) -> int:
     """
     Serve until SIGTERM or SIGINT, or until too many workers are stuck (--max-stuck), then drain;
     blocking. Return the exit status: 1 when something was left unfinished.
 
         aserve.run(app, "0.0.0.0:7878", threads=3)
 
-    Bind and threads may be given by position, other settings by name.
+    Bind and threads may be given by position, other settings by name; or a Config in place of bind. Log lines go to the program's own
+    loggers: before `logging.basicConfig(level=logging.INFO)`, or another configuration, only warnings are shown.
 
     Make a new event loop. On the main thread, handle signals: the app's own
     handlers run before aserve's, and a second signal ends the process at once.
@@ -127,16 +130,11 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int
         ConfigError: see Server, and `prepared`; or it names --workers or --control.
         LoadError: a function of `post_fork` has raised.
         PatchedError: see Server.
-        TypeError: both a Config and settings were given.
+        TypeError: see Server.
     """
     fill_standard_streams()
-    if isinstance(bind, Config):
-        if settings or threads is not None:
-            raise TypeError("give either a Config or settings, not both")
-        config = bind
-    else:
-        config = Config(**_merged(bind, threads, settings))
-    refuse_of_command(config)
+    config = config_of(bind, threads, settings)
+    check_arguments(app, config)
     with prepared(config) as listeners:
         return run_prepared(app, config, listeners)
 
@@ -193,7 +191,8 @@ def run_prepared(
     call_post_fork()
     check_unpatched()  # before the signal handlers, which belong to the main thread
     return run_on_new_loop(
-        config.loop, lambda loop: _run_beside(Server(app, config, listeners=listeners, is_alone=True), beside)
+        config.loop,
+        lambda loop: _run_beside(Server(app, config, processes=Processes(listeners, is_alone=True)), beside),
     )
 
 

@@ -16,18 +16,18 @@ from typing import Any, Callable
 
 from ..connections.detaching import Detached
 from ..connections.listen_queue import describe_listening
-from ..connections.listeners import Address, Listener
-from ..connections.load_board import LoadBoard
+from ..connections.listeners import Address
 from ..connections.statistics import Statistics
 from ..connections.unbegun import refuse_unbegun
 from ..core import error_log, forks
 from ..core.errors import Fault
-from ..extension import Say, ServerContext
-from ..features import Config, extensions_of
+from ..extension import ServerContext
+from ..features import extensions_of
 from ..lifecycle.loading import check_unpatched
-from ..settings import ConfigError, EngineSettings
+from ..settings import EngineSettings
 from ..wsgi import WSGIApp
 from .app_threads import AppThreads
+from .arguments import Processes, check_arguments, config_of
 from .commons import Commons
 from .listening import Listening
 from .shielding import to_the_end
@@ -36,23 +36,6 @@ logger = logging.getLogger("aserve")
 
 # How long kept connections of a replaced server may be detached, before they close. Guess.
 LEAVING_SECONDS = 2.0
-# By name: why a program cannot have this setting.
-OF_COMMAND = {
-    "workers": "workers are the command's, which imports the app in each; aserve.Server, serve and run serve in this process",
-    "control": "control is the command's; a program of yours can answer by itself",
-}
-
-
-def refuse_of_command(config: EngineSettings) -> None:
-    """
-    Refuse what only the command does, and a program would ask for in vain.
-
-    Raises:
-        ConfigError: it is set.
-    """
-    for name, reason in OF_COMMAND.items():
-        if getattr(config, name) is not None:
-            raise ConfigError(reason)
 
 
 class Server:
@@ -62,18 +45,14 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Keyword arguments are the settings of Config. Leaving the block drains: running requests are finished. No signal
-    handlers, no global state; several servers may share a loop.
+    Bind and threads may be given by position; other settings have the keywords of docs/settings.md, and a Config in place of `bind` has
+    them all. Leaving the block drains: running requests are finished. No signal handlers, no global state; several servers may share a loop.
 
-    `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
-    removed here, but at the end of all processes (`drain`). With `is_alone` there are no other processes, as the environ
-    says. `load_board` decides which of the processes accepts; `in_flight`, memory of
-    connections.in_flight.TABLE_BYTES, shows this one's running requests to others; `slot`: its number among them. With
-    `counters`, features.metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself;
-    `say` sends messages of extensions to the supervisor.
+    `processes` is for the command.
 
     Raises (when called):
-        ConfigError: a keyword's value is wrong, or only the command has that setting.
+        ConfigError: a setting's value is wrong, or only the command has that setting.
+        TypeError: there is no such setting; the app cannot be called; or both a Config and settings are given.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -84,30 +63,21 @@ class Server:
     def __init__(
         self,
         app: WSGIApp,
-        config: EngineSettings | None = None,
+        bind: str | Sequence[str] | EngineSettings | None = None,
+        threads: int | None = None,
         *,
-        listeners: Sequence[Listener] | None = None,
-        is_alone: bool = False,
-        load_board: LoadBoard | None = None,
-        in_flight: Any = None,
-        slot: int | None = None,
-        counters: Any = None,
-        say: Say | None = None,
+        processes: Processes | None = None,
         **settings: Any,
     ) -> None:
-        if config is not None and settings:
-            raise TypeError("give either a Config or settings, not both")
-        if settings:
-            config = Config(**settings)
-            refuse_of_command(config)
-        self.config: EngineSettings = config if config is not None else Config()
+        self.config = config_of(bind, threads, settings)
+        if processes is None:
+            check_arguments(app, self.config)
+        self._processes = shared = processes or Processes()
         self._extensions = extensions_of(self.config)
         self._app = self._extensions.wrap_app(app)
-        self._is_alone, self._slot, self._counters = is_alone or listeners is None, slot, counters
-        self._say = say
         self._threads = AppThreads(self.config)
         self._commons = Commons(self.config, self._extensions)
-        self._listening = Listening(self.config, listeners, load_board, in_flight)
+        self._listening = Listening(self.config, shared.listeners, shared.load_board, shared.in_flight)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -165,7 +135,9 @@ class Server:
         try:
             threads.start(loop)
             self._extensions.start(self._context())
-            services = commons.new_services(self._app, listening, threads, is_alone=self._is_alone)
+            services = commons.new_services(
+                self._app, listening, threads, is_alone=self._processes.is_alone or self._processes.listeners is None
+            )
             listening.accept(services, threads)
         except BaseException:
             await to_the_end(self._undo_start())
@@ -339,9 +311,9 @@ class Server:
         return self._listening.thread_seconds(now)
 
     def _context(self) -> ServerContext:
-        threads, bound = self._threads, self._listening.bound
+        shared, bound = self._processes, self._listening.bound
         return ServerContext(
-            self, self._loop, self._slot, threads.busy, self._counters, bound, self._extensions.ask, self._say
+            self, self._loop, shared.slot, self._threads.busy, shared.counters, bound, self._extensions.ask, shared.say
         )
 
     async def _stop(self, deadline: float) -> bool:

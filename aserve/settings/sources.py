@@ -9,6 +9,7 @@ Not here: the rows (table.py, and those of each feature), one row (setting.py), 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ..core.near_names import near_names
@@ -19,6 +20,8 @@ from .values import Values
 
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
 COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 S = TypeVar("S", bound="Settings")
 
@@ -74,14 +77,16 @@ class Settings(Values):
     @classmethod
     def from_sources(
         cls: type[S],
-        argv: Mapping[str, object],
-        environ: Mapping[str, str],
-        toml: Mapping[str, object],
+        argv: Mapping[str, object] = NOTHING,
+        environ: Mapping[str, str] = NOTHING,
+        toml: Mapping[str, object] = NOTHING,
         toml_name: str = "the TOML file",
         is_at_terminal: bool = False,
     ) -> S:
         """
         Return the settings of all sources, see `merged`; `is_at_terminal`: standard output is a terminal.
+
+            aserve.Config.from_sources(environ=os.environ, toml={"bind": "127.0.0.1:0", "max-body": "64M"})
 
         A flag that has no effect is refused, since its user expects one.  A variable or a file may be for several servers, of
         which some need it, and another server's file contains that server's defaults.

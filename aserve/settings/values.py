@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ..core.near_names import near_names
 from .setting import GROUPS, Setting
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ else:
         """Return the class unchanged: only type checkers read the options."""
         return lambda one: one
 
+
+# Keywords of other servers, and ours for them.
+ELSEWHERE = {"host": "bind", "port": "bind"}
 
 V = TypeVar("V", bound="Values")
 
@@ -67,7 +71,18 @@ class Values:
             # A default needs no parsing (tests/settings/test_setting.py).
             own[row.name] = row.parse(values.pop(row.name), row.name) if row.name in values else getattr(self, row.name)
         for name in values:
-            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"there is no setting {name!r}; {self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        """Return what may be meant by a name that is no setting: a flag's, as in `drain_timeout`; or one with a typing error."""
+        flags = {row.key: row.name for row in self.rows()}
+        known = {
+            **{key.replace("-", "_"): name for key, name in flags.items()},
+            **{row.name: row.name for row in self.rows()},
+            **ELSEWHERE,
+        }
+        near = near_names(name.replace("-", "_"), known)
+        return f"did you mean {known[near[0]]}?" if near else "docs/settings.md has all keywords"
 
     def replace(self: V, **values: Any) -> V:
         """Return a copy with other values, checked as any other; `dataclasses.replace` does the same, and loads that module."""

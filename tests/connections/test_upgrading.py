@@ -12,6 +12,7 @@ from harness.wires import GET
 
 from aserve import Server
 from aserve.connections.in_flight import TABLE_BYTES, read_in_flight
+from aserve.server.arguments import Processes
 
 ASKING_HEAD = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
 
@@ -104,7 +105,7 @@ async def test_what_a_worker_is_at():
         seen.append(read_in_flight(memory))
         return apps.hello(environ, start_response)
 
-    async with Server(app, bind="127.0.0.1:0", threads=2, in_flight=memory) as server:
+    async with Server(app, bind="127.0.0.1:0", threads=2, processes=Processes(in_flight=memory)) as server:
         reader, writer = await asyncio.open_connection(*server.addresses[0])
         writer.write(ASKING_HEAD)
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")

@@ -141,6 +141,15 @@ def test_the_page_shows_the_program():
     assert Page("embedding").block("Beside FastAPI", "python") in (EXAMPLES / "asyncio/program.py").read_text()
 
 
+def test_the_page_shows_a_test(tmp_path):
+    """pytest runs what docs/embedding.md shows, with the README's hello.py."""
+    block = Page("embedding").block("In tests", "python")
+    (tmp_path / "test_hello.py").write_text(block)
+    hello = (ROOT / "README.md").read_text().partition("# hello.py\n")[2].partition("```")[0]
+    (tmp_path / "hello.py").write_text(hello)
+    run(tmp_path, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_hello.py")
+
+
 @pytest.mark.parametrize("name", ["Flask", long("Bottle"), long("CherryPy")])
 def test_an_app_in_one_file(start_process, place, name):
     """`aserve hello:app` in the example's folder serves it, and ends cleanly."""

@@ -25,6 +25,7 @@ from aserve.connections.in_flight import TABLE_BYTES, read_in_flight
 from aserve.connections.listeners import open_listeners
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.features import Config
+from aserve.server.arguments import Processes
 from aserve.settings import parse_bind
 
 STRIDE = 512  # words: a page for each process
@@ -133,7 +134,9 @@ def main(count: int, settings: dict[str, Any]) -> None:
     def new_process(number: int) -> int:
         words[number * STRIDE] = NOBODY
         board = LoadBoard(words, number, count, stride=STRIDE)
-        server = aserve.Server(new_app(number), config, listeners=listeners, load_board=board, in_flight=tables[number])
+        server = aserve.Server(
+            new_app(number), config, processes=Processes(listeners, load_board=board, in_flight=tables[number])
+        )
         return fork(lambda: asyncio.run(serve(server, started)))
 
     def say(what: Any) -> None:

@@ -85,14 +85,14 @@ async def test_serve_where_the_settings_say(monkeypatch):
     """Without a place to bind, it is that of the settings."""
     given = []
 
-    def stop(app, **settings):
-        given.append(settings)
+    def stop(app, *by_position, **settings):
+        given.append((by_position, settings))
         raise BindError("no")
 
     monkeypatch.setattr(running, "Server", stop)
     with pytest.raises(BindError):
         await aserve.serve(hello, threads=1)
-    assert given == [{"threads": 1}]
+    assert given == [((None, 1), {})]
 
 
 SCRIPT = """
@@ -126,12 +126,12 @@ async def warn_beside_a_loop():
 async def test_serve_by_position(monkeypatch):
     """Bind and threads need no names; a task shows serve's."""
     given = []
-    monkeypatch.setattr(running, "Server", lambda app, **settings: given.append(settings) or 1 / 0)
+    monkeypatch.setattr(running, "Server", lambda app, *some, **settings: given.append((some, settings)) or 1 / 0)
     serving = aserve.serve(hello, LOOPBACK, 3, lane="off")
     assert serving.__name__ == "serve"
     with pytest.raises(ZeroDivisionError):
         await serving
-    assert given == [{"bind": LOOPBACK, "threads": 3, "lane": "off"}]
+    assert given == [((LOOPBACK, 3), {"lane": "off"})]
 
 
 async def test_serve_that_cannot_bind():

@@ -19,6 +19,7 @@ from aserve.core.errors import BindError
 from aserve.features import Config
 from aserve.lifecycle.loading import PatchedError
 from aserve.server import listening as listening_module
+from aserve.server.arguments import Processes
 from aserve.server.server import Server
 from aserve.settings import ConfigError
 from aserve.wsgi.response import CommonFields
@@ -38,15 +39,6 @@ def free_port():
 
 
 # Settings
-
-
-def test_settings_or_a_config():
-    """A Server takes settings, or a Config made of them, not both."""
-    assert Server(hello, threads=3).config.threads == 3
-    config = Config(threads=4)
-    assert Server(hello, config).config is config
-    with pytest.raises(TypeError, match="not both"):
-        Server(hello, config, threads=3)
 
 
 def test_a_server_that_has_not_started():
@@ -315,7 +307,7 @@ BINDS = ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"]
 async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
     """Who is queued on shared listeners when one server ends is served by another."""
     listeners = shared(bind)
-    old = Server(hello, threads=1, lane=lane, listeners=listeners)
+    old = Server(hello, threads=1, lane=lane, processes=Processes(listeners))
     await old.start()
     (address,) = old.addresses
     client = socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET)
@@ -323,7 +315,7 @@ async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
     client.send(PACKET)
     assert await old.drain(is_replaced=True) is True
     assert old.addresses == [] and listeners[0].address == address
-    async with Server(hello, threads=1, lane=lane, listeners=listeners) as new:
+    async with Server(hello, threads=1, lane=lane, processes=Processes(listeners)) as new:
         assert new.addresses == [address]
         client.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -335,7 +327,7 @@ async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
 async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared):
     """When nobody goes on, what is queued is served, and nobody else comes, though another process holds the listener."""
     (listener,) = shared(bind)
-    server = Server(hello, threads=1, listeners=[listener._replace(socket=listener.socket.dup())])
+    server = Server(hello, threads=1, processes=Processes([listener._replace(socket=listener.socket.dup())]))
     await server.start()
     (address,) = server.addresses
     family = socket.AF_UNIX if "unix" in bind else socket.AF_INET
@@ -352,10 +344,10 @@ async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared)
 async def test_a_start_that_fails_leaves_shared_listeners(shared, tmp_path):
     """They are not this server's to close."""
     (listener,) = shared(BINDS[1])
-    server = Server(hello, listeners=[listener], access_log=str(tmp_path / "no" / "log"))
+    server = Server(hello, processes=Processes([listener]), access_log=str(tmp_path / "no" / "log"))
     with pytest.raises(BindError):
         await server.start()
-    async with Server(hello, threads=1, listeners=[listener]) as other:
+    async with Server(hello, threads=1, processes=Processes([listener])) as other:
         assert other.addresses == [listener.address]
 
 
@@ -368,7 +360,7 @@ async def test_other_processes_are_told_to_the_app(is_shared, shared):
         return [str(environ["wsgi.multiprocess"]).encode()]
 
     listeners = shared(LOOPBACK) if is_shared else None
-    async with Server(app, bind=LOOPBACK, threads=1, listeners=listeners) as server:
+    async with Server(app, bind=LOOPBACK, threads=1, processes=Processes(listeners)) as server:
         assert (await get(server.addresses[0])).endswith(str(is_shared).encode())
 
 
@@ -377,7 +369,7 @@ async def test_other_processes_are_told_to_the_app(is_shared, shared):
 async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared, monkeypatch):
     """A request on its way while the server drains is answered, and the connection closed; one that idles is closed."""
     monkeypatch.setattr("aserve.server.server.LEAVING_SECONDS", 0.3)
-    server = Server(hello, threads=1, lane=lane, listeners=shared(LOOPBACK))
+    server = Server(hello, threads=1, lane=lane, processes=Processes(shared(LOOPBACK)))
     await server.start()
     streams = [await get(server.addresses[0], keep_alive=True) for _ in range(2)]
     draining = asyncio.ensure_future(server.drain(is_replaced=True))
@@ -576,7 +568,9 @@ async def test_drain_after_a_failing_start(tmp_path):
 @pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
 async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
     """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
-    async with Server(hello, Config(bind=LOOPBACK, control=str(tmp_path / "c")), slot=slot) as server:
+    async with Server(
+        hello, Config(bind=LOOPBACK, control=str(tmp_path / "c")), processes=Processes(is_alone=True, slot=slot)
+    ) as server:
         assert [service.times_requests for service in server._listening.services] == [are_taken]
 
 

@@ -1,0 +1,54 @@
+"""Tells why an object is no WSGI app.
+
+Owns:     why_no_app; describe, which names the kind of an object.
+Thread:   any; pure.
+Not here: finding the object (loading.py); the exception, which the caller raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+
+def why_no_app(found: object, name: str) -> str:
+    """Return why an object cannot be called as a WSGI app, and what to do; "": it seems that it can. `name`: what the user calls it."""
+    if not callable(found):
+        return (
+            f"{name} is {describe(found)}, which cannot be called; a WSGI app is called with (environ, start_response)"
+        )
+    call = type(found).__call__
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
+        return _asgi(name)
+    if not _accepts(found, 2):
+        if _accepts(found, 3):
+            return _asgi(name)
+        hint = f"; is it a factory? write {name}()" if _accepts(found, 0) else ""
+        return f"{name} cannot be called with (environ, start_response){hint}"
+    return ""
+
+
+def describe(value: object) -> str:
+    """Return what an object is, such as `a dict`."""
+    if isinstance(value, ModuleType):
+        return f"the module {value.__name__}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def _accepts(found: object, count: int) -> bool:
+    try:
+        # A wrapped function may take other arguments than its wrapper, as in Werkzeug's Request.application.
+        inspect.signature(found, follow_wrapped=False).bind(*range(count))  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature: the first request shows it
+        return True
+    return True
+
+
+def _asgi(name: str) -> str:
+    return (
+        f"{name} is an ASGI app, called with (scope, receive, send), and aserve serves WSGI; "
+        "use the framework's WSGI app, or wrap it in a2wsgi.ASGIMiddleware"
+    )

@@ -1,0 +1,51 @@
+"""What is no WSGI app, and why."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from harness.apps import hello
+
+from aserve.lifecycle.app_check import describe, why_no_app
+
+
+class AsyncApp:
+    """An ASGI app as an object."""
+
+    async def __call__(self, scope, receive, send):
+        """Answer."""
+
+
+class App:
+    """A WSGI app as an object."""
+
+    def __call__(self, environ, start_response):
+        """Answer."""
+
+
+@pytest.mark.parametrize("app", [hello, App(), lambda *arguments: [], dict])
+def test_apps(app):
+    """What can be called with two arguments is one, as far as can be told; what C has written may have no signature."""
+    assert why_no_app(app, "app") == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({}, "app is a dict, which cannot be called; "),
+        (AsyncApp(), "app is an ASGI app"),
+        (lambda scope, receive, send: None, "app is an ASGI app"),
+        (lambda: hello, "is it a factory? write app()"),
+        (lambda one: one, "app cannot be called with (environ, start_response)"),
+    ],
+)
+def test_no_apps(found, text):
+    """The reason names what it is, and what to do."""
+    assert text in why_no_app(found, "app")
+
+
+@pytest.mark.parametrize(("value", "text"), [(sys, "the module sys"), (3, "an int"), ({}, "a dict")])
+def test_describe(value, text):
+    """An article, and the type."""
+    assert describe(value) == text
