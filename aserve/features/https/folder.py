@@ -131,6 +131,10 @@ class Folder:
         is_ours = isinstance(notes, dict) and all(isinstance(notes.get(key, 0), (int, float)) for key in NUMBERS)
         return notes if is_ours else {}
 
+    def has_certificate(self, name: str) -> bool:
+        """Whether an authority has given one: there may be a placeholder."""
+        return bool(self.read_notes(name).get("directory"))
+
     def write_notes(self, name: str, notes: Mapping[str, Any]) -> None:
         """
         Note something of a name's orders.

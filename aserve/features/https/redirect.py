@@ -9,7 +9,7 @@ Not here: health checks, which are answered before any step (connections/health.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
@@ -19,7 +19,8 @@ from ...wsgi.environ import build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response
 from .answers import PREFIX
-from .settings import HTTPSSettings
+from .folder import Folder
+from .settings import HTTPSSettings, folder_of
 
 HTTPS_PORT = 443
 # RFC 9112 3.2.2: the absolute form, whose authority is the Host already.
@@ -30,20 +31,34 @@ _UNFIT = lazy_pattern(r"[^!-~]")
 class HTTPSRedirect(Before):
     """Answers each request without TLS by the place where it is to be made again."""
 
-    __slots__ = ("_common_fields", "_names", "_port")
+    __slots__ = ("_common_fields", "_names", "_port", "_waiting")
 
-    def __init__(self, names: Sequence[str], port: int, common_fields: CommonFields) -> None:
-        """`names`: of the site; a request for another host is sent to the first. Empty: the request's own host is kept."""
-        self._names = names
+    def __init__(
+        self, names: Sequence[str], port: int, common_fields: CommonFields, waiting: Container[str] = ()
+    ) -> None:
+        """
+        Make the step of a listener.
+
+        `names`: of the site; a request for another host is sent to the first. Empty: the request's own host is kept. `waiting`: those that have
+        no certificate yet.
+        """
+        self._names, self._waiting = names, waiting
         self._port = "" if port == HTTPS_PORT else f":{port}"
         self._common_fields = common_fields
 
     def before(self, exchange: Exchange) -> Reply | None:
-        """Return the redirect; None: a trusted proxy says that its client speaks TLS, or an authority asks, which may be certbot's to answer."""
+        """
+        Return the redirect; None: the app answers.
+
+        It does if a trusted proxy says that its client speaks TLS; if an authority asks, which may be certbot's to answer; and as long as there is
+        no certificate for the name: browsers would show a warning in place of the site, and remember the way there.
+        """
         environ = build_bodyless_environ(exchange)
         if environ["wsgi.url_scheme"] == "https" or environ["PATH_INFO"].startswith(PREFIX):
             return None
         host = self._host(environ.get("HTTP_HOST", ""))
+        if host in self._waiting:
+            return None
         if not host:  # HTTP/1.0
             return plain_response(
                 400, "400 Bad Request: this site is served at https:// only", exchange, self._common_fields
@@ -72,6 +87,8 @@ class HTTPSOnly(Extension[HTTPSSettings]):
     def __init__(self, config: HTTPSSettings) -> None:
         """See Extension."""
         super().__init__(config)
+        self._folder = Folder(folder_of(config))
+        self._waiting = set(config.https)
         if config.hsts is not None:
             self.tls_fields = (("Strict-Transport-Security", config.hsts),)
 
@@ -84,12 +101,19 @@ class HTTPSOnly(Extension[HTTPSSettings]):
         """Learn the port of the first listener of TLS, unless the settings name one."""
         port = self._config.https_redirect
         self._port = port if isinstance(port, int) else _port_of(context.server.urls)
+        self.on_second()
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension; a front server that speaks uwsgi or SCGI has redirects of its own."""
         if not self._config.redirects or context.listener.bind.protocol != "http":
             return None
-        return HTTPSRedirect(self._config.https, self._port, context.common_fields)
+        return HTTPSRedirect(self._config.https, self._port, context.common_fields, self._waiting)
+
+    def on_second(self) -> None:
+        """Look which certificates have come; once all have, there is nothing to look at."""
+        for name in [*self._waiting]:
+            if self._folder.has_certificate(name):
+                self._waiting.discard(name)
 
 
 def _port_of(urls: Iterable[str]) -> int:

@@ -154,7 +154,7 @@ class Renewal:
 
     def _served(self, name: str) -> str:
         issued = Issued.of(self._folder, name)
-        if issued is None or not self._folder.read_notes(name).get("directory"):
+        if issued is None or not self._folder.has_certificate(name):
             return "until then browsers warn of a placeholder"
         return f"the present one is valid until {show_time(issued.until)}"
 
