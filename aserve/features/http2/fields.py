@@ -30,6 +30,7 @@ _UPGRADE = [
     (b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-key", b"AAAAAAAAAAAAAAAAAAAAAA=="),
 ]  # fmt: skip
 _KEYS = frozenset([b"sec-websocket-key", b"sec-websocket-accept"])
+UNLIKE_LENGTH = "a body that is longer or shorter than its Content-Length"
 _STATUS_LINE = lazy_pattern(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*", re.DOTALL)
 
 

@@ -36,13 +36,10 @@ class OurSettings(Settings):
 
 
 class ClientSettings(Settings):
-    """A client's: h2 would keep each unknown one, of 65,536 (RFC 9113 6.5.2: they are ignored)."""
+    """A client's."""
 
     def __setitem__(self, code: int, value: int) -> None:
-        if code == SettingCodes.HEADER_TABLE_SIZE:
-            value = min(value, TABLE_BYTES)
-        if code in _KNOWN_SETTINGS:
-            super().__setitem__(code, value)
+        super().__setitem__(code, min(value, TABLE_BYTES) if code == SettingCodes.HEADER_TABLE_SIZE else value)
 
 
 _KNOWN_SETTINGS = frozenset(SettingCodes)
@@ -76,6 +73,11 @@ class Frames(H2Connection):
         if is_unended:
             received[1][0].stream_ended = None
         return received
+
+    def _receive_settings_frame(self, frame: Any) -> Any:
+        """Receive settings: h2 would keep each unknown one, of 65,536 (RFC 9113 6.5.2: they are ignored)."""
+        frame.settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
+        return super()._receive_settings_frame(frame)
 
     def _receive_frame(self, frame: Any) -> list[Any]:
         events: list[Any] = super()._receive_frame(frame)

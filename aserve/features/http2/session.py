@@ -16,7 +16,6 @@ from typing import Any, Callable, cast
 
 import h2.events
 from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
 
 from ...connections.carrier import Carrier, new_stream
 from ...connections.connection import Connection
@@ -26,8 +25,9 @@ from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
 from . import frames
 from .allowance import Allowance
-from .fields import Field, Malformed, content_length, encode_head, is_trailer_section
+from .fields import UNLIKE_LENGTH, Field, Malformed, content_length, encode_head, is_trailer_section
 from .frames import STREAM_WINDOW
+from .intake import Intake
 from .leftovers import Leftovers
 from .request import StreamRequest
 from .stream import StreamTransport
@@ -39,7 +39,6 @@ CONNECTION_WINDOW = 1 << 20
 DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
-UNLIKE_LENGTH = "a body that is longer or shorter than its Content-Length"
 LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
 
 
@@ -62,13 +61,13 @@ class Session(Carrier):
         self._goaways = 0  # sent
         self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
         self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
-        self._turns = Turns(self._h2, service.loop)
+        self._intake, self._turns = Intake(self._h2, service.loop), Turns(self._h2, service.loop)
 
     # --- called by the transport, as by an event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
         if not self._connection.identify(transport):
             self._close()
@@ -79,29 +78,12 @@ class Session(Carrier):
 
     def data_received(self, data: bytes) -> None:
         """Frames have come."""
-        if self._is_closed:
-            return
-        try:
-            events = self._h2.receive_data(data)
-        except ProtocolError as exc:
-            self._end(f"the client broke HTTP/2: {exc or type(exc).__name__}")
-            return
-        for event in events:
-            act = ACTIONS.get(type(event))
-            if act is not None and not self._is_closed:
-                act(self, event)
-        self.flush()
-        if self._is_write_paused and self._transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._end("the client does not read", is_abort=True)
+        if not self._is_closed:
+            self._intake.receive(self, data)
 
     def eof_received(self) -> bool:
-        """The client will send no more; its whole requests are still answered, as far as the windows allow."""
-        self.is_at_eof = True
-        for stream in [each for each in self._streams.values() if not each.is_received]:
-            self.leave(stream)
-        self._turns.add(self, self._streams.values())
-        self._leftovers.end_sending()
-        self._say_goodbye()
+        """The client will send no more."""
+        self._intake.end(self)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -119,6 +101,27 @@ class Session(Carrier):
         """The transport has room again."""
         self._is_write_paused = False
         self._turns.go_on(self)
+
+    # --- called by the intake: see Takes ---
+
+    def take(self, events: list[Any]) -> None:
+        """Act on frames."""
+        for event in events:
+            act = ACTIONS.get(type(event))
+            if act is not None and not self._is_closed:
+                act(self, event)
+        self.flush()
+        if self._is_write_paused and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self.end("the client does not read", is_abort=True)
+
+    def end_input(self) -> None:
+        """Answer whole requests, as far as the windows allow."""
+        self.is_at_eof = True
+        for stream in [each for each in self._streams.values() if not each.is_received]:
+            self.leave(stream)
+        self._turns.add(self, self._streams.values())
+        self._leftovers.end_sending()
+        self._say_goodbye()
 
     # --- called by the server ---
 
@@ -142,7 +145,7 @@ class Session(Carrier):
         config = self._service.config
         if self._is_closed:
             if self._quiet_seconds > LINGER_SECONDS:
-                self._transport.abort()
+                self.transport.abort()
         elif self._goaways:
             self._say_goodbye()
         elif self._connection.is_spent:
@@ -160,7 +163,7 @@ class Session(Carrier):
     def abort(self) -> None:
         """See Carrier."""
         self._is_closed = True
-        self._transport.abort()
+        self.transport.abort()
 
     def drop_octets(self, data: bytes) -> None:
         """See Carrier."""
@@ -172,7 +175,8 @@ class Session(Carrier):
         stream_id, fields = event.stream_id, event.headers
         if self._goaways > 1:
             return  # the last GOAWAY has said that it is not served
-        if not self._has_room() or self._service.connections.is_full():
+        left = self._max_streams - len(self._streams)
+        if self._leftovers.count(left) >= left or self._service.connections.is_full():
             frames.reset(self._h2, stream_id, ErrorCodes.REFUSED_STREAM)
             self._count_frame(event)
             return
@@ -186,11 +190,6 @@ class Session(Carrier):
             return
         self._last_id = max(self._last_id, stream_id)
         self._begin(stream_id, fields, head, is_ended)
-
-    def _has_room(self) -> bool:
-        """Whether another stream may begin."""
-        left = self._max_streams - len(self._streams)
-        return self._leftovers.count(left) < left
 
     def _reset_malformed(self, stream_id: int, why: str) -> None:
         """Reset the stream of a malformed request (RFC 9113 section 8.1.1); the others go on."""
@@ -206,7 +205,7 @@ class Session(Carrier):
     def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
         request = StreamRequest(self._scratch, is_ended)
         wire = LoopWire(new_stream(self._connection), head, is_new=False, can_bypass=False, protocol=request)
-        stream = StreamTransport(stream_id, wire, request, self._transport.get_extra_info, self._on_change)
+        stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
         stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
         stream.promised = content_length(fields)
         self._streams[stream_id] = stream
@@ -289,7 +288,7 @@ class Session(Carrier):
         try:
             update = updated_urgency(event.frame)
         except ValueError as exc:
-            self._end(f"the client broke HTTP/2: {exc}", ErrorCodes.PROTOCOL_ERROR)
+            self.end(f"the client broke HTTP/2: {exc}", ErrorCodes.PROTOCOL_ERROR)
             return
         if update is not None and update[0] in self._streams:
             self._streams[update[0]].urgency = update[1]
@@ -297,7 +296,7 @@ class Session(Carrier):
     def _count_frame(self, event: Any = None) -> None:
         """Count a frame that brings no request further."""
         if not self._allowance.spend():
-            self._end("the client floods it with frames", ErrorCodes.ENHANCE_YOUR_CALM)
+            self.end("the client floods it with frames", ErrorCodes.ENHANCE_YOUR_CALM)
 
     # Sending
 
@@ -339,7 +338,7 @@ class Session(Carrier):
         """Give the frames to the transport."""
         octets = self._h2.data_to_send()
         if octets and not self._is_closed:
-            self._transport.write(octets)
+            self.transport.write(octets)
 
     # The end
 
@@ -347,7 +346,7 @@ class Session(Carrier):
         """Send a GOAWAY."""
         self._goaways += 1
         self.flush()
-        self._transport.write(frames.encode_goaway(last_id, code))
+        self.transport.write(frames.encode_goaway(last_id, code))
 
     def _ask_for_no_more(self) -> None:
         """Send the first GOAWAY: streams on their way are still served; `on_second` sends the last one."""
@@ -364,7 +363,7 @@ class Session(Carrier):
         if not self._streams and not self._leftovers.is_sending:
             self._close()
 
-    def _end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:
+    def end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:
         """End the connection by the client's fault. `code` None: h2 has its GOAWAY ready."""
         logger.info("%s: connection closed: %s", self._connection.name, why)
         if code is not None:
@@ -378,7 +377,7 @@ class Session(Carrier):
         """Send what is pending, then close; a client that does not read it is cut off by `on_second`."""
         self._is_closed = True
         self._quiet_seconds = 0.0
-        self._transport.close()
+        self.transport.close()
 
 
 ACTIONS: dict[type, Callable[[Session, Any], None]] = {

@@ -1,0 +1,59 @@
+"""Floods of HTTP/2: each connection is ended or costs little, others are served beside it, and memory is bounded (tests/http2_floods.py measures them)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import pathlib
+import sys
+import threading
+
+import pytest
+from harness.client import RawClient
+from harness.http2_client import HTTP2Client
+from harness.http2_floods import ENDLESS, FLOODS, Flooder
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"), pytest.mark.long_on_pypy]
+MIB = 1 << 20
+# Far below what the floods stand for: one unpacks to 60 MB, another asks for 100 MB.
+BOUND = (500 if sys.implementation.name == "pypy" else 250) * MIB
+
+
+def most_memory(pid):
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+@pytest.fixture
+def process(start_process, authority, localhost):
+    """A server of HTTP/2."""
+    RawClient.authority = str(authority.certificate)
+    tls = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
+    return start_process("site", *tls, "--http2", "auto", "--threads", "4", launcher=["env"])
+
+
+def test_floods(process):
+    """Nothing is logged as a fault, either."""
+    is_served(process)
+    before = most_memory(process.pid)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        for name in FLOODS:
+            is_over = threading.Event()
+            is_ended = pool.submit(Flooder(process.address, name).run, is_over.is_set)
+            try:
+                for _ in range(3):
+                    assert is_served(process), name
+                if name not in ENDLESS:
+                    assert is_ended.result(60), name
+            finally:
+                is_over.set()
+            assert is_ended.result(60) == (name not in ENDLESS), name
+    assert is_served(process)
+    assert most_memory(process.pid) - before < BOUND
+
+
+def is_served(process):
+    client = HTTP2Client(process.address)
+    try:
+        return client.fetch().body == b"hello\n"
+    finally:
+        client.close()

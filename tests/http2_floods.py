@@ -1,0 +1,105 @@
+"""What floods of HTTP/2 cost a server: python tests/http2_floods.py [SECONDS] [FLAGS...]
+
+Each flood of harness/http2_floods.py comes for some seconds, on one connection, which is made anew when the server ends it, while a client of HTTP/2 asks
+again and again.  For each, it prints what was sent, how often the connection ended, how much CPU time and memory the server has used, and what the
+other client saw.  Loopback only; stops by itself.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+from harness.certificates import Authority
+from harness.client import RawClient
+from harness.http2_client import HTTP2Client
+from harness.http2_floods import FLOODS, Flooder
+from harness.process import ServerProcess
+
+
+class Found(NamedTuple):
+    """What one flood has cost."""
+
+    sent_bytes: int
+    connections: int
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int  # more than before
+    answers: int
+    slowest_seconds: float
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / 100
+
+
+def memory_bytes(pid: int) -> int:
+    """Return the memory that it has now."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def measure(process: ServerProcess, name: str, seconds: float) -> Found:
+    """Flood the server, and ask beside that."""
+    began, cpu, memory = time.monotonic(), cpu_seconds(process.pid), memory_bytes(process.pid)
+    host, port = process.address
+    command = [sys.executable, __file__, "--flood", RawClient.authority, host, str(port), name, str(seconds)]
+    flooder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # a process, so that this one has a CPU
+    times, most = [], memory
+    while flooder.poll() is None:
+        asked = time.monotonic()
+        client = HTTP2Client(process.address)
+        assert client.fetch().body == b"hello\n"
+        client.close()
+        times.append(time.monotonic() - asked)
+        most = max(most, memory_bytes(process.pid))
+        time.sleep(0.02)
+    taken = time.monotonic() - began
+    sent, connections = map(int, flooder.communicate()[0].split())
+    return Found(sent, connections, taken, cpu_seconds(process.pid) - cpu, most - memory, len(times), max(times))
+
+
+def start(folder: pathlib.Path, *flags: str) -> ServerProcess:
+    """Start a server of HTTP/2."""
+    authority = Authority(folder)
+    RawClient.authority = str(authority.certificate)
+    issued = authority.issue("localhost", "127.0.0.1")
+    spec = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
+    tls = ["--bind", "https://127.0.0.1:0", "--certificate", str(issued.certificate), "--key", str(issued.key)]
+    return ServerProcess([spec, *tls, "--http2", "auto", *flags], folder, {}, launcher=["env"])
+
+
+def main(arguments: list[str]) -> None:
+    """Measure all floods, or send one."""
+    if arguments[:1] == ["--flood"]:
+        RawClient.authority, host, port, name, for_seconds = arguments[1:]
+        flooder = Flooder((host, int(port)), name)
+        end = time.monotonic() + float(for_seconds)
+        while time.monotonic() < end:
+            flooder.run(lambda: time.monotonic() > end)
+        print(flooder.sent_bytes, flooder.connections)
+        return
+    seconds = float(arguments.pop(0)) if arguments and arguments[0].replace(".", "").isdigit() else 3.0
+    only = [arguments.pop(0)[7:] for _ in arguments[:1] if arguments[0].startswith("--only=")]
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(pathlib.Path(folder), *arguments)
+        try:
+            for name in only or FLOODS:
+                found = measure(process, name, seconds)
+                print(
+                    f"| {name} | {found.sent_bytes / 1e6 / found.seconds:.2f} MB/s | {found.connections} | "
+                    f"{found.cpu_seconds / found.seconds:.0%} | {found.memory_bytes / 2**20:+.1f} MiB | "
+                    f"{found.answers} | {found.slowest_seconds:.2f} s |", flush=True
+                )  # fmt: skip
+        finally:
+            process.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
