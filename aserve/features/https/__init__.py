@@ -28,6 +28,11 @@ class HTTPS(Extension[HTTPSSettings]):
 
     switches = ("https",)
 
+    def __init__(self, config: HTTPSSettings) -> None:
+        """See Extension."""
+        super().__init__(config)
+        self._folder = Folder(folder_of(config))
+
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Make the files while this process is root, if it is; import early what --user may not be able to read later."""
         if event is Life.READ:
@@ -45,11 +50,11 @@ class HTTPS(Extension[HTTPSSettings]):
         """See Extension; an authority asks at port 80, without TLS."""
         if context.listener.bind.protocol != "http":
             return None
-        return HTTPAnswers(Folder(folder_of(self._config)), context.common_fields)
+        return HTTPAnswers(self._folder, context.common_fields)
 
     def contexts(self) -> Mapping[str, NewContext]:
         """See Extension; an authority asks at port 443, by a handshake and nothing else."""
-        return {ALPN_NAME: functools.partial(new_context, Folder(folder_of(self._config)), self._config.https)}
+        return {ALPN_NAME: functools.partial(new_context, self._folder, self._config.https)}
 
     def start(self, context: ServerContext) -> None:
         """Look what is due from now on."""
@@ -62,7 +67,7 @@ class HTTPS(Extension[HTTPSSettings]):
         """Return the certificates; see describe."""
         from .status import FACT, describe
 
-        return {FACT: functools.partial(describe, self._config)}
+        return {FACT: functools.partial(describe, self._folder, self._config.https)}
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import random
 import threading
 import time
@@ -42,6 +43,9 @@ class Renewal:
     def __init__(self, config: HTTPSSettings, now: Callable[[], float] = time.time) -> None:
         self._config, self._now = config, now
         self._folder = Folder(folder_of(config))
+        self._ca = (
+            os.path.abspath(config.acme_ca) if config.acme_ca is not None else None
+        )  # the child has another folder
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
         self._child: Child | None = None
@@ -122,7 +126,7 @@ class Renewal:
     def _ask(self, name: str, kinds: list[str], lock: int) -> dict[str, Any]:
         config = self._config
         job = {
-            "do": "order", "name": name, "folder": self._folder.path, "directory": config.acme_directory, "ca": config.acme_ca,
+            "do": "order", "name": name, "folder": self._folder.path, "directory": config.acme_directory, "ca": self._ca,
             "email": config.acme_email, "challenges": kinds,
         }  # fmt: skip
         try:

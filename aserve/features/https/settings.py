@@ -218,9 +218,9 @@ class HTTPSSettings(EngineSettings):
 
 
 def folder_of(config: HTTPSSettings) -> str:
-    """Return the folder of the certificates. It is the same before and after root is given up."""
+    """Return the folder of the certificates, by its whole path. It is the same before and after root is given up."""
     if config.https_folder is not None:
-        return config.https_folder
+        return os.path.abspath(config.https_folder)
     state = state_folder()
     if state is None:
         is_machines = config.user is not None or os.geteuid() == 0

@@ -7,7 +7,7 @@ Not here: showing it (features/control/ask.py, features/metrics/page.html), the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...lifecycle.program import Program
@@ -19,15 +19,15 @@ from .settings import HTTPSSettings, folder_of
 FACT = "certificates"
 
 
-def describe(config: HTTPSSettings) -> list[dict[str, Any]]:
+def describe(folder: Folder, names: Iterable[str]) -> list[dict[str, Any]]:
     """
     Return an object for each name, for JSON.
 
     "until" and "renewed_on" are null while there is a placeholder; "fault" says why the last order failed, "": it did not; "again" when the
     next is to be tried.
     """
-    folder, found = Folder(folder_of(config)), []
-    for name in config.https:
+    found = []
+    for name in names:
         notes, issued = folder.read_notes(name), Issued.of(folder, name)
         is_there = issued is not None and "directory" in notes
         found.append(
@@ -55,4 +55,4 @@ class StatusPart(Supervision):
 
     def status(self) -> Mapping[str, Any]:
         """See Supervision."""
-        return {FACT: describe(self._config)}
+        return {FACT: describe(Folder(folder_of(self._config)), self._config.https)}

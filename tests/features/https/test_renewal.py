@@ -149,6 +149,14 @@ def test_the_old_one_serves(site):
     assert len(site.jobs) == 2
 
 
+def test_a_private_authority(site, tmp_path, monkeypatch):
+    """The file of its root may be named as seen from here; the child has another folder."""
+    monkeypatch.chdir(tmp_path)
+    site.results.append(None)
+    Renewal(site.config.replace(acme_ca="ca.pem"), lambda: site.now).look()
+    assert site.jobs[0]["ca"] == str(tmp_path / "ca.pem")
+
+
 def test_another_directory(site):
     """Who has tried with another authority gets the right one's certificate at once."""
     site.results += [None, None]

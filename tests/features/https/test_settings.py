@@ -147,6 +147,12 @@ def test_folder(uid, user, state, path, monkeypatch):
     assert folder_of(config(https_folder=None, user=user)) == path
 
 
+def test_a_programs_folder(tmp_path, monkeypatch):
+    """It may be relative, and is what it was when the program changes its folder."""
+    monkeypatch.chdir(tmp_path)
+    assert folder_of(config(https_folder="keys")) == str(tmp_path / "keys")
+
+
 @pytest.mark.parametrize(
     ("bind", "serves"),
     [

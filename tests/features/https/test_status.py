@@ -48,7 +48,7 @@ def test_describe(site, notes, said):
     """A placeholder has no dates; a failure is said, with the time of the next try."""
     config, folder = site
     folder.write_notes("a.example", notes)
-    assert describe(config) == [said]
+    assert describe(folder, config.https) == [said]
 
 
 def test_in_a_supervisor(site):
