@@ -25,6 +25,7 @@ from ...protocols.base import Limits
 STREAM_WINDOW = 1 << 18
 NO_RFC7540_PRIORITIES = 9  # RFC 9218 2.1: dependencies and weights mean nothing here; h2 has no name for it
 FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
+KEPT_STREAMS = 200  # closed ones among them. Guess: 1 KiB each.
 # Of the fields of responses. A client may allow more, which would be its to fill, field by field.
 TABLE_BYTES = 1 << 12
 
@@ -57,6 +58,10 @@ class LateUpdate:
 
 class Frames(H2Connection):
     """h2, for which faults of a stream are no end of the connection; the session finds them."""
+
+    def _open_streams(self, remainder: int) -> int:
+        """Forget closed streams now and then: h2 looks at each stream for each new one, and the number says nothing here (OurSettings)."""
+        return super()._open_streams(remainder) if len(self.streams) > KEPT_STREAMS else 0
 
     def _begin_new_stream(self, *args: Any) -> Any:
         made: Any = super()._begin_new_stream(*args)

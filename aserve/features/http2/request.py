@@ -67,11 +67,13 @@ class StreamRequest(RequestReceiver):
     def _receive_head(self, data: bytes, exchanges: list[Exchange]) -> None:
         self._has_head = True
         limits = self._scratch.limits
-        self._exchange = known_request(data)  # for the log, should it be refused
-        exchange, flags, length = http1.read_head(self._scratch, data)
+        try:
+            exchange, flags, length = http1.read_head(self._scratch, data)
+        except RequestRefused:
+            self._exchange = known_request(data)  # for the log
+            raise
         exchange.vars = exchange.vars.replace(_VERSION_1, _VERSION_2, 1)
         exchange.form, exchange.keep_alive = HTTP_2, False
-        self._exchange = None
         self.asks_websocket = exchange.asks_websocket
         if self.asks_websocket:
             exchanges.append(exchange)

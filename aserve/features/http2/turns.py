@@ -52,7 +52,7 @@ class Sends(Protocol):
 class Turns:
     """The streams of one connection that have something to send, in the order of their turns."""
 
-    __slots__ = ("_frames", "_is_due", "_loop", "_waiting", "sent_count")
+    __slots__ = ("_frames", "_is_due", "_loop", "_unflushed_bytes", "_waiting", "sent_count")
 
     def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
@@ -77,19 +77,25 @@ class Turns:
 
     def _pump(self, session: Sends) -> None:
         """Send frames of the streams in turn, the urgent ones first, while the transport has room."""
-        self._is_due = False
-        count = 0
+        self._is_due, self._unflushed_bytes = False, 0
         while self._waiting and session.may_send:
-            stream = min(self._waiting.values(), key=urgency)
+            first = min(map(urgency, self._waiting.values()))
+            self._send_turn(session, [each for each in self._waiting.values() if each.urgency == first])
+        session.flush()
+
+    def _send_turn(self, session: Sends, streams: list[StreamTransport]) -> None:
+        """Send a frame of each of these."""
+        for stream in streams:
+            if not session.may_send:
+                return
             del self._waiting[stream.stream_id]
             try:
-                count += self._send(session, stream)
+                self._unflushed_bytes += self._send(session, stream)
             except ProtocolError:  # h2 has closed the stream
                 session.leave(stream)
-            if count >= FLUSH_BYTES:
-                count = 0
+            if self._unflushed_bytes >= FLUSH_BYTES:
+                self._unflushed_bytes = 0
                 session.flush()
-        session.flush()
 
     def _send(self, session: Sends, stream: StreamTransport) -> int:
         """Send a stream's heads and one DATA frame, or its end; return the number of octets."""

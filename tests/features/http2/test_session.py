@@ -188,20 +188,21 @@ def test_a_larger_window_by_settings(connect):
     assert client.bodies[stream] == BIG[: 1 << 17]
 
 
-def test_a_transport_that_is_full(connect):
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_transport_that_is_full(connect, count):
     """No more is made of frames than it takes."""
     client = connect(returning([BIG]))
     client.gives_room = False
-    client.h2.increment_flow_control_window(1 << 22)
+    client.h2.increment_flow_control_window(1 << 27)
     client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 22})
     client.pump()
     client.transport.is_stuck = True
-    stream = client.ask()
+    streams = [client.ask() for _ in range(count)]
     client.pump()
     assert not client.bodies and client.transport.get_write_buffer_size() < 1 << 18
     client.transport.unstick()
     client.pump()
-    assert client.bodies[stream] == BIG
+    assert client.bodies == dict.fromkeys(streams, BIG)
 
 
 def test_a_live_body_that_is_not_read(connect):
