@@ -352,6 +352,7 @@ FLOORS = {
     "aserve/lifecycle/exits.py": 100,
     "aserve/lifecycle/failing.py": 100,
     "aserve/lifecycle/fd_store.py": 100,
+    "aserve/lifecycle/given_files.py": 100,
     "aserve/lifecycle/hooks.py": 100,
     "aserve/lifecycle/lacking.py": 100,
     "aserve/lifecycle/load_error.py": 100,

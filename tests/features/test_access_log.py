@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import types
 
 import pytest
@@ -12,6 +14,7 @@ from aserve.core.exchange import Exchange
 from aserve.extension import Extensions, Life, LifeContext, Lost
 from aserve.features import Config
 from aserve.features.access_log import AccessLogging
+from aserve.features.access_log import log as log_module
 from aserve.workers.inline import InlineExecutor
 
 
@@ -31,6 +34,25 @@ def end():
     exchange = Exchange("", 0)
     exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
     return exchange
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_log_of_roots(tmp_path, caplog):
+    """Before root is given up, the user gets the files; --check, as that user, has no warning of them."""
+    logs = [str(tmp_path / name) for name in ("log", "copy")]
+    config = Config(user="nobody", access_log=logs[0], access_log_copy=(logs[1], "-"))
+    AccessLogging(config).on_life(Life.STARTS, LifeContext(None))
+    uid = pwd.getpwnam("nobody").pw_uid
+    assert [os.stat(log).st_uid for log in logs] == [uid, uid]
+
+
+def test_a_check_of_a_log(tmp_path, caplog, monkeypatch):
+    """A file that a start by root gives to the user has no warning; any other that this user may not write has one."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for name, is_given in (("given", True), ("other", False)):
+        monkeypatch.setattr(log_module, "can_give", lambda path, is_given=is_given: is_given)
+        AccessLogging(Config(user="nobody", access_log=str(tmp_path / name))).on_life(Life.CHECKS, LifeContext(None))
+    assert [record.getMessage().split("'")[1] for record in caplog.records] == [str(tmp_path / "other")]
 
 
 def test_each_second(start, tmp_path):

@@ -16,6 +16,7 @@ from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...core.log_pipe import awaited_reader
 from ...extension import Extension, Life, LifeContext, ServerContext
+from ...lifecycle.given_files import give_files
 from .settings import AccessLogSettings
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ class AccessLogging(Extension[AccessLogSettings]):
         if event not in (Life.CHECKS, Life.STARTS, Life.RELOADS, Life.DIED):
             return
         # Import at the start: --user may not be able to read the file, and when a worker dies another version may be installed.
-        from .log import append_unanswered, warn_of_unwritable
+        from .log import append_unanswered, log_files, warn_of_unwritable
 
         if event is Life.CHECKS:
             warn_of_unwritable(self._config)
+        if event is Life.STARTS:
+            give_files(log_files(self._config), self._config.user, self._config.group)
         if context.lost is not None:
             append_unanswered(self._config, context.lost.requests, context.lost.slot, context.lost.pid)
 

@@ -1,6 +1,6 @@
 """One log in several places: --access-log and its --access-log-copy.
 
-Owns:     CopiedTarget; open_targets, which opens all places; unwritable, those that a start could not open.
+Owns:     CopiedTarget; open_targets, which opens all places; files_of, those that are files; unwritable, those that this user could not open.
 Thread:   the one that flushes the log, one at a time (log.py).
 Not here: each place (core/log_target.py), the lines (log.py).
 
@@ -71,11 +71,15 @@ def open_targets(names: Sequence[str], is_patient: bool = True) -> Target:
     return targets[0] if len(targets) == 1 else CopiedTarget(targets)
 
 
+def files_of(names: Sequence[str]) -> list[str]:
+    """Return the files among these places."""
+    return [name for name in names if name not in ("", "-") and not name.startswith((SYSLOG, LOGGER))]
+
+
 def unwritable(names: Sequence[str]) -> list[str]:
     """Return the files among these places that this user may not write to, or may not make."""
-    files = [name for name in names if name != "-" and not name.startswith((SYSLOG, LOGGER))]
     return [
         name
-        for name in files
+        for name in files_of(names)
         if not os.access(name if os.path.exists(name) else os.path.dirname(os.path.abspath(name)), os.W_OK)
     ]

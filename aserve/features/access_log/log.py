@@ -23,8 +23,9 @@ from ...core.episode import Episode
 from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
 from ...core.log_target import Target
+from ...lifecycle.given_files import can_give
 from ...settings import EngineSettings
-from .copies import open_targets, unwritable
+from .copies import files_of, open_targets, unwritable
 from .line_program import new_program
 from .log_format import LineFormat
 from .log_line import parse_skip
@@ -211,9 +212,16 @@ def _why(exc: Exception) -> str:
     return getattr(exc, "strerror", None) or str(exc)
 
 
+def log_files(config: AccessLogSettings) -> list[str]:
+    """Return the files among the places of the log."""
+    return files_of([config.access_log or "", *config.access_log_copy])
+
+
 def warn_of_unwritable(config: AccessLogSettings) -> None:
-    """Log the files that a start by this user could not open."""
-    for name in unwritable([config.access_log or "", *config.access_log_copy]):
+    """Log the files that a start could not open; root gives those of its own to the user that it becomes."""
+    for name in unwritable(log_files(config)):
+        if config.user is not None and can_give(name):
+            continue
         logger.warning(
             "this user may not write the access log %r: a start would end with an error; give it the file, or its folder if there is none",
             name,

@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ...extension import Extension, Life, LifeContext
+from ...lifecycle.given_files import can_give, give_files
 from ...settings import EngineSettings
 from .draft import Draft, Given
 from .guests import hosting
@@ -89,9 +90,18 @@ class Logs:
                 self._logger = self._kind(self._cfg)
         logging.getLogger("aserve").handlers[:] = [_Relay()]
 
-    def check(self) -> None:
+    @property
+    def files(self) -> list[str]:
+        """Return the paths of the files that the settings name."""
+        return [path for path in (self._cfg.errorlog, self._cfg.accesslog) if path not in ("-", "", None)]
+
+    def check(self, config: EngineSettings) -> None:
         """Make the Logger, to see whether that can be done; messages and output stay on the terminal, for the user who waits there."""
         self._cfg.settings["capture_output"].set(False)
+        for name in ("errorlog", "accesslog"):
+            path = getattr(self._cfg, name)
+            if path in self.files and config.user is not None and can_give(path):
+                self._cfg.settings[name].set("-")  # a start opens it as root
         handlers = logging.getLogger("aserve").handlers
         before = handlers[:]
         self.begin(is_anew=True)
@@ -128,7 +138,8 @@ class GunicornLogs(Extension[EngineSettings]):
         """Set them up before anything is served, and for a reload; in a child aserve's messages have to go there again."""
         if event in (Life.STARTS, Life.RELOADS):
             self._logs.begin(is_anew=True)
+            give_files(self._logs.files, context.plan.config.user, context.plan.config.group)
         elif event is Life.IMPORTS and context.role is None and not (context.is_spooler or self._logs.has_begun):
-            self._logs.check()  # nothing has started: it is --check
+            self._logs.check(context.plan.config)  # nothing has started: it is --check
         elif event in (Life.IMPORTS, Life.FORKED):
             self._logs.begin(is_anew=False)

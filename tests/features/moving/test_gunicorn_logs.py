@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import types
 
 import pytest
 
 from aserve.extension import Life, LifeContext
+from aserve.features import Config
 from aserve.features.moving.draft import Draft, Given
 from aserve.features.moving.gunicorn_cfg import Cfg
 from aserve.features.moving.gunicorn_logger import ACCESS, ERROR, Logger
@@ -16,7 +18,7 @@ from aserve.features.moving.gunicorn_logs import Logs
 from aserve.features.moving.origin import read_origin
 from aserve.lifecycle.load_error import LoadError
 
-CONTEXT = LifeContext(None)
+CONTEXT = LifeContext(types.SimpleNamespace(config=Config()))
 
 
 class Counting(Logger):
@@ -45,6 +47,8 @@ def loggers(monkeypatch):
     before = [(each.handlers[:], each.level, each.propagate) for each in found]
     yield
     for each, (handlers, level, propagate) in zip(found, before):
+        for handler in set(each.handlers) - set(handlers):
+            handler.close()
         each.handlers[:], each.level, each.propagate = handlers, level, propagate
 
 
@@ -119,6 +123,18 @@ def test_a_check(tmp_path, capfd):
     assert (out, err, (tmp_path / "err.log").read_text()) == ("All is well\n", "it is so\n", "")
     with pytest.raises(LoadError, match=r"err\.log"):
         logs_of(errorlog=str(tmp_path / "none" / "err.log")).extension.on_life(Life.IMPORTS, CONTEXT)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_files_of_a_user(tmp_path):
+    """They are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
+    paths = [tmp_path / name for name in ("err.log", "acc.log")]
+    settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1])}
+    context = LifeContext(types.SimpleNamespace(config=Config(user="nobody")))
+    logs_of(**settings).extension.on_life(Life.IMPORTS, context)
+    assert [path.exists() for path in paths] == [False, False]
+    logs_of(**settings).extension.on_life(Life.STARTS, context)
+    assert [path.owner() for path in paths] == ["nobody", "nobody"]
 
 
 def test_a_name(tmp_path, monkeypatch):

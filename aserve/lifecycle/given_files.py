@@ -1,0 +1,74 @@
+"""Files that root makes for the user whom the process becomes: logs, mostly in folders where root alone may make files.
+
+Owns:     give_files; can_give, whether a start by root would do so.
+Thread:   the main thread, before the process gives up root.
+Not here: giving up root (privileges.py), which files they are (features/access_log, features/moving/gunicorn_logs.py).
+
+nginx opens its logs as root, and gunicorn gives its log files to `user`. Here the processes that write open them as that user, and open them
+again after a rotation. A file is given only where no other user could put a file of root's, or a link to one, in its place: where all folders
+above it are root's, and none but root may write to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+
+from .privileges import Account, find_account
+
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+MODE = 0o644  # less what the umask takes
+
+
+def give_files(paths: Iterable[str], user: str | None, group: str | None) -> None:
+    """
+    Make these files, where they are not there, and give them to the account that root becomes; do nothing if this is not root.
+
+    What cannot be done is an error when the file is opened for writing.
+
+    Raises:
+        ConfigError: there is no such user or group.
+    """
+    account = find_account(user, group) if os.geteuid() == 0 else None
+    if account is not None:
+        for path in filter(can_give, paths):
+            _give(path, account)
+
+
+def _give(path: str, account: Account) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(path, FLAGS, MODE)
+        try:
+            os.fchown(fd, account.uid, account.gid)
+        finally:
+            os.close(fd)
+
+
+def can_give(path: str) -> bool:
+    """Whether this is an ordinary file of root's, or none yet, where only root may put files."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not (_are_roots(folder) and _are_roots(os.path.realpath(folder))):
+        return False
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return True
+    return stat.S_ISREG(status.st_mode) and status.st_uid == 0 and status.st_nlink == 1
+
+
+def _are_roots(folder: str) -> bool:
+    """Whether no user but root may put a file into this folder, or another folder in its place."""
+    safe = 0  # of /tmp and its like the sticky bit keeps what is root's, but not what is to be made there
+    while True:
+        try:
+            status = os.lstat(folder)
+        except OSError:
+            return False
+        is_open = not stat.S_ISLNK(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if status.st_uid != 0 or (is_open and not status.st_mode & safe):
+            return False
+        if folder == os.path.dirname(folder):
+            return True
+        folder, safe = os.path.dirname(folder), stat.S_ISVTX

@@ -1,0 +1,96 @@
+"""Files that root makes for the user whom the process becomes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+import pytest
+
+from aserve.lifecycle.given_files import can_give, give_files
+
+USER = pwd.getpwnam("nobody")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of root's, which no other user may write to."""
+    place = tmp_path / "log"
+    place.mkdir(mode=0o755)
+    return place
+
+
+def owner_of(path):
+    return os.stat(path).st_uid
+
+
+@pytest.mark.parametrize("text", [None, "before\n"])
+def test_it_is_made_and_given(folder, text):
+    """What it had stays; once it is given, it is not given again."""
+    path = folder / "access.log"
+    if text:
+        path.write_text(text)
+    assert can_give(str(path))
+    give_files([str(path)], "nobody", None)
+    assert (path.read_text(), owner_of(path)) == (text or "", USER.pw_uid)
+    assert not can_give(str(path))
+    give_files([str(path)], "root", None)
+    assert owner_of(path) == USER.pw_uid
+
+
+def test_a_folder_by_a_link(folder):
+    """A link of root's leads to one; one of another user's may lead anywhere tomorrow."""
+    (folder.parent / "link").symlink_to(folder)
+    assert can_give(str(folder.parent / "link" / "log"))
+    os.lchown(folder.parent / "link", USER.pw_uid, USER.pw_gid)
+    give_files([str(folder.parent / "link" / "log")], "nobody", None)
+    assert os.listdir(folder) == []
+
+
+def test_a_folder_that_others_rule_over(folder):
+    """Its own, one that others may write to, /tmp, and one below such a folder: nothing is made there as root, nor given."""
+    below = folder / "below"
+    below.mkdir()
+    for owner, mode, is_safe_below in (
+        (USER.pw_uid, 0o755, False),
+        (0, 0o775, False),
+        (0, 0o777, False),
+        (0, 0o1777, True),
+    ):
+        os.chown(folder, owner, 0)
+        folder.chmod(mode)
+        give_files([str(folder / "log")], "nobody", None)
+        assert os.listdir(folder) == ["below"] and can_give(str(below / "log")) is is_safe_below
+    assert not can_give(str(folder / "none" / "log"))
+
+
+def test_what_is_no_ordinary_file(folder):
+    """A link, a second name of a file, a pipe, a device."""
+    (folder / "file").write_text("")
+    (folder / "link").symlink_to(folder / "file")
+    os.link(folder / "file", folder / "second")
+    os.mkfifo(folder / "pipe")
+    for path in (folder / "link", folder / "second", folder / "pipe", "/dev/null"):
+        give_files([str(path)], "nobody", None)
+        assert owner_of(path) == 0
+
+
+def test_without_a_user_or_root(folder, monkeypatch):
+    """Nothing is made."""
+    give_files([str(folder / "log")], None, None)
+    monkeypatch.setattr(os, "geteuid", lambda: USER.pw_uid)
+    give_files([str(folder / "log")], "nobody", None)
+    assert os.listdir(folder) == []
+
+
+def test_a_file_that_cannot_be_opened(folder, monkeypatch):
+    """The error comes later, when it is opened for writing."""
+
+    def refuse(*given):
+        raise OSError
+
+    monkeypatch.setattr(os, "open", refuse)
+    give_files([str(folder / "log")], "nobody", None)
+    assert os.listdir(folder) == []
