@@ -120,6 +120,8 @@ class Config(
     """
     All settings of one server; immutable.
 
+    docs/settings.md explains them, and so does `aserve config --explain NAME`.
+
     Raises:
         ConfigError: a value is not accepted, or two contradict each other.
     """

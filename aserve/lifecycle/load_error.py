@@ -48,7 +48,9 @@ def _cut_to_app(trace: traceback.TracebackException) -> None:
         one for one in trace.stack if one.filename != importlib.__file__ and "frozen importlib" not in one.filename
     ]
     of_app = itertools.dropwhile(lambda one: one.filename.startswith(ours), frames)
-    trace.stack = traceback.StackSummary.from_list(list(of_app) or frames)  # with none of the app's it is our own fault
+    # With none of the app's it is our own fault; but a SyntaxError itself names the app's file and line.
+    is_named = hasattr(trace, "filename")
+    trace.stack = traceback.StackSummary.from_list(list(of_app) or ([] if is_named else frames))
     for cause in (trace.__cause__, trace.__context__):
         if cause is not None:
             _cut_to_app(cause)

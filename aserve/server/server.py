@@ -48,7 +48,8 @@ class Server:
     Bind and threads may be given by position; other settings have the keywords of docs/settings.md, and a Config in place of `bind` has
     them all. Leaving the block drains: running requests are finished. No signal handlers, no global state; several servers may share a loop.
 
-    `processes` is for the command.
+    A program calls: start, drain, statistics, wait_failing, set_unready, reload_certificates, reopen_logs, slow_requests; and to hand
+    connections over: detach_idle, detach_waiting, adopt, refuse, call_when_crowded. The other methods, and `processes`, are the command's.
 
     Raises (when called):
         ConfigError: a setting's value is wrong, or only the command has that setting.
@@ -179,9 +180,9 @@ class Server:
             await asyncio.sleep(0.01)
         listening.end_adopting()
         if refused := await refuse_unbegun(self._threads.executor):
-            logger.warning("%d requests for which no thread was free until --drain-timeout; answered 503", refused)
+            logger.warning("requests answered 503, as no thread was free for them until --drain-timeout: %d", refused)
         if unfinished := self.connection_count:
-            logger.warning("%d connections unfinished after --drain-timeout; aborting them", unfinished)
+            logger.warning("connections aborted, as they were unfinished after --drain-timeout: %d", unfinished)
         listening.abort()
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished and not refused

@@ -60,7 +60,7 @@ def test_answered(stuck, caplog, tmp_path):
         client.close()
     server.stop()
     assert {"/get 503", "/post 503", "/chunked 503"} <= set(log.read_text().splitlines())
-    assert "3 requests for which no thread was free until --drain-timeout; answered 503" in caplog.text
+    assert "requests answered 503, as no thread was free for them until --drain-timeout: 3" in caplog.text
 
 
 def test_a_client_that_has_left(stuck, caplog):

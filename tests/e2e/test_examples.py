@@ -233,6 +233,26 @@ def test_beside_fastapi(start_program, place, wait_until, number):
         fetch(admin, "/")
 
 
+def test_in_fastapis_lifespan(start_program, tmp_path, monkeypatch, wait_until):
+    """The page's program, started by uvicorn, serves both apps; a signal ends both."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    page, ports = Page("embedding"), [free_port(), free_port()]
+    block = page.block("In its lifespan", "python").replace(":8001", f":{ports[0]}")
+    (tmp_path / "main.py").write_text(block)
+    (tmp_path / "hello.py").write_text((EXAMPLES / "flask/hello.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    python, *words = page.block("In its lifespan", "sh").replace("8002", str(ports[1])).split()
+    assert python == "python"
+    process, _ = start_program(sys.executable, *words, pattern=r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
+    assert fetch(ports[0], "/") == (200, b"Hello from Flask!\n")
+    assert fetch(ports[1], "/docs")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    with pytest.raises(ConnectionError):
+        fetch(ports[0], "/")
+
+
 def test_behind_nginx(start_process, place, fronts):
     """The compose file's app behind the nginx of its nginx.conf: on one socket, health checks kept to themselves."""
     folder = place("behind_nginx")

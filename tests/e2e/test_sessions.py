@@ -40,7 +40,9 @@ SESSIONS = {
     ),
     "docs/control.md": Session({"aserve top": TERMINAL}),
     "docs/development.md": Session({"python manage.py": "takes a Django project; test_runaserve.py types it"}),
-    "docs/embedding.md": Session({"python program.py": "test_examples.py runs it"}),
+    "docs/embedding.md": Session(
+        {"python program.py": "test_examples.py runs it", "python -m uvicorn": "test_examples.py runs it"}
+    ),
     "docs/frameworks.md": Session({"python manage.py": "takes a Django project; test_examples.py types it"}),
     "docs/letsencrypt.md": Session(
         {"curl": "takes a name that the internet knows", "aserve shop.wsgi:application --https": PORTS}

@@ -30,3 +30,17 @@ def test_ours_before_the_apps():
     assert frames_of(ours, "/srv/app.py", "<frozen importlib._bootstrap>") == ["/srv/app.py"]
     assert frames_of("/srv/app.py", ours) == ["/srv/app.py", ours]
     assert frames_of(ours, ours) == [ours, ours]
+
+
+def test_a_mistake_of_syntax():
+    """The app's line is shown, and no frame of aserve's that has imported it."""
+    module = types.ModuleType("some")
+    exec(
+        compile("def load():\n    compile('def app(:', '/srv/app.py', 'exec')\n", load_error.__file__, "exec"),
+        vars(module),
+    )
+    try:
+        module.load()
+    except SyntaxError as fault:
+        text = app_raised("site", "importing", fault.with_traceback(fault.__traceback__.tb_next)).app_traceback
+    assert '"/srv/app.py", line 1' in text and load_error.__file__ not in text

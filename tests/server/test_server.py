@@ -201,7 +201,7 @@ async def test_drain_has_an_end(caplog):
             pass
 
     await main()
-    assert "1 connections unfinished" in caplog.text
+    assert "connections aborted, as they were unfinished after --drain-timeout: 1" in caplog.text
     assert "threads still inside the app at the end: aserve-worker-1" in caplog.text
     go_on.set()
     for thread in threading.enumerate():
