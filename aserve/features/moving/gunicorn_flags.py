@@ -25,7 +25,7 @@ WHERE = "gunicorn's command line"
 LISTS = ("bind", "raw_env", "reload_extra_files")  # flags that may be repeated
 OPTIONAL = ("proxy_protocol",)  # their value may be left out
 # Settings with a flag of one letter beside the long one of their name.
-BOTH = {"group", "user", "umask", "timeout", "bind", "workers", "worker_class", "config", "daemon", "control_socket_disable", "paste"}  # fmt: skip
+BOTH = {"group", "user", "umask", "timeout", "bind", "workers", "worker_class", "config", "daemon", "control_socket_disable", "paste", "enable_stdio_inheritance"}  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

@@ -126,12 +126,18 @@ FLAGS = {
     "--log-level": "loglevel", "--log-config": "logconfig", "--log-config-json": "logconfig_json", "--log-syslog": "syslog",
     "--log-syslog-to": "syslog_addr", "--log-syslog-prefix": "syslog_prefix", "--log-syslog-facility": "syslog_facility",
     "--reload-extra-file": "reload_extra_files", "--no-sendfile": "sendfile", "--no-control-socket": "control_socket_disable", "--paste-global": "raw_paste_global_conf",
-    "--paster": "paste", "--proxy-allow-from": "proxy_allow_ips",
+    "--paster": "paste", "--proxy-allow-from": "proxy_allow_ips", "--uwsgi-allow-from": "uwsgi_allow_ips",
     "--limit-request-field_size": "limit_request_field_size",
+    # Of families (`http2_*`), as gunicorn 27 has them.
+    "--http2-cleartext": "http2_cleartext", "--http2-max-concurrent-streams": "http2_max_concurrent_streams",
+    "--http2-initial-window-size": "http2_initial_window_size", "--http2-max-frame-size": "http2_max_frame_size",
+    "--http2-max-header-list-size": "http2_max_header_list_size", "--asgi-loop": "asgi_loop", "--asgi-lifespan": "asgi_lifespan",
+    "--asgi-disconnect-grace-period": "asgi_disconnect_grace_period", "--dirty-app": "dirty_apps", "--dirty-workers": "dirty_workers",
+    "--dirty-timeout": "dirty_timeout", "--dirty-threads": "dirty_threads", "--dirty-graceful-timeout": "dirty_graceful_timeout",
 }  # fmt: skip
 SWITCHES = (
     "daemon", "preload_app", "reload", "check_config", "print_config", "capture_output", "initgroups", "sendfile", "spew",
     "reuse_port", "enable_stdio_inheritance", "syslog", "do_handshake_on_connect", "suppress_ragged_eofs",
     "disable_redirect_access_to_syslog", "control_socket_disable", "permit_obsolete_folding", "strip_header_spaces",
-    "casefold_http_method", "permit_unconventional_http_method", "permit_unconventional_http_version",
+    "casefold_http_method", "enable_backlog_metric", "permit_unconventional_http_method", "permit_unconventional_http_version",
 )  # fmt: skip

@@ -24,6 +24,11 @@ from aserve.settings import ConfigError
         ("--paste a.ini", {"paste": "a.ini"}),
         ("--paster a.ini --paste-global a=b", {"paste": "a.ini", "raw_paste_global_conf": "a=b"}),
         ("--check-config -c g.py a", {"config": "g.py", "wsgi_app": "a"}),
+        (
+            "--enable-stdio-inheritance --enable-backlog-metric a",
+            {"enable_stdio_inheritance": True, "enable_backlog_metric": True, "wsgi_app": "a"},
+        ),
+        ("--uwsgi-allow-from 10.0.0.1 --asgi-loop auto", {"uwsgi_allow_ips": "10.0.0.1", "asgi_loop": "auto"}),
         ("--proxy-protocol --access-logfile - a", {"proxy_protocol": "auto", "accesslog": "-", "wsgi_app": "a"}),
     ],
 )
