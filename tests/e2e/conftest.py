@@ -6,6 +6,8 @@ import os
 
 import pytest
 from harness import apps
+from harness.acme_front import Front
+from harness.https_site import HTTPSSite
 
 
 @pytest.fixture
@@ -18,6 +20,29 @@ def serve_tls(start_server, tls_settings):
 def serve_http2(serve_tls):
     """Start servers with HTTP/2: serve_http2(app, **settings) -> RunningServer."""
     return lambda app=apps.hello, **settings: serve_tls(app, http2="auto", **settings)
+
+
+@pytest.fixture
+def serve_https(request, pebble, tmp_path):
+    """Start servers with --https: serve_https(*names, flags=(), **more) -> HTTPSSite."""
+    running = []
+
+    def serve(*names, folder=tmp_path, **more):
+        running.append(HTTPSSite(pebble, folder, *names, **more))
+        return running[-1]
+
+    yield serve
+    for site in running:
+        site.end()
+    assert not [text for site in running if (text := site.faults())]
+
+
+@pytest.fixture
+def acme_front(pebble):
+    """Return what stands in front of the authority, and can refuse in its place."""
+    front = Front(pebble)
+    yield front
+    front.end()
 
 
 @pytest.fixture

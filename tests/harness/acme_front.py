@@ -8,18 +8,19 @@ import http.server
 import json
 import ssl
 import threading
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .pebble import Pebble
 
 PORT = 14005  # at the authority's address
 HANDED_ON = ("Content-Type", "Replay-Nonce", "Location", "Link", "Retry-After", "Cache-Control")
+Answer = tuple[int, list[tuple[str, str]], bytes]  # status, fields, body
 
 
 class Refusal(NamedTuple):
-    """An answer with an error of RFC 8555 6.7."""
+    """An answer with an error of RFC 8555 6.7; it has a new nonce, as each has."""
 
+    path: str  # what the path of the request begins with
     status: int
     kind: str  # behind urn:ietf:params:acme:error:
     detail: str
@@ -31,7 +32,7 @@ class Front:
 
     def __init__(self, pebble: Pebble) -> None:
         self.asked: list[str] = []  # method and path of each request
-        self.refusals: dict[str, Refusal] = {}  # by the beginning of the path; "": all
+        self.refusals: list[Refusal] = []  # each is given once, at the next request that it fits
         self._pebble = pebble
         self._server = http.server.ThreadingHTTPServer((pebble.host, PORT), self._handler())
         self._server.daemon_threads = True
@@ -46,15 +47,6 @@ class Front:
         """Of the directory."""
         return f"https://{self._pebble.host}:{PORT}/dir"
 
-    @contextlib.contextmanager
-    def refusing(self, path: str, refusal: Refusal) -> Iterator[None]:
-        """Refuse what is asked of this path, and below it, for the length of a block."""
-        self.refusals[path] = refusal
-        try:
-            yield
-        finally:
-            del self.refusals[path]
-
     def _handler(self) -> Any:
         front = self
 
@@ -64,8 +56,7 @@ class Front:
             def answer(self) -> None:
                 front.asked.append(f"{self.command} {self.path}")
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                refused = [found for path, found in front.refusals.items() if self.path.startswith(path)]
-                status, fields, text = refused_by(refused[0]) if refused else front.ask(self, body)
+                status, fields, text = front.refuse(self) or front.ask(self.command, self.path, body, self.headers)
                 self.send_response(status)
                 for name, value in fields:
                     self.send_header(name, value)
@@ -81,26 +72,33 @@ class Front:
 
         return Handler
 
-    def ask(self, request: Any, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    def refuse(self, request: Any) -> Answer | None:
+        """Return the next refusal that fits a POST; None: it is to be passed on."""
+        for refusal in self.refusals if request.command == "POST" else ():
+            if request.path.startswith(refusal.path):
+                self.refusals.remove(refusal)
+                return self._refused_by(refusal)
+        return None
+
+    def ask(self, method: str, path: str, body: bytes = b"", fields: Any = ()) -> Answer:
         """Have Pebble answer a request."""
         client = http.client.HTTPSConnection(self._pebble.netloc, timeout=20, context=self._pebble.context)
         with contextlib.closing(client):
-            client.request(request.command, request.path, body, dict(request.headers))
+            client.request(method, path, body, {"User-Agent": "tests", **dict(fields)})
             response = client.getresponse()
-            fields = [(name, value) for name, value in response.getheaders() if name in HANDED_ON]
-            return response.status, fields, response.read()
+            kept = [(name, value) for name, value in response.getheaders() if name in HANDED_ON]
+            return response.status, kept, response.read()
+
+    def _refused_by(self, refusal: Refusal) -> Answer:
+        _, nonce, _ = self.ask("HEAD", "/nonce-plz")
+        problem = {
+            "type": f"urn:ietf:params:acme:error:{refusal.kind}", "detail": refusal.detail, "status": refusal.status
+        }  # fmt: skip
+        fields = [("Content-Type", "application/problem+json"), *nonce, *refusal.fields.items()]
+        return refusal.status, fields, json.dumps(problem).encode()
 
     def end(self) -> None:
         """Close it."""
         self._server.shutdown()
         self._thread.join(20)
         self._server.server_close()
-
-
-def refused_by(refusal: Refusal) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Return the response of a refusal."""
-    problem = {
-        "type": f"urn:ietf:params:acme:error:{refusal.kind}", "detail": refusal.detail, "status": refusal.status
-    }  # fmt: skip
-    fields = [("Content-Type", "application/problem+json"), *refusal.fields.items()]
-    return refusal.status, fields, json.dumps(problem).encode()

@@ -108,11 +108,6 @@ class Pebble:
         """What it has written."""
         return (self._folder / "pebble.log").read_text(errors="replace")
 
-    @property
-    def root(self) -> str:
-        """The certificate that those it issues lead to, in PEM; another one after each start."""
-        return self.ask("GET", f"https://{self.host}:{MANAGEMENT_PORT}/roots/0").decode()
-
     def lead(self, name: str, address: str) -> None:
         """Have the name lead to this address from now on."""
         record = json.dumps({"host": f"{name}.", "addresses": [address]})
@@ -137,6 +132,8 @@ class Pebble:
         """Start it, and wait until it and its DNS answer."""
         self._run("pebble", "-config", str(self._folder / "pebble.json"), "-dnsserver", f"{self.host}:{DNS_PORT}")
         wait_until(self._listens, explain=lambda: self.log)
+        # What those it issues lead to, in PEM; another one after each start.
+        self.root = self.ask("GET", f"https://{self.host}:{MANAGEMENT_PORT}/roots/0").decode()
 
     def _listens(self) -> bool:
         try:

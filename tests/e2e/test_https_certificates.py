@@ -1,0 +1,188 @@
+"""--https with a real authority: certificates come and are renewed, and only the server can read their keys."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import pathlib
+import pwd
+import shutil
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+
+import pytest
+from harness.https_site import DAY, NEEDS, RENEWAL, SECONDS
+from harness.pebble import NOBODYS_ADDRESS
+from harness.waiting import wait_until
+
+pytestmark = NEEDS
+UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")  # the rights of new files are then those that the server asks for
+
+
+def rights_below(folder):
+    """Return the rights of a folder and of all in it: whether it is a folder, its mode, its owner."""
+    found = set()
+    for path in [folder, *folder.rglob("*")]:
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # a file that lives for a moment
+            continue
+        found.add((path.is_dir(), stat.S_IMODE(status.st_mode), status.st_uid))
+    return found
+
+
+def private(uid=0):
+    """Return the rights of folders and files that no other user can read."""
+    return {(True, 0o700, uid), (False, 0o600, uid)}
+
+
+@pytest.mark.parametrize(
+    "binds",
+    [
+        pytest.param({"http": False}, id="tls-alpn-01"),
+        pytest.param({"tls_port": 8443}, id="http-01", marks=pytest.mark.long_on_pypy),
+    ],
+)
+def test_the_first_certificate(pebble, serve_https, binds):
+    """A start gets it, and serves it without a restart; at no moment can others read a key; the server does not load the libraries."""
+    pebble.pause()
+    site = serve_https("shop.example", launcher=UMASK, **binds)
+    site.wait_for_log("asking .* for a certificate for shop.example")
+    assert site.certificate("shop.example") is None  # the placeholder
+    pebble.resume()
+    seen = set()
+    wait_until(
+        lambda: seen.update(rights_below(site.files)) or site.certificate("shop.example"), SECONDS, lambda: site.log
+    )
+    assert seen | rights_below(site.files) == private()
+    assert list((site.files / "challenges").iterdir()) == [] and site.count_orders("shop.example") == 1
+    assert "could not be checked" not in site.log
+    assert "/cryptography/" not in pathlib.Path(f"/proc/{site.pid}/maps").read_text()
+    assert site.stop() == 0
+
+
+@pytest.mark.long_on_pypy
+def test_names_and_workers(pebble, serve_https):
+    """Each name has a certificate of its own, which one of the workers orders and all serve; a name that leads elsewhere stops no other."""
+    pebble.lead("elsewhere.example", NOBODYS_ADDRESS)
+    site = serve_https("elsewhere.example", "a.example", "b.example", flags=("--workers=2",))
+    line = site.wait_for_log("ERROR .*https: no certificate for elsewhere.example: (.*)\n", SECONDS)[1]
+    assert "could not connect to elsewhere.example at port 80" in line and "must lead to this machine" in line
+    assert site.wait_for_certificate("a.example") != site.wait_for_certificate("b.example")
+    # A new connection reaches any of the workers.
+    wait_until(lambda: all(site.certificate("b.example") for _ in range(20)), SECONDS)
+    assert [site.count_orders(name) for name in ("elsewhere.example", "a.example", "b.example")] == [1, 1, 1]
+    assert site.stop() == 0
+
+
+@pytest.mark.long_on_pypy
+def test_renewal_under_load(pebble, serve_https):
+    """At two thirds of its life a certificate is renewed; no request of any client is lost. A clock that is wrong does no harm."""
+    site = serve_https("shop.example", flags=("--workers=2",))
+    first = site.wait_for_certificate("shop.example")
+    with Load(pebble.host) as load:
+        site.set_clock(-400 * DAY)
+        site.set_clock(RENEWAL)
+        second = site.wait_for_certificate("shop.example", first)
+        site.set_clock(0)
+        load.go_on(100)
+    assert load.faults == [] and second != first
+    assert site.stop() == 0
+
+
+class Load:
+    """Clients that ask over TLS, on kept connections and on new ones."""
+
+    def __init__(self, host):
+        self.count, self.faults = 0, []
+        self._host, self._is_over = host, threading.Event()
+        self._context = ssl._create_unverified_context()
+        self._threads = [threading.Thread(target=self._ask, args=(length,), daemon=True) for length in (1, 1, 1000)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(SECONDS)
+
+    def go_on(self, count):
+        """Wait until so many more have been answered."""
+        until = self.count + count
+        wait_until(lambda: self.count >= until or self.faults, SECONDS)
+
+    def _ask(self, length):
+        try:
+            while not self._is_over.is_set():
+                client = http.client.HTTPSConnection(self._host, timeout=SECONDS, context=self._context)
+                for _ in range(length):
+                    client.request("GET", "/")
+                    response = client.getresponse()
+                    assert response.status == 200 and response.read().startswith(b"one ")
+                    self.count += 1
+                    if self._is_over.is_set():
+                        break
+                client.close()
+        except Exception as exc:
+            self.faults.append(exc)
+
+
+@pytest.mark.long_on_pypy
+def test_a_reload_while_ordering(pebble, serve_https):
+    """SIGHUP replaces the workers while the authority lets one wait; another gets the certificate."""
+    site = serve_https("shop.example", flags=("--workers=2",))
+    site.wait_for_certificate("shop.example")
+    pebble.pause()
+    before = site.wait_for_workers(2)
+    site.set_clock(RENEWAL)
+    wait_until(lambda: site.count_orders("shop.example") == 2, SECONDS, lambda: site.log)
+    site.signal(signal.SIGHUP)
+    site.wait_for_log("SIGHUP: done", SECONDS)
+    assert not set(before) & set(site.wait_for_workers(2))
+    first = site.wait_for_certificate("shop.example")
+    pebble.resume()
+    site.wait_for_certificate("shop.example", first)
+    assert site.stop() == 0
+
+
+def test_an_end_while_ordering(pebble, serve_https):
+    """SIGTERM does not wait for the authority, and leaves no process behind that has a turn."""
+    pebble.pause()
+    site = serve_https("shop.example")
+    site.wait_for_log("asking .* for a certificate for shop.example")
+    assert site.stop() == 0
+    with open(site.files / "lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.fixture
+def open_folder():
+    """Return a folder that other users can read."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-https-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.long_on_pypy
+def test_a_user(open_folder, pebble, serve_https):
+    """With --user the keys belong to that user, and so does the process that orders."""
+    user = pwd.getpwnam("nobody")
+    as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    try:
+        subprocess.run([sys.executable, "-I", "-c", "import aserve, acme"], check=True, capture_output=True, **as_user)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this Python cannot be run by others than root")
+    pebble.ca = shutil.copy(pebble.ca, open_folder / "ca.pem")
+    site = serve_https("shop.example", folder=open_folder, flags=("--user=nobody",), launcher=UMASK)
+    site.wait_for_certificate("shop.example")
+    assert rights_below(site.files) == private(user.pw_uid)
+    assert site.stop() == 0

@@ -1,0 +1,97 @@
+"""A server with --https at the address of an authority of the tests, with a clock that a test moves."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import ssl
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from .interpreter import has_module
+from .pebble import Pebble, needs_pebble, on_linux
+from .waiting import wait_until
+from .workers import Workers
+
+# Marks of tests with such a server.
+NEEDS = [
+    needs_pebble,
+    on_linux,
+    pytest.mark.skipif(os.geteuid() != 0, reason="ports 80 and 443 take root"),
+    pytest.mark.skipif(not has_module("acme"), reason="acme is not installed"),
+]
+SECONDS = 60.0  # for an order, on a machine that does much else
+HOUR, DAY = 3600, 86400
+RENEWAL = 64 * DAY  # a certificate of 90 days is then due
+# The command, for which a minute passes in a moment. Its time of day for renewals is apart from the real one by the seconds in a file.
+COMMAND = """\
+import os, sys, time
+from aserve.features.https import renewal
+
+class Clock:
+    def __call__(self):
+        with open(os.environ["CLOCK"]) as file:
+            return time.time() + float(file.read() or 0)
+
+renewal.LOOK_SECONDS = 0.2
+renewal.Renewal.__init__.__defaults__ = (Clock(),)
+from aserve.command.cli import main
+sys.exit(main())
+"""
+
+
+class HTTPSSite(Workers):
+    """`aserve APP --https NAME...`; it answers at ports 80 and 443 of the authority's address, where all names lead."""
+
+    command = (sys.executable, "-I", "-c", COMMAND)
+
+    def __init__(
+        self, pebble: Pebble, folder: pathlib.Path, *names: str, flags: tuple[str, ...] = (), **more: Any
+    ) -> None:
+        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher."""
+        self._pebble, self._clock = pebble, folder / "clock"
+        self.files = folder / "https"
+        self.set_clock(0)
+        self.tls_port = more.get("tls_port", 443)
+        binds = [f"https://{pebble.host}:{self.tls_port}", *([f"{pebble.host}:80"] if more.get("http", True) else [])]
+        words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in binds]
+        words += [f"--https-folder={self.files}", "--acme-terms=accept", f"--acme-ca={pebble.ca}", "--log-level=info"]
+        words += [f"--acme-directory={more.get('directory', pebble.url)}", *flags]
+        launcher = more.get("launcher", ("env",))  # with one, there is no bind but these
+        super().__init__(folder, "one", *words, launcher=launcher, CLOCK=str(self._clock))
+
+    def set_clock(self, seconds: float) -> None:
+        """Let it be so much later than it is."""
+        beside = self._clock.with_suffix(".new")
+        beside.write_text(str(seconds))
+        beside.replace(self._clock)
+
+    def certificate(self, name: str) -> bytes | None:
+        """Return what a client gets that trusts the authority alone, in DER; None: it refuses that."""
+        context = ssl.create_default_context(cadata=self._pebble.root)
+        try:
+            with (
+                socket.create_connection((self._pebble.host, self.tls_port), SECONDS) as plain,
+                context.wrap_socket(plain, server_hostname=name) as client,
+            ):
+                return client.getpeercert(binary_form=True)
+        except ssl.SSLCertVerificationError:
+            return None
+
+    def wait_for_certificate(self, name: str, other_than: bytes = b"") -> bytes:
+        """Return a name's certificate, once it has one that is not this other."""
+
+        def look() -> bytes | None:
+            time.sleep(0.1)  # each refusal is a line of the log
+            found = self.certificate(name)
+            return None if found == other_than else found
+
+        return wait_until(look, SECONDS, lambda: self.log)
+
+    def count_orders(self, name: str) -> int:
+        """Return how often a certificate has been asked for."""
+        return self.count(rf"asking \S+ for a certificate for {name}\n")
