@@ -41,20 +41,22 @@ class Processes(NamedTuple):
     say: Say | None = None  # sends messages of extensions to the supervisor
 
 
-def config_of(
-    bind: str | Sequence[str] | EngineSettings | None, threads: int | None, settings: Mapping[str, Any]
-) -> EngineSettings:
+def config_of(bind: object, threads: int | None, settings: Mapping[str, Any]) -> EngineSettings:
     """
     Return the settings that a caller gives by position and by name; `bind`: or a Config, which has them all.
 
     Raises:
         ConfigError: a value is wrong, or only worker processes have that setting.
-        TypeError: there is no such setting; or both a Config and settings are given.
+        TypeError: there is no such setting; both a Config and settings are given; or a dict is, in place of a Config.
     """
     if isinstance(bind, EngineSettings):
         if settings or threads is not None:
             raise TypeError("give either a Config or settings, not both")
         return bind
+    if isinstance(bind, Mapping) and "address" not in bind:
+        raise TypeError(
+            "settings in a dict: give them by name, as **settings; or aserve.Config.from_sources(toml=settings), by TOML's keys"
+        )
     if "workers" not in settings:
         _refuse_of_workers(settings)
     by_position: dict[str, Any] = {"bind": bind, "threads": threads}

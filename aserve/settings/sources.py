@@ -16,9 +16,8 @@ from ..core.near_names import near_names
 from .platform import platform_settings, service_variables
 from .secrecy import show_app
 from .setting import ConfigError, Needs, Setting
-from .values import Values
+from .values import NEAR, Values
 
-NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
 COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

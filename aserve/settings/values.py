@@ -23,8 +23,15 @@ else:
         return lambda one: one
 
 
-# Keywords of other servers, and ours for them.
-ELSEWHERE = {"host": "bind", "port": "bind"}
+# Keywords of uvicorn, waitress, gunicorn and cheroot, and ours for them.
+ELSEWHERE = {
+    "host": "bind", "port": "bind", "listen": "bind", "address": "bind", "unix_socket": "bind", "uds": "bind",
+    "unix_socket_perms": "unix_mode", "connection_limit": "max_connections", "limit_concurrency": "max_connections",
+    "ssl_certfile": "certificate", "certfile": "certificate", "ssl_keyfile": "key", "keyfile": "key", "ssl_ca_certs": "client_ca",
+    "timeout": "request_seconds", "graceful_timeout": "drain_seconds", "timeout_graceful_shutdown": "drain_seconds",
+    "timeout_keep_alive": "keep_alive_seconds", "channel_timeout": "keep_alive_seconds", "ident": "server_name",
+}  # fmt: skip
+NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
 
 V = TypeVar("V", bound="Values")
 
@@ -75,13 +82,13 @@ class Values:
 
     def _hint(self, name: str) -> str:
         """Return what may be meant by a name that is no setting: a flag's, as in `drain_timeout`; or one with a typing error."""
-        flags = {row.key: row.name for row in self.rows()}
+        rows = self.rows()
         known = {
-            **{key.replace("-", "_"): name for key, name in flags.items()},
-            **{row.name: row.name for row in self.rows()},
+            **{row.key.replace("-", "_"): row.name for row in rows},
+            **{row.name: row.name for row in rows},
             **ELSEWHERE,
         }
-        near = near_names(name.replace("-", "_"), known)
+        near = near_names(name.replace("-", "_"), known, 1, NEAR)
         return f"did you mean {known[near[0]]}?" if near else "docs/settings.md has all keywords"
 
     def replace(self: V, **values: Any) -> V:

@@ -8,6 +8,7 @@ import pytest
 
 from aserve.features import SETTINGS, Config
 from aserve.settings import ConfigError, EngineSettings
+from aserve.settings.values import ELSEWHERE
 
 
 def test_config_is_immutable_and_comparable():
@@ -38,7 +39,7 @@ def test_replace_checks_again(replace):
         ("thread", "did you mean threads?"),
         ("drain_timeout", "did you mean drain_seconds?"),  # --drain-timeout
         ("max-body", "did you mean max_body_bytes?"),  # its TOML key
-        ("port", "did you mean bind?"),  # of other servers
+        ("ssl_certfile", "did you mean certificate?"),  # uvicorn's
         ("nonsense_xyzzy", "docs/settings.md has all keywords"),
     ],
 )
@@ -47,6 +48,12 @@ def test_unknown_keyword(name, meant):
     with pytest.raises(TypeError) as caught:
         Config(**{name: 3})
     assert str(caught.value) == f"there is no setting {name!r}; {meant}"
+
+
+def test_keywords_of_other_servers():
+    """Each means one that exists, and is none of ours."""
+    names = {row.name for row in SETTINGS}
+    assert {*ELSEWHERE.values()} <= names and not ELSEWHERE.keys() & names
 
 
 def test_dataclasses_know_it():

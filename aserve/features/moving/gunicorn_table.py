@@ -77,7 +77,7 @@ ROWS: tuple[Row, ...] = (
     maps("accesslog", "access-log", text("access-log")),
     maps("access_log_format", "access-log-format", take_access_format, "the names are the same; a line has `-` for a name that is not known, and the log names these"),
     maps("errorlog capture_output", "", fact("hook"), "messages go to standard error, or with `--gunicorn-conf` to this file, which is opened anew when it was renamed"),
-    maps("loglevel", "log-level", take_log_level),
+    maps("loglevel", "log-level", take_log_level, "`debug` shows what happens to each connection, and Python serves all requests then: `info` is for a site"),
     maps("logger_class", "", fact("hook"), "as there, also without gunicorn: [loggers](#loggers)"),
     maps("logconfig logconfig_dict logconfig_json", "", fact("hook"), "as there: [loggers](#loggers)"),
     maps("syslog", "access-log", fact("syslog"), "as there, for messages and requests: [loggers](#loggers)"),
