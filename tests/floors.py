@@ -201,6 +201,7 @@ FLOORS = {
     "aserve/features/https/child.py": 100,
     "aserve/features/https/faults.py": 100,
     "aserve/features/https/folder.py": 100,
+    "aserve/features/https/hosts.py": 100,
     "aserve/features/https/issued.py": 100,
     "aserve/features/https/keys.py": 100,
     "aserve/features/https/order.py": 100,

@@ -110,6 +110,8 @@ DOORS = {
     ("command.completion", "shtab"),
     ("features.control", "features.control.top_screen"),  # which knows textual
     ("features.http2", "features.http2.session"),  # which knows h2
+    ("features.https", "features.https.hosts"),  # this and the next know redis
+    ("features.https.order", "features.https.hosts"),
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
     ("features.https", "features.https.renewal"),
     ("features.https", "features.https.status"),

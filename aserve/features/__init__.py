@@ -107,6 +107,7 @@ class Config(
     SpoolerSettings,
     MuleSettings,
     UwsgiSettings,
+    HTTPSSettings,
     SharingSettings,
     ProgramSettings,
     ControlSettings,
@@ -114,7 +115,6 @@ class Config(
     ProcessTitleSettings,
     AddedFieldSettings,
     HTTP2Settings,
-    HTTPSSettings,
     MovingSettings,
 ):
     """

@@ -27,7 +27,8 @@ def https(monkeypatch):
     class FakeRenewal:
         """Notes what is called."""
 
-        def __init__(self, config):
+        def __init__(self, config, hosts):
+            assert hosts is None
             self.start, self.stop = (lambda tells: called.append(f"start, {tells}")), (lambda: called.append("stop"))
 
     monkeypatch.setattr(renewal, "Renewal", FakeRenewal)
@@ -73,3 +74,10 @@ def test_its_status(https):
     """A server and a supervisor say the same."""
     [(name, answer)] = https.extension.status().items()
     assert https.extension.supervise(None).status() == {name: answer()}
+
+
+def test_several_hosts(https, monkeypatch):
+    """With --shared they share; without, nothing of it is loaded."""
+    assert https.extension._hosts is None
+    hosts = HTTPS(https.extension._config.replace(shared="redis://localhost", shared_prefix="shop"))._hosts
+    assert hosts._store.key("a") == b"shop:a"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
@@ -21,6 +21,9 @@ from ...wsgi.gateway import Before
 from .answers import ALPN_NAME, HTTPAnswers, new_context
 from .folder import Folder
 from .settings import HTTPSSettings, folder_of
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 
 class HTTPS(Extension[HTTPSSettings]):
@@ -33,12 +36,20 @@ class HTTPS(Extension[HTTPSSettings]):
         super().__init__(config)
         self._folder = Folder(folder_of(config))
 
+    @functools.cached_property
+    def _hosts(self) -> Hosts | None:
+        if self._config.shared is None:
+            return None
+        from .hosts import Hosts  # which knows redis
+
+        return Hosts(self._config.shared, self._config.shared_prefix)
+
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Make the files while this process is root, if it is; import early what --user may not be able to read later."""
         if event is Life.READ:
             self.provide()
         if event is Life.STARTS:
-            from . import renewal  # noqa: F401
+            from . import renewal, status  # noqa: F401
 
     def provide(self) -> None:
         """See Extension."""
@@ -50,7 +61,8 @@ class HTTPS(Extension[HTTPSSettings]):
         """See Extension; an authority asks at port 80, without TLS."""
         if context.listener.bind.protocol != "http":
             return None
-        return HTTPAnswers(self._folder, context.common_fields)
+        others = self._hosts.answer if self._hosts is not None else lambda token: None
+        return HTTPAnswers(self._folder, context.common_fields, others)
 
     def contexts(self) -> Mapping[str, NewContext]:
         """See Extension; an authority asks at port 443, by a handshake and nothing else."""
@@ -60,7 +72,7 @@ class HTTPS(Extension[HTTPSSettings]):
         """Look what is due from now on."""
         from .renewal import Renewal
 
-        self._renewal = Renewal(self._config)
+        self._renewal = Renewal(self._config, self._hosts)
         self._renewal.start(tells=context.slot in (None, 1))
 
     def status(self) -> Mapping[str, Callable[[], Any]]:

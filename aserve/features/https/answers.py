@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Container
+from typing import Callable
 
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
@@ -35,10 +36,11 @@ def pem_name(name: str) -> str:
 class HTTPAnswers(Before):
     """Answers what the authority asks; requests for other tokens reach the app, which may have answers of its own."""
 
-    __slots__ = ("_common_fields", "_folder")
+    __slots__ = ("_common_fields", "_folder", "_others")
 
-    def __init__(self, folder: Folder, common_fields: CommonFields) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, common_fields: CommonFields, others: Callable[[str], bytes | None]) -> None:
+        """`others`: returns the answer to a token of an order of another host; None: there is none."""
+        self._folder, self._others = folder, others
         self._common_fields = common_fields
 
     def before(self, exchange: Exchange) -> Reply | None:
@@ -49,12 +51,15 @@ class HTTPAnswers(Before):
         token = path[len(PREFIX) :]
         if not path.startswith(PREFIX) or not TOKEN.fullmatch(token):
             return None
+        octets = self._read(token) or self._others(token)
+        return plain_response(200, octets.decode("latin-1"), exchange, self._common_fields) if octets else None
+
+    def _read(self, token: str) -> bytes:
         try:
             with open(self._folder.challenge(token), "rb") as file:
-                text = file.read(MAX_BYTES).decode("ascii")
+                return file.read(MAX_BYTES)
         except OSError:
-            return None
-        return plain_response(200, text, exchange, self._common_fields)
+            return b""
 
 
 def new_context(folder: Folder, names: Container[str], name: str) -> ssl.SSLContext | None:

@@ -9,7 +9,7 @@ Not here: serving the answers (answers.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acme import challenges
 from josepy.b64 import b64encode
@@ -19,6 +19,9 @@ from ...core.named_tuple import NamedTuple
 from .answers import HTTP_01, TLS_ALPN_01, TOKEN, pem_name
 from .folder import Folder
 from .keys import new_answer
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 
 class Challenge(NamedTuple):
@@ -45,16 +48,18 @@ def choose(bodies: Iterable[Any], kinds: Sequence[str]) -> Challenge | None:
     return next((found[kind] for kind in kinds if kind in found), None)
 
 
-def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC) -> None:
+def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC, hosts: Hosts | None = None) -> None:
     """
-    Write the file of an answer.
+    Write the file of an answer; for HTTP-01 let all hosts have it.
 
     Raises:
-        OSError: it could not be written.
+        OSError: it could not be written, or the hosts' store is away.
     """
     authorization = f"{challenge.token}.{b64encode(key.thumbprint()).decode()}"
     if challenge.kind == HTTP_01:
         folder.write(folder.challenge(challenge.token), authorization.encode())
+        if hosts is not None:
+            hosts.put_answer(challenge.token, authorization.encode())
     else:
         assert challenge.kind == TLS_ALPN_01
         folder.write(folder.challenge(pem_name(name)), new_answer(name, authorization))

@@ -1,6 +1,6 @@
 """A certificate in its file: from when and until when it is valid, and when it is to be renewed.
 
-Owns:     Issued, show_time.
+Owns:     Issued, Given, show_time.
 Thread:   any; it reads a file.
 Not here: ordering one (renewal.py).
 """
@@ -31,12 +31,27 @@ class Issued(NamedTuple):
         """Return those of a name's certificate, be it a placeholder; None: it cannot be read."""
         try:
             with open(folder.certificate(name), "rb") as file:
-                found = _CERTIFICATE.search(file.read(MAX_BYTES))
+                return cls.of_pem(file.read(MAX_BYTES))
+        except OSError:
+            return None
+
+    @classmethod
+    def of_pem(cls, pem: bytes) -> Issued | None:
+        """Return those of the first certificate in a text; None: there is none, or it is damaged."""
+        found = _CERTIFICATE.search(pem)
+        try:
             octets = base64.b64decode(found[1] if found is not None else b"")
             begin, end = read_validity(octets)
-        except (OSError, ValueError, IndexError):
+        except (ValueError, IndexError):
             return None
         return cls(end.timestamp(), renew_at(begin, end, octets))
+
+
+class Given(NamedTuple):
+    """A certificate that one of the hosts has got."""
+
+    directory: str
+    pem: bytes  # key and chain
 
 
 def show_time(at: float) -> str:

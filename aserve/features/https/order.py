@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import requests
 from acme import client, errors, messages
@@ -20,6 +20,9 @@ from .account import connect, key_of, new_network
 from .challenges import choose, put_answer
 from .folder import Folder
 from .keys import new_key, new_request, pem_of
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 # Of the authority's checks, and of its signature.
 DEADLINE_SECONDS = 120
@@ -116,10 +119,18 @@ def _answer(
         if challenge is None:
             offered = ", ".join(str(body.chall.to_json().get("type")) for body in one.body.challenges)
             raise Refused("no-challenge", f"it offers {offered or 'nothing'}")
-        put_answer(folder, job["name"], challenge, key)
+        put_answer(folder, job["name"], challenge, key, _hosts(job))
         authority.answer_challenge(challenge.body, challenge.response)
         taken = challenge.kind
     return taken
+
+
+def _hosts(job: Mapping[str, Any]) -> Hosts | None:
+    if job["shared"] is None:
+        return None
+    from .hosts import Hosts  # which knows redis
+
+    return Hosts(*job["shared"])
 
 
 def _refusal(exc: errors.ValidationError, taken: str) -> Refused:

@@ -16,7 +16,7 @@ import os
 import random
 import threading
 import time
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urlsplit
 
 from ...settings import ConfigError, parse_bind
@@ -25,10 +25,13 @@ from .answers import HTTP_01, TLS_ALPN_01
 from .child import Child, ChildError
 from .faults import explain, may_help
 from .folder import Folder
-from .issued import Issued, show_time
+from .issued import Given, Issued, show_time
 from .schedule import after_start, delay_after, is_due, is_waiting
 from .settings import HTTPSSettings, folder_of, serves_tls_alpn
 from .turn import take_turn
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
 
 logger = logging.getLogger("aserve")
 
@@ -40,8 +43,9 @@ SAME_SECONDS = 3600.0
 class Renewal:
     """The certificates of one server's names."""
 
-    def __init__(self, config: HTTPSSettings, now: Callable[[], float] = time.time) -> None:
-        self._config, self._now = config, now
+    def __init__(self, config: HTTPSSettings, hosts: Hosts | None = None, now: Callable[[], float] = time.time) -> None:
+        """`hosts`: those that share the names with this one; None: it serves them alone."""
+        self._config, self._hosts, self._now = config, hosts, now
         self._folder = Folder(folder_of(config))
         self._ca = (
             os.path.abspath(config.acme_ca) if config.acme_ca is not None else None
@@ -77,6 +81,8 @@ class Renewal:
                 notes = after_start(before)
                 if notes != before:
                     self._folder.write_notes(name, notes)
+                    if self._hosts is not None:
+                        self._hosts.wait_no_more(name)
         for name in self._config.https if tells else ():
             notes = self._folder.read_notes(name)
             if is_waiting(self._now(), notes):
@@ -90,6 +96,7 @@ class Renewal:
         try:
             self._folder.make(None)  # it may have been removed
             for name in self._config.https:
+                self._take_over(name)
                 if self._is_due(name) and not self._is_over.is_set():
                     self._take_turn(name)
         except (ConfigError, OSError) as exc:
@@ -99,8 +106,24 @@ class Renewal:
 
     def _take_turn(self, name: str) -> None:
         with take_turn(self._folder.lock) as lock:
-            if lock is not None and self._is_due(name):
-                self._order(name, lock)
+            if lock is None or not self._is_due(name):
+                return
+            with self._hosts.turn(name) if self._hosts is not None else contextlib.nullcontext(True) as may_order:
+                self._take_over(name)  # another host may have it by now
+                if may_order and self._is_due(name):
+                    self._order(name, lock)
+
+    def _take_over(self, name: str) -> None:
+        """Take the certificate that another host has got, if it is valid for longer than ours."""
+        given = self._hosts.get(name) if self._hosts is not None else None
+        if given is None or given.directory != self._config.acme_directory:
+            return
+        ours, theirs = Issued.of(self._folder, name), Issued.of_pem(given.pem)
+        is_better = ours is None or not self._folder.has_certificate(name) or (theirs and theirs.until > ours.until)
+        if theirs is not None and is_better:
+            self._folder.write(self._folder.certificate(name), given.pem)
+            self._folder.write_notes(name, {"directory": given.directory})
+            logger.info("https: %s has a certificate of another host, until %s", name, show_time(theirs.until))
 
     def _is_due(self, name: str) -> bool:
         issued = Issued.of(self._folder, name)
@@ -128,6 +151,7 @@ class Renewal:
         job = {
             "do": "order", "name": name, "folder": self._folder.path, "directory": config.acme_directory, "ca": self._ca,
             "email": config.acme_email, "challenges": kinds,
+            "shared": (config.shared, config.shared_prefix) if config.shared is not None else None,
         }  # fmt: skip
         try:
             child = self._child = Child(job, keep=(lock,))
@@ -140,6 +164,9 @@ class Renewal:
     def _succeed(self, name: str) -> None:
         issued = Issued.of(self._folder, name)
         self._logged.pop(name, None)
+        if self._hosts is not None:
+            with open(self._folder.certificate(name), "rb") as file:
+                self._hosts.put(name, Given(self._config.acme_directory, file.read()))
         if issued is not None:
             logger.info(
                 "https: %s has a certificate until %s; it will be renewed on %s",
@@ -152,6 +179,8 @@ class Renewal:
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
         kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
         self._folder.write_notes(name, {**notes, **kept})
+        if self._hosts is not None:
+            self._hosts.wait(name, again - at)
         self._log_failure(
             name, f"https: no certificate for {name}: {why}; next try at {show_time(again)}; {self._served(name)}"
         )
@@ -174,6 +203,8 @@ class Renewal:
 def _kinds(config: HTTPSSettings) -> list[str]:
     """Return the challenges that can be answered, the better first: TLS-ALPN-01 needs no port but the site's own."""
     has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
+    if has_http and config.shared is not None:
+        return [HTTP_01]  # each host can answer it
     kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
     return kinds if has_http else [TLS_ALPN_01]
 

@@ -20,6 +20,7 @@ from ...core.systemd import state_folder
 from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
 from ...settings.kinds import FILE, Kind, choice, count, parse_list, show_text, show_texts
 from ...settings.paths import whole
+from ..sharing.settings import SharingSettings
 
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 ITS_TERMS = "https://letsencrypt.org/repository/"
@@ -119,7 +120,7 @@ GROUP = "Certificates"
 _NAMED = Needs(("https",))
 
 
-class HTTPSSettings(EngineSettings):
+class HTTPSSettings(SharingSettings):
     """The settings of this feature."""
 
     # fmt: off

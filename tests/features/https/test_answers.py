@@ -26,7 +26,7 @@ def ask(tmp_path):
     folder.write(folder.challenge(TOKEN), b"token.thumbprint")
     folder.write(folder.challenge(pem_name("a.example")), b"key")
     folder.write(folder.account, b"key")
-    step = HTTPAnswers(folder, CommonFields("s"))
+    step = HTTPAnswers(folder, CommonFields("s"), {"Other-hosts_token": b"other.thumbprint"}.get)
 
     def ask(path):
         exchange = new_exchange()
@@ -43,6 +43,11 @@ def test_an_answer(ask):
     """It is the token and the account's thumbprint."""
     line, _, body = parse(ask(PREFIX + TOKEN))
     assert line == "HTTP/1.1 200 OK" and body.split() == [b"token.thumbprint"]
+
+
+def test_an_answer_of_another_host(ask):
+    """The authority may ask any host."""
+    assert parse(ask(f"{PREFIX}Other-hosts_token"))[2].split() == [b"other.thumbprint"]
 
 
 @pytest.mark.parametrize(

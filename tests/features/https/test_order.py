@@ -83,13 +83,14 @@ def authority(tmp_path, monkeypatch):
     return found
 
 
-def run(authority, challenges=("http-01",)):
+def run(authority, challenges=("http-01",), shared=None):
     return order(
         {
             "name": NAME,
             "folder": authority.folder.path,
             "directory": "https://ca.example/dir",
             "ca": None,
+            "shared": shared,
             "email": None,
             "challenges": challenges,
         }
@@ -190,3 +191,21 @@ def test_how_long_to_wait(authority, monkeypatch):
 
     monkeypatch.setattr(order_module, "connect", refuse)
     assert run(authority)["retry_after"] == "3600"
+
+
+def test_several_hosts(authority, monkeypatch):
+    """Each of them has the answer before the authority is told that it is there."""
+    put = []
+
+    class FakeHosts:
+        """Notes what all hosts get."""
+
+        def __init__(self, url, prefix):
+            put.append((url, prefix))
+
+        def put_answer(self, token, octets):
+            put.append((token, octets.partition(b".")[0].decode(), len(authority.answered)))
+
+    monkeypatch.setattr("aserve.features.https.hosts.Hosts", FakeHosts)
+    assert run(authority, shared=("redis://localhost", "shop")) == {}
+    assert put == [("redis://localhost", "shop"), (TOKEN, TOKEN, 0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import types
@@ -13,6 +14,7 @@ from harness.waiting import wait_until
 from aserve.features import Config
 from aserve.features.https import renewal as renewal_module
 from aserve.features.https.child import ChildError
+from aserve.features.https.issued import Given
 from aserve.features.https.renewal import Renewal
 from aserve.features.https.turn import take_turn
 
@@ -56,7 +58,7 @@ def site(tmp_path, monkeypatch, caplog):
             site.ended.append(True)
 
     monkeypatch.setattr(renewal_module, "Child", FakeChild)
-    site.renewal = renewal = Renewal(config, lambda: site.now)
+    site.renewal = renewal = Renewal(config, now=lambda: site.now)
     renewal._folder.make(None)
 
     def certify():
@@ -114,7 +116,7 @@ def test_the_other_challenge(site):
 def test_which_challenge(site, bind, kinds):
     """That of the port at which the authority surely comes by."""
     site.results.append(None)
-    renewal = Renewal(site.config.replace(bind=bind), lambda: site.now)
+    renewal = Renewal(site.config.replace(bind=bind), now=lambda: site.now)
     renewal.look()
     assert site.jobs[0]["challenges"] == kinds
 
@@ -153,7 +155,7 @@ def test_a_private_authority(site, tmp_path, monkeypatch):
     """The file of its root may be named as seen from here; the child has another folder."""
     monkeypatch.chdir(tmp_path)
     site.results.append(None)
-    Renewal(site.config.replace(acme_ca="ca.pem"), lambda: site.now).look()
+    Renewal(site.config.replace(acme_ca="ca.pem"), now=lambda: site.now).look()
     assert site.jobs[0]["ca"] == str(tmp_path / "ca.pem")
 
 
@@ -161,7 +163,7 @@ def test_another_directory(site):
     """Who has tried with another authority gets the right one's certificate at once."""
     site.results += [None, None]
     site.renewal.look()
-    Renewal(site.config.replace(acme_directory="https://other.example/dir"), lambda: site.now).look()
+    Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now).look()
     assert len(site.jobs) == 2
 
 
@@ -278,3 +280,102 @@ def test_a_start_after_a_failure(site):
     site.caplog.clear()
     site.renewal.begin(tells=True)
     assert site.caplog.records == []
+
+
+# Several hosts
+
+
+class FakeHosts:
+    """The store of several hosts, in memory."""
+
+    def __init__(self):
+        self.given, self.waits, self.may_order = None, [], True
+
+    def get(self, name):
+        return self.given
+
+    def put(self, name, given):
+        self.given = given
+
+    def wait(self, name, seconds):
+        self.waits.append(seconds)
+
+    def wait_no_more(self, name):
+        self.waits.clear()
+
+    @contextlib.contextmanager
+    def turn(self, name):
+        yield self.may_order
+
+
+@pytest.fixture
+def hosts(site):
+    """Return the hosts of a site that is one of them."""
+    site.renewal._hosts = hosts = FakeHosts()
+    return hosts
+
+
+def given_of(site, directory=DIRECTORY):
+    return Given(directory, site.issued.key.read_bytes() + site.issued.certificate.read_bytes())
+
+
+def test_what_it_gets_all_have(site, hosts):
+    """The certificate goes to the other hosts, with its key."""
+    site.results.append(None)
+    site.renewal.look()
+    assert hosts.given == given_of(site)
+
+
+def test_what_another_has_got(site, hosts):
+    """It is taken over, once, and nothing is ordered; not that of another authority, nor one that is damaged or older."""
+    hosts.may_order = False
+    for given in (given_of(site, "https://other.example/dir"), Given(DIRECTORY, b"damaged")):
+        hosts.given = given
+        site.renewal.look()
+        assert not site.renewal._folder.has_certificate(NAME)
+    hosts.given = given_of(site)
+    site.renewal.look()
+    site.renewal.look()
+    assert site.caplog.text.count("has a certificate of another host, until") == 1 and site.jobs == []
+    with open(site.renewal._folder.certificate(NAME), "rb") as file:
+        assert file.read() == hosts.given.pem
+
+
+def test_another_hosts_turn(site, hosts):
+    """Then this one waits."""
+    hosts.may_order = False
+    site.renewal.look()
+    assert site.jobs == []
+
+
+def test_a_failure_is_all_hosts(site, hosts):
+    """The others do not try what has failed here, until its time, or a start with mended settings."""
+    site.results.append({"kind": "serverInternal", "detail": "x"})
+    site.renewal.look()
+    [seconds] = hosts.waits
+    assert 600 <= seconds <= 660
+    site.renewal.begin(tells=False)
+    assert hosts.waits == []
+
+
+def test_a_store_that_is_away(site, hosts):
+    """Nothing is ordered, as others could do so, too; the log says why."""
+
+    def fail(name):
+        raise ConnectionError("redis is away")
+
+    hosts.get = fail
+    site.renewal.look()
+    assert site.jobs == [] and "certificates cannot be renewed: redis is away" in site.caplog.text
+
+
+def test_which_challenge_of_several_hosts(site):
+    """HTTP-01, which each of them answers; the other one only where port 80 is not theirs."""
+    site.results += [None, None]
+    for bind in (["https://:443", ":80"], ["https://:443"]):
+        config = site.config.replace(bind=bind, shared="redis://localhost", shared_prefix="shop")
+        renewal = Renewal(config, now=lambda: site.now)
+        os.remove(renewal._folder.certificate(NAME)) if site.jobs else None
+        renewal.look()
+    assert [job["challenges"] for job in site.jobs] == [["http-01"], ["tls-alpn-01"]]
+    assert site.jobs[0]["shared"] == ("redis://localhost", "shop")
