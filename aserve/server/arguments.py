@@ -35,9 +35,8 @@ class Processes(NamedTuple):
     load_board: LoadBoard | None = None  # decides which of the processes accepts
     in_flight: Any = None  # memory of connections.in_flight.TABLE_BYTES, which shows running requests to the others
     slot: int | None = None  # this one's number
-    counters: Any = (
-        None  # features.metrics.table.PAGE_WORDS words for the others to read: it does not answer at `metrics` itself
-    )
+    # features.metrics.table.PAGE_WORDS words for the others to read: it does not answer at the address of `metrics` itself.
+    counters: Any = None
     say: Say | None = None  # sends messages of extensions to the supervisor
 
 

@@ -122,12 +122,12 @@ class Server:
 
         Raises:
             BindError, ConfigError, PatchedError: see Server.
-            RuntimeError: it serves already.
+            RuntimeError: it serves already; or no event loop of asyncio runs here.
         """
         if self._timer is not None:
             raise RuntimeError("the server serves already; it may start again when it has drained")
         check_unpatched()
-        loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop = _running_loop()
         listening, threads, commons, config = self._listening, self._threads, self._commons, self.config
         listening.connections.find_limit(config.max_connections, config.threads, config.spool_files)
         commons.load()
@@ -349,3 +349,12 @@ class Server:
         """Drop everything; see forks.Watched."""
         self._threads.on_forked()
         return self._listening.fds, self._listening.bound
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "no event loop of asyncio runs here; start the server in a coroutine of asyncio's (trio has no such loop)"
+        ) from None

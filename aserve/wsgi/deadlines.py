@@ -181,7 +181,7 @@ class Deadlines:
         )  # fmt: skip
         run.exchange.connection.take_over(run.exchange, app_too_late())
         if len(self._stuck) >= self._max_stuck:
-            self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
+            self._on_failing(f"as many workers are stuck inside the app as --max-stuck allows: {len(self._stuck)}")
 
     def forget(self, exchange: Exchange) -> None:
         """Stop timing an exchange: it has become a WebSocket."""

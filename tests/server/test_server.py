@@ -47,6 +47,12 @@ def test_a_server_that_has_not_started():
     assert server.addresses == server.urls == []
 
 
+def test_a_start_without_a_loop():
+    """It takes asyncio's: under trio, or none, the reason says so."""
+    with pytest.raises(RuntimeError, match="no event loop of asyncio"):
+        Server(hello, bind=LOOPBACK).start().send(None)
+
+
 def test_an_end_without_a_start():
     """To drain a server that was never started is nothing to do; to wait for its failure is a mistake."""
 

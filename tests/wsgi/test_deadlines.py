@@ -376,7 +376,7 @@ def test_too_many_are_stuck(serve, app, raw_client, caplog):
         expire(server)
         expire_grace(server)
         assert client.recv_response().status == 504
-    assert server.server.failure == "2 workers are stuck inside the app (--max-stuck)"
+    assert server.server.failure == "as many workers are stuck inside the app as --max-stuck allows: 2"
     assert sum("should be replaced" in message for message in messages(caplog)) == 1
     assert raw_client(server).fetch("/").status == 200
     server.stop()
