@@ -15,6 +15,7 @@ import pathlib
 import pwd
 import random
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -168,11 +169,17 @@ def program(*names: str) -> str:
     pytest.skip(f"{names[0]} is not installed")
 
 
+# Below those that the kernel gives to clients and for port 0: one of these is taken before its server is there, by a test beside this one.
+PORTS = range(20000, 32000)
+
+
 def free_port() -> int:
     """Return a port on which no program listens at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 class Page:
