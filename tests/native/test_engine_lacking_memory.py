@@ -203,10 +203,9 @@ def test_lacking_memory(native):
     pytest.importorskip("_testcapi", reason="this interpreter comes without its own tests")
     # Not measured: what measures needs memory of its own.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    paths = [str(TESTS), str(TESTS.parent)]
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", __file__],
-        env={**kept, "PYTHONPATH": os.pathsep.join(paths)},
+        env={**kept, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
         timeout=100,

@@ -40,18 +40,19 @@ def programs(monkeypatch):
     return found
 
 
-def test_run(programs, caplog):
+def test_run(programs, caplog, monkeypatch):
     """The process ends with the server's status; the app is the one that `load` returns, once in a process."""
 
     def app(environ, start_response):
         raise AssertionError
 
     standalone = Standalone(app, {"workers": 2, "nonsense": 1, "timeout": None})
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/srv/std.py", raising=False)  # pytest-xdist has none
     with pytest.raises(SystemExit) as caught:
         standalone.run()
     assert caught.value.code == 7
     [(program, flags)] = programs
-    assert flags == {} and program.spec == "aserve.compat.gunicorn:program()" and program.name.endswith(".py")
+    assert flags == {} and program.spec == "aserve.compat.gunicorn:program()" and program.name == "std.py"
     assert gunicorn.program() is app and standalone.wsgi() is app
     cfg = program.read()
     assert cfg is standalone.cfg and cfg.workers == 2
