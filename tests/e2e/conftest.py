@@ -18,8 +18,8 @@ def serve_tls(start_server, tls_settings):
 
 @pytest.fixture
 def serve_http2(serve_tls):
-    """Start servers with HTTP/2: serve_http2(app, **settings) -> RunningServer."""
-    return lambda app=apps.hello, **settings: serve_tls(app, http2="auto", **settings)
+    """Start servers with HTTP/2, as those with TLS have by default: serve_http2(app, **settings) -> RunningServer."""
+    return serve_tls
 
 
 @pytest.fixture

@@ -58,8 +58,8 @@ def test_curl(serve_http2, authority):
 @one_way
 @needs_curl_of_http2
 def test_off(serve_tls, authority):
-    """Without the setting no client gets it."""
-    assert curl(serve_tls(), authority, "-w", VERSION) == b"hello\n\n200 1.1"
+    """With the setting no client gets it."""
+    assert curl(serve_tls(http2="off"), authority, "-w", VERSION) == b"hello\n\n200 1.1"
 
 
 @also_inline

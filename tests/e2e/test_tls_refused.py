@@ -137,8 +137,8 @@ def test_only_tls_1_3(serve_tls):
 
 @one_way
 def test_http_2_only(serve_tls, authority):
-    """RFC 7301 3.2: a client that offers only h2 gets the alert no_application_protocol."""
-    server = serve_tls()
+    """RFC 7301 3.2: a client that offers only h2, where there is none, gets the alert no_application_protocol."""
+    server = serve_tls(http2="off")
     with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
         MemorySocket(server, authority, protocols=["h2"])
     assert MemorySocket(server, authority, protocols=["h2", "http/1.1"]).alpn == "http/1.1"

@@ -9,31 +9,36 @@ import sys
 
 import pytest
 
-from aserve.features import Config
+from aserve.features import Config, extensions_of
 from aserve.features.http2 import HTTP2
 
 TLS = "https://127.0.0.1:0"
 
 
-@pytest.mark.parametrize(("value", "is_on"), [("auto", True), ("off", False)])
-def test_switch(value, is_on):
-    """The setting turns it on."""
-    assert HTTP2.is_on(Config(http2=value)) == is_on
-
-
-@pytest.mark.parametrize(("bind", "names"), [(TLS, ["h2"]), ("127.0.0.1:0", [])])
-def test_tls_is_needed(bind, names):
-    """ALPN chooses it, which is a part of TLS."""
-    config = Config(http2="auto", bind=bind, certificate="c" if names else None)
-    assert list(HTTP2(config).carriers()) == names
+@pytest.mark.parametrize(
+    ("settings", "is_on"),
+    [
+        ({"bind": TLS}, True),
+        ({"bind": TLS, "http2": "auto"}, True),
+        ({"bind": TLS, "http2": "off"}, False),
+        ({}, False),
+    ],
+)
+def test_switch(settings, is_on):
+    """It is on where there is TLS, whose ALPN chooses it, unless the setting turns it off."""
+    config = Config(certificate="c" if "bind" in settings else None, **settings)
+    assert HTTP2.is_on(config) == is_on
+    assert list(extensions_of(config).carriers) == ["h2"] * is_on
 
 
 def test_the_library_is_needed(monkeypatch, caplog):
-    """Without it HTTP/1.1 is served, and the log says what to install."""
+    """Without it HTTP/1.1 is served, and the log says once what to install."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert HTTP2(Config(http2="auto", bind=TLS, certificate="c")).carriers() == {}
-    assert "pip install 'aserve-wsgi[http2]'" in caplog.text
+    extension = HTTP2(Config(bind=TLS, certificate="c"))
+    with extension.prepare():
+        assert extension.carriers() == {}
+    assert caplog.text.count("pip install 'aserve-wsgi[http2]'") == 1
 
 
 @pytest.mark.parametrize(("bind", "is_there"), [(TLS, True), ("127.0.0.1:0", False)])
@@ -41,9 +46,8 @@ def test_the_import_comes_before_binding(bind, is_there):
     """The library is there before --user gives up root: what only root may read is not needed after that."""
     code = f"""
 import sys
-from aserve.features import Config
-from aserve.features.http2 import HTTP2
-with HTTP2(Config(http2="auto", bind={bind!r}, certificate={"c" if is_there else None!r})).prepare():
+from aserve.features import Config, extensions_of
+with extensions_of(Config(bind={bind!r}, certificate={"c" if is_there else None!r})).prepare():
     print("h2.connection" in sys.modules, "aserve.features.http2.session" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -21,27 +21,29 @@ logger = logging.getLogger("aserve")
 
 
 class HTTP2(Extension[HTTP2Settings]):
-    """--http2."""
+    """--http2, for servers that speak TLS, by which HTTP/2 is chosen."""
 
-    switches, off = ("http2",), "off"
+    @classmethod
+    def is_on(cls, config: HTTP2Settings) -> bool:
+        """See Extension."""
+        return config.http2 != "off" and any(bind.startswith("https://") for bind in config.bind)
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """See Extension: import the library before --user gives up root, as an environment may be readable by root alone."""
-        if self._has_tls and importlib.util.find_spec("h2") is not None:
+        if _has_library():
             from . import session  # noqa: F401
+        else:
+            logger.info("HTTP/2 is off, as the library h2 is not installed: pip install 'aserve-wsgi[http2]'")
         return contextlib.nullcontext()
 
-    @property
-    def _has_tls(self) -> bool:
-        return any(bind.startswith("https://") for bind in self._config.bind)
-
     def carriers(self) -> Mapping[str, NewCarrier]:
-        """See Extension; none without TLS, by which HTTP/2 is chosen, and without the library that speaks it."""
-        if not self._has_tls:
+        """See Extension; none without the library that speaks it."""
+        if not _has_library():
             return {}
-        if importlib.util.find_spec("h2") is None:
-            logger.info("HTTP/2 is off, as the library h2 is not installed: pip install 'aserve-wsgi[http2]'")
-            return {}
-        from .session import Session  # h2: 1 MB of a process, only where it is used
+        from .session import Session  # h2: 2 MB of a process, only where it is used
 
         return {"h2": functools.partial(Session, max_streams=self._config.max_streams)}
+
+
+def _has_library() -> bool:
+    return importlib.util.find_spec("h2") is not None

@@ -25,7 +25,7 @@ OTHERS = {
     "factory": "call it in the first argument: 'module:create_app()'",
     "call": "call it in the first argument: 'module:create_app()'",
     "interface": "leave it out: aserve serves WSGI",
-    "http": "leave it out: aserve speaks HTTP/1.1, and HTTP/2 with --http2 auto",
+    "http": "leave it out: aserve speaks HTTP/1.1, and HTTP/2 over TLS with the extra http2",
     "quic-bind": "leave it out: aserve speaks HTTP/1.1, and a front server HTTP/3",
     "debug": "give --reload, for development",
     "reload-dir": "give --reload-extra FOLDER",

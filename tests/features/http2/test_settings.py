@@ -11,8 +11,8 @@ from aserve.settings import ConfigError
 
 
 def test_defaults():
-    """It is off, and would allow as many streams as RFC 9113 recommends."""
-    assert defaults_of(HTTP2Settings) == {"http2": "off", "max_streams": 100}
+    """It is there where its library is, and allows as many streams as RFC 9113 recommends."""
+    assert defaults_of(HTTP2Settings) == {"http2": "auto", "max_streams": 100}
 
 
 @pytest.mark.parametrize("wrong", [{"http2": "on"}, {"max_streams": 0}, {"max_streams": 10_001}])
