@@ -12,7 +12,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = pytest.mark.one_way
+pytestmark = [pytest.mark.one_way, pytest.mark.also_http2]
 
 
 @rule(
@@ -113,8 +113,9 @@ def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog,
     server.hold_clock()
     client = raw_client(server, receive_buffer_bytes=8192)
     client.request()
+    client.recv_head()
     # The event loop has the time limits: it gets what a client does not read.
-    wait_until(lambda: any(wire.connection.exchange is not None for wire in server.server._listening.connections))
+    wait_until(lambda: any(getattr(wire, "exchange", None) for wire in server.server._listening.connections))
 
     def has_more_or_left():
         return server.statistics().responses_unsent_bytes or not server.server.connection_count
@@ -208,6 +209,6 @@ def test_live_body_that_stalls(start_server, raw_client):
     assert entered.wait(30)
     server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
-    assert (reply.status, reply.get("Connection")) == (408, "close")
-    assert client.recv_to_end() == b""
-    assert "--body-timeout" in errors[0]
+    assert reply.status == 408 and "--body-timeout" in errors[0]
+    if client.protocol == "HTTP/1.1":
+        assert reply.get("Connection") == "close" and client.recv_to_end() == b""

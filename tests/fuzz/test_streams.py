@@ -7,23 +7,18 @@ time allows for each protocol, from a seed that is shown, and that FUZZ_SEED rep
 from __future__ import annotations
 
 import functools
-import itertools
-import os
-import random
-import time
 from typing import Any
 
 import pytest
+from harness.fuzzing import SECONDS
 from harness.interpreter import first_on_pypy, has_module
 from harness.streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, steps, streams, without_interim
-from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from aserve.core.errors import ClientDisconnected
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 KINDS = [("http", "c"), ("http", "httptools"), ("uwsgi", "c"), ("scgi", "c")]
 if not has_module("httptools"):  # as on PyPy
     KINDS.remove(("http", "httptools"))
@@ -31,30 +26,6 @@ EXAMPLES = 100 if SECONDS else 50  # at once; `make test` also runs the fuzzers 
 PROBE = b"GET /list?probe HTTP/1.1\r\nHost: a\r\n\r\n"
 
 fuzzed = pytest.mark.parametrize(("protocol", "parser"), first_on_pypy(KINDS), ids=["-".join(kind) for kind in KINDS])
-
-
-@pytest.fixture
-def hold(capsys):
-    """Try a property on so many examples, hold(property, count, **strategies); or for FUZZ_SECONDS."""
-
-    def try_on(property: Any, count: int, **strategies: Any) -> None:
-        options = settings(
-            max_examples=count, deadline=None, database=None, print_blob=True, derandomize=not SECONDS,
-            suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
-        if not SECONDS:
-            options(given(**strategies)(property))()
-            return
-        first = int(os.environ.get("FUZZ_SEED", "") or random.SystemRandom().getrandbits(32))
-        with capsys.disabled():
-            print(f"\n{property.__qualname__.partition('.')[0]}: FUZZ_SEED={first}")
-        end = time.monotonic() + SECONDS / 2  # there are two properties of each protocol
-        for number in itertools.count(first):
-            seed(number)(options(given(**strategies)(property)))()
-            if time.monotonic() > end:
-                break
-
-    return try_on
 
 
 # The protocols alone

@@ -23,6 +23,8 @@ from .stream import StreamTransport
 # Octets that are given to TLS at once.
 FLUSH_BYTES = 1 << 16
 DEFAULT_URGENCY = 3
+# One DATA frame of so many goes to the stream that has waited longest, or an urgent download would have others cut off by --write-timeout.
+FAIR_FRAMES = 16
 PRIORITY_UPDATE = 0x10  # the type of its frame
 _URGENCY = lazy_pattern(rb"(?:\A|[ ,])u=([0-7])(?:\Z|[ ,;])")
 
@@ -52,13 +54,13 @@ class Sends(Protocol):
 class Turns:
     """The streams of one connection that have something to send, in the order of their turns."""
 
-    __slots__ = ("_frames", "_is_due", "_loop", "_unflushed_bytes", "_waiting", "sent_count")
+    __slots__ = ("_frames", "_is_due", "_loop", "_next_fair", "_unflushed_bytes", "_waiting", "sent_count")
 
     def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
         self._waiting: dict[int, StreamTransport] = {}
         self._is_due = False  # `_pump` is about to be called
-        self.sent_count = 0  # DATA frames
+        self.sent_count, self._next_fair = 0, FAIR_FRAMES  # DATA frames, and those before the next fair turn
 
     def add(self, session: Sends, streams: Iterable[StreamTransport]) -> None:
         """Let these streams send soon, if they have something to send."""
@@ -79,8 +81,13 @@ class Turns:
         """Send frames of the streams in turn, the urgent ones first, while the transport has room."""
         self._is_due, self._unflushed_bytes = False, 0
         while self._waiting and session.may_send:
-            first = min(map(urgency, self._waiting.values()))
-            self._send_turn(session, [each for each in self._waiting.values() if each.urgency == first])
+            if self.sent_count < self._next_fair:
+                first = min(map(urgency, self._waiting.values()))
+                turn = [each for each in self._waiting.values() if each.urgency == first]
+            else:
+                self._next_fair = self.sent_count + FAIR_FRAMES
+                turn = [next(iter(self._waiting.values()))]
+            self._send_turn(session, turn)
         session.flush()
 
     def _send_turn(self, session: Sends, streams: list[StreamTransport]) -> None:

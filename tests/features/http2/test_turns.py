@@ -11,7 +11,7 @@ from harness.http2 import request
 from harness.replies import returning
 
 from aserve.features.http2.stream import StreamTransport
-from aserve.features.http2.turns import PRIORITY_UPDATE, urgency_of
+from aserve.features.http2.turns import FAIR_FRAMES, PRIORITY_UPDATE, urgency_of
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,21 @@ def test_order(connect, order):
     assert frames[:4] == [first, second, first, second]
     assert order.index(late) > max(order.index(each) for each in (first, second))
     assert client.ended == {late, first, second}
+
+
+def test_nothing_starves(connect, order):
+    """However much is sent to an urgent stream, others get a frame now and then."""
+    client = connect(returning([b"x" * (1 << 20)]))
+    late, urgent = (client.ask(*request(b"GET", b"/", (b"priority", b"u=%d" % u))) for u in (7, 0))
+    client.gives_room = False
+    for stream in (late, urgent):
+        client.h2.increment_flow_control_window(1 << 20, stream)
+    client.h2.increment_flow_control_window(1 << 20)
+    client.pump()
+    assert late in order[: 3 * FAIR_FRAMES] and order.count(urgent) > order.count(late)
+    client.h2.increment_flow_control_window(1 << 21)
+    client.pump()
+    assert client.ended == {late, urgent}
 
 
 def frame(on, body):

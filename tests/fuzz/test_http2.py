@@ -1,0 +1,176 @@
+"""Whatever a client of HTTP/2 sends: nothing is raised, what is kept is bounded, and a good stream beside it is served unless the connection ends.
+
+As in test_streams.py: a few examples, or FUZZ_SECONDS of others.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from harness.fuzzing import SECONDS
+from harness.http2 import Client, request
+from harness.http2_floods import CONTINUATION, DATA, HEADERS, PING, PRIORITY, RESET, SETTINGS, WINDOW, frame
+from hypothesis import strategies as st
+
+from aserve.features.http2.frames import TABLE_BYTES
+from aserve.features.http2.intake import FRAMES
+
+MAX_STREAMS = 4
+GOOD = 1  # the stream that nothing is sent for, behind its request
+GOAWAY = 7
+FIELDS = [
+    request(), request(b"POST"), request(b"POST", b"/", (b"content-length", b"3")), request(b"PUT", b"/", (b"expect", b"100-continue")),
+    request(b"GET", b"/", (b"connection", b"a")), request(b"HEAD", b"/%"), request(b"CONNECT"), [(b"x", b"y")], [],
+    request(b"GET", b"/", *[(b"x-%d" % number, b"y" * 1000) for number in range(150)]),
+    request(b"GET", b"/", (b"priority", b"u=0")), request(b"GET", b"/", (b"cookie", b"a"), (b"cookie", b"b")),
+    [(b":method", b"CONNECT"), (b":protocol", b"websocket"), *request()[1:]],
+]  # fmt: skip
+STREAMS = st.sampled_from([3, 3, 5, 5, 7, 9, 11, 13, 2, 0])
+NUMBERS = st.one_of(st.integers(0, 10), st.integers(0, (1 << 32) - 1))
+FLAGS = st.one_of(st.sampled_from([0, 1, 4, 5]), st.integers(0, 255))
+KINDS = st.one_of(
+    st.sampled_from([DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION]), st.integers(0, 255)
+)
+numbered = st.builds(struct.pack, st.just("!I"), NUMBERS)
+known_settings = st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), NUMBERS), max_size=4).map(
+    lambda pairs: b"".join(struct.pack("!HI", *pair) for pair in pairs)
+)
+whole_frames = st.one_of(
+    st.tuples(st.just("section"), STREAMS, st.sampled_from([5, 5, 4, 4, 1, 0, 0x24]), st.integers(0, len(FIELDS) - 1)),
+    st.builds(
+        frame, st.just(DATA), st.sampled_from([0, 1]), STREAMS, st.one_of(st.binary(max_size=9), st.just(bytes(16384)))
+    ),
+    st.builds(frame, st.just(RESET), st.just(0), STREAMS, numbered),
+    st.builds(frame, st.just(WINDOW), st.just(0), STREAMS, numbered),
+    st.builds(frame, st.just(PING), st.sampled_from([0, 1]), st.just(0), st.binary(min_size=8, max_size=8)),
+    st.builds(frame, st.just(SETTINGS), st.just(0), st.just(0), known_settings),
+    st.builds(frame, st.just(SETTINGS), st.just(1), st.just(0)),
+    st.builds(frame, st.just(PRIORITY), st.just(0), STREAMS, st.binary(min_size=5, max_size=5)),
+    st.builds(frame, st.just(GOAWAY), st.just(0), st.just(0), st.binary(min_size=8, max_size=12)),
+    st.builds(frame, KINDS, FLAGS, STREAMS, st.binary(max_size=30)),
+    st.binary(max_size=30),
+)
+events = st.sampled_from(["second", "run", "run", "turn", "turn", "drain", "end", "stuck", "unstuck", "many"])
+histories = st.lists(st.one_of(whole_frames, whole_frames, whole_frames, events), max_size=60)
+
+
+class Talk:
+    """A session, and a client that sends what it likes beside one good request."""
+
+    def __init__(self, body: str) -> None:
+        self.client = Client(max_streams=MAX_STREAMS, body=body)
+        self.session, self.loop = self.client.session, self.client.harness.loop
+        assert self.client.ask(*request(b"HEAD")) == GOOD
+        self.session.data_received(self.client.h2.data_to_send())
+        self.octets, self.last, self.received = b"", b"", b""
+
+    def do(self, step: Any, size: int) -> None:
+        """Take a step of a history."""
+        if isinstance(step, tuple):
+            _, stream, flags, number = step
+            step = frame(
+                HEADERS,
+                flags,
+                stream,
+                (bytes(5) if flags & 0x20 else b"") + self.client.h2.encoder.encode(FIELDS[number]),
+            )
+        if isinstance(step, bytes):
+            self.octets, self.last = self.octets + step, step
+        else:
+            getattr(self, step)()
+        while len(self.octets) >= size:
+            self.session.data_received(self.octets[:size])
+            self.octets = self.octets[size:]
+        self.check()
+
+    def second(self) -> None:
+        """Let time pass."""
+        self.client.pass_seconds(1)
+
+    def run(self) -> None:
+        """Let apps run."""
+        self.client.harness.executor.run()
+
+    def turn(self) -> None:
+        """Let the event loop turn."""
+        self.loop.turn()
+
+    def drain(self) -> None:
+        """Let the server end."""
+        self.session.drain()
+
+    def end(self) -> None:
+        """Let the client send no more."""
+        self.session.eof_received()
+
+    def stuck(self) -> None:
+        """Let the client read no more."""
+        self.client.transport.is_stuck = True
+        self.session.pause_writing()
+
+    def unstuck(self) -> None:
+        """Let it read on."""
+        self.client.transport.unstick()
+        self.session.resume_writing()
+
+    def many(self) -> None:
+        """Repeat what came last."""
+        self.octets += self.last[:100] * 30
+
+    def check(self) -> None:
+        """What is kept for the connection is bounded."""
+        frames = self.session._h2
+        assert len(self.session._streams) <= MAX_STREAMS and len(frames.streams) <= MAX_STREAMS + FRAMES + 1
+        assert frames.encoder.header_table_size <= TABLE_BYTES and frames.decoder.header_table_size <= 4096
+        assert len(frames.remote_settings) < 10 and len(frames.incoming_buffer._headers_buffer) <= 64
+
+    def finish(self) -> None:
+        """The good stream is served, or the connection ends."""
+        self.unstuck()
+        for _ in range(10_000):
+            self.run()
+            self.turn()
+            self.received += self.client.transport.received()
+            if not self.loop.soon and not self.client.harness.executor.jobs:
+                break
+        else:
+            raise AssertionError("it never comes to rest")
+        kinds = self.kinds()
+        assert self.client.transport.is_closing() or (HEADERS, GOOD) in kinds
+        assert not self.client.transport.is_closing() or (GOAWAY, 0) in kinds or "abort" in self.client.transport.calls
+        self.session.connection_lost(None)
+        self.run()
+        self.turn()
+        service = self.client.harness.service
+        assert not service.connections and not service.lost and not self.session.has_streams
+
+    def kinds(self) -> set[tuple[int, int]]:
+        """Return the kinds of frames that came for each stream."""
+        found, octets = set(), self.received
+        while octets:
+            length, kind, stream = int.from_bytes(octets[:3], "big"), octets[3], int.from_bytes(octets[5:9], "big")
+            found.add((kind, stream))
+            octets = octets[9 + length :]
+        return found
+
+
+@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+def test_any_frames(hold):
+    """In pieces of any size, with time passing, and apps that run, between them."""
+    count = [0]
+
+    def holds(history: list[Any], size: int, body: str) -> None:
+        count[0] += 1
+        talk = Talk(body)
+        try:
+            for step in history:
+                talk.do(step, size)
+            talk.finish()
+        finally:
+            talk.client.dispose()
+
+    sizes = st.one_of(st.integers(1, 200), st.just(1 << 14))
+    hold(holds, 300, history=histories, size=sizes, body=st.sampled_from(["buffer", "buffer", "stream"]))
+    print(f"{count[0]} histories")

@@ -1,0 +1,7 @@
+"""For how long tests with Hypothesis try other examples than those of each run."""
+
+from __future__ import annotations
+
+import os
+
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
