@@ -155,6 +155,8 @@ class Renewal:
         }  # fmt: skip
         try:
             child = self._child = Child(job, keep=(lock,))
+            if self._is_over.is_set():  # `stop` has perhaps seen none
+                child.end()
             return child.wait()
         except ChildError as fault:
             return {"kind": "child", "detail": str(fault)}

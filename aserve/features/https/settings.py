@@ -53,6 +53,10 @@ def parse_name(text: str) -> str:
     if _is_address(text):
         raise ValueError(f"{text!r} is an IP address; give the name that leads to it")
     host, colon, port = text.partition(":")
+    if colon and not host:  # as uWSGI's flag of this name has it
+        raise ValueError(
+            f"{text!r} is an address to listen at; write --bind https://{text}, and here the name of the site"
+        )
     if colon:
         raise ValueError(f"{text!r} has a port; write {host!r} here, and the port in --bind https://:{port or '8443'}")
     try:

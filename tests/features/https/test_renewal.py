@@ -259,6 +259,15 @@ def test_the_end_of_an_order(site, monkeypatch):
     assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}
 
 
+def test_an_end_while_an_order_begins(site):
+    """Its child does not stay behind."""
+    site.renewal.stop()
+    site.results.append(ChildError("its process ended with status -9"))
+    with take_turn(site.renewal._folder.lock) as lock:
+        site.renewal._order(NAME, lock)
+    assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}
+
+
 def test_a_start_after_a_failure(site):
     """The log says what has failed, and the next try is a minute after the last; each start does so, and one of the workers says it."""
     site.results += [REFUSED, {"kind": "connection", "detail": "refused", "challenge": "http-01"}, None]

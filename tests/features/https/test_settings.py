@@ -51,6 +51,7 @@ def test_names(text, names):
         ("192.0.2.1", "is an IP address; give the name"),
         ("[2001:db8::1]", "is an IP address"),
         ("shop.example.org:8443", "'shop.example.org' here, and the port in --bind https://:8443"),
+        (":443", "':443' is an address to listen at; write --bind https://:443, and here the name"),
         ("shop_1.example.org", "is not the name of a host"),
         ("a..example.org", "is not the name of a host"),
         ("-a.example.org", "is not the name of a host"),
