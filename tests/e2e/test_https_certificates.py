@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import os
 import pathlib
 import pwd
 import shutil
@@ -185,4 +186,31 @@ def test_a_user(open_folder, pebble, serve_https):
     site = serve_https("shop.example", folder=open_folder, flags=("--user=nobody",), launcher=UMASK)
     site.wait_for_certificate("shop.example")
     assert rights_below(site.files) == private(user.pw_uid)
+    assert site.stop() == 0
+
+
+@pytest.mark.long_on_pypy
+def test_a_worker_that_dies_while_ordering(pebble, serve_https):
+    """The order that it has begun goes on without it."""
+    pebble.pause()
+    site = serve_https("shop.example", flags=("--workers=2",))
+    number = site.wait_for_log(r"worker (\d): https: asking")[1]
+    site.wait_for_workers(2)
+    os.kill(int(site.wait_for_log(rf"worker {number} \(pid (\d+)\) is ready")[1]), signal.SIGKILL)
+    site.wait_for_log(f"worker {number} .*(killed|SIGKILL)")
+    pebble.resume()
+    site.wait_for_certificate("shop.example")
+    assert site.stop() == 0
+
+
+@pytest.mark.long_on_pypy
+def test_files_that_are_lost(pebble, serve_https):
+    """A file that somebody has damaged, or the whole folder removed, is made anew; until then the certificate of before is served."""
+    site = serve_https("shop.example")
+    first = site.wait_for_certificate("shop.example")
+    (site.files / "certificates/shop.example.pem").write_text("damaged")
+    second = site.wait_for_certificate("shop.example", other_than=first)
+    shutil.rmtree(site.files)
+    third = site.wait_for_certificate("shop.example", other_than=second)
+    assert len({first, second, third}) == 3 and rights_below(site.files) == private()
     assert site.stop() == 0

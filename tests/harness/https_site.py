@@ -38,7 +38,7 @@ class Clock:
             return time.time() + float(file.read() or 0)
 
 renewal.LOOK_SECONDS = 0.2
-renewal.Renewal.__init__.__defaults__ = (Clock(),)
+renewal.Renewal.__init__.__defaults__ = (None, Clock())
 from aserve.command.cli import main
 sys.exit(main())
 """
@@ -52,12 +52,12 @@ class HTTPSSite(Workers):
     def __init__(
         self, pebble: Pebble, folder: pathlib.Path, *names: str, flags: tuple[str, ...] = (), **more: Any
     ) -> None:
-        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher."""
+        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher; host, another address."""
         self._pebble, self._clock = pebble, folder / "clock"
         self.files = folder / "https"
         self.set_clock(0)
-        self.tls_port = more.get("tls_port", 443)
-        binds = [f"https://{pebble.host}:{self.tls_port}", *([f"{pebble.host}:80"] if more.get("http", True) else [])]
+        self.host, self.tls_port = more.get("host", pebble.host), more.get("tls_port", 443)
+        binds = [f"https://{self.host}:{self.tls_port}", *([f"{self.host}:80"] if more.get("http", True) else [])]
         words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in binds]
         words += [f"--https-folder={self.files}", "--acme-terms=accept", f"--acme-ca={pebble.ca}", "--log-level=info"]
         words += [f"--acme-directory={more.get('directory', pebble.url)}", *flags]
@@ -75,7 +75,7 @@ class HTTPSSite(Workers):
         context = ssl.create_default_context(cadata=self._pebble.root)
         try:
             with (
-                socket.create_connection((self._pebble.host, self.tls_port), SECONDS) as plain,
+                socket.create_connection((self.host, self.tls_port), SECONDS) as plain,
                 context.wrap_socket(plain, server_hostname=name) as client,
             ):
                 return client.getpeercert(binary_form=True)
