@@ -184,8 +184,14 @@ def _events(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
     )  # fmt: skip
 
 
+# Probes whose figures say little beside each other as bars.
+TABLES_ALONE = {*tables.FLOODS, "h2spec"}
+
+
 def _probes(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
     for probe, (about, columns) in tables.PROBES.items():
+        if probe in TABLES_ALONE:
+            continue
         rows = [row for row in kept["probes"] if row["probe"] == probe]
         for key, title, _ in columns:
             values = [row.get(key) for row in rows]

@@ -570,5 +570,7 @@ def test_results_that_are_kept_can_be_read():
             assert all(each.get("good") or each["note"] == "not available" for each in kept["events"]), path
         elif kept["bench"] in ("parse", "probes", "profile", "shares"):
             assert kept[kept["bench"]], path
+        elif kept["bench"] == "http2":
+            assert {each["server"] for each in kept["probes"]} == {"aserve", "gunicorn", "granian", "hypercorn"}, path
         else:  # of the report some are of one round, as they say
             assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path
