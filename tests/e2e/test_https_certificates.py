@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.client
 import os
@@ -213,4 +214,39 @@ def test_files_that_are_lost(pebble, serve_https):
     shutil.rmtree(site.files)
     third = site.wait_for_certificate("shop.example", other_than=second)
     assert len({first, second, third}) == 3 and rights_below(site.files) == private()
+    assert site.stop() == 0
+
+
+@pytest.mark.long_on_pypy
+def test_a_redirect(pebble, serve_https):
+    """Once a name has a certificate, port 80 leads its clients to TLS, and to no host that is not ours; a renewal is still checked there."""
+    site = serve_https("shop.example", tls_port=8443, flags=("--https-redirect=443",))
+    first = site.wait_for_certificate("shop.example")
+    wait_until(lambda: answer(site, "shop.example") == (308, "https://shop.example/a?b"), SECONDS)
+    assert answer(site, "other.example") == (308, "https://shop.example/a?b")
+    site.set_clock(RENEWAL)
+    site.wait_for_certificate("shop.example", other_than=first)
+    assert "could not be checked" not in site.log
+    assert site.stop() == 0
+
+
+def answer(site, name):
+    """Return the status and the Location that a client of port 80 gets."""
+    client = http.client.HTTPConnection(site.host, timeout=SECONDS)
+    with contextlib.closing(client):
+        client.request("GET", "/a?b", headers={"Host": name})
+        response = client.getresponse()
+        response.read()
+        return response.status, response.headers["Location"]
+
+
+def test_the_ports_of_a_site(serve_https):
+    """Without --bind it listens on ports 443 and 80 of all interfaces; without an authority it serves all the same."""
+    alone = ("unshare", "--net")  # where these ports are free
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network of its own can be made here")
+    site = serve_https("shop.example", binds=(), launcher=alone)
+    line = site.wait_for_log("serving on (.*)\n")[1]
+    assert ":443 (all interfaces)" in line and ":80 (all interfaces)" in line
+    site.wait_for_log("cannot be reached from here")
     assert site.stop() == 0

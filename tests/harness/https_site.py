@@ -52,13 +52,13 @@ class HTTPSSite(Workers):
     def __init__(
         self, pebble: Pebble, folder: pathlib.Path, *names: str, flags: tuple[str, ...] = (), **more: Any
     ) -> None:
-        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher; host, another address."""
+        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher; host, another address; binds."""
         self._pebble, self._clock = pebble, folder / "clock"
         self.files = folder / "https"
         self.set_clock(0)
         self.host, self.tls_port = more.get("host", pebble.host), more.get("tls_port", 443)
         binds = [f"https://{self.host}:{self.tls_port}", *([f"{self.host}:80"] if more.get("http", True) else [])]
-        words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in binds]
+        words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in more.get("binds", binds)]
         words += [f"--https-folder={self.files}", "--acme-terms=accept", f"--acme-ca={pebble.ca}", "--log-level=info"]
         words += [f"--acme-directory={more.get('directory', pebble.url)}", *flags]
         launcher = more.get("launcher", ("env",))  # with one, there is no bind but these
