@@ -28,6 +28,7 @@ __all__ = ["fronts"]  # a fixture
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 PAGES = ("deploy", "systemd", "containers", "workers", "upgrades", "preload", "health")
+UWSGI = (ROOT / "docs/moving-from-uwsgi.md").read_text()
 SITES = (ROOT / "docs/several-sites.md").read_text()
 TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 ANALYZE = shutil.which("systemd-analyze")
@@ -55,7 +56,9 @@ def test_the_pages_show_the_examples():
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
     shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
     shown += [(block, (EXAMPLES / "systemd/site@.service").read_text()) for block in blocks("ini", SITES)]
-    assert len(shown) == 4
+    emperor = [block for block in blocks("ini", UWSGI) if "ExecStart" in block]
+    shown += [(block, (EXAMPLES / "systemd/aserve@.service").read_text()) for block in emperor]
+    assert len(shown) == 5
     for block, text in shown:
         assert {*block.splitlines()} <= {*text.splitlines()}
 
@@ -82,11 +85,16 @@ def test_commands(command):
 @ONCE
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 def test_systemd_reads_the_units(tmp_path):
-    """systemd finds nothing to say about them, once their paths exist; of site@.service there is an instance."""
+    """systemd finds nothing to say about them, once their paths exist; of site@.service and aserve@.service there is an instance."""
     version = int(subprocess.run([ANALYZE, "--version"], capture_output=True, text=True, check=True).stdout.split()[1])
-    for source, name in (("shop.service", "shop.service"), ("site@.service", "site@shop.service")):
+    names = {
+        "shop.service": "shop.service",
+        "site@.service": "site@shop.service",
+        "aserve@.service": "aserve@shop.service",
+    }
+    for source, name in names.items():
         text = (EXAMPLES / "systemd" / source).read_text()
-        text = re.sub(r"/srv/(shop|%i)/venv/bin/aserve", shutil.which("true") or "", text)
+        text = re.sub(r"/srv/(shop|%i)/venv/bin/aserve|/opt/aserve/bin/aserve", shutil.which("true") or "", text)
         if version < RELOAD_VERSION:
             text = text.replace("Type=notify-reload", "Type=notify")
         (tmp_path / name).write_text(text)

@@ -65,6 +65,7 @@ def test_the_pages_are_of_the_records():
     for server, page in pages.PAGES.items():
         text = page.read_text()
         assert pages.build_page(text, server, cases) == text
+        text += compare.TABLE.read_text()  # has the rows that are too many for the page
         own = [case for case in cases if case.server == server]
         settings = {
             re.sub(r"\w+: error: ", "", line).split(": ")[1].partition(" = ")[0] for case in own for line in case.said

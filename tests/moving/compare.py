@@ -34,10 +34,10 @@ from typing import Any
 
 try:
     from .classes import KINDS, Classed, classed, worst
-    from .pages import Compared, write_pages
+    from .pages import Compared, build_long_rows, write_pages
 except ImportError:  # as a program
     from classes import KINDS, Classed, classed, worst  # type: ignore[no-redef]
-    from pages import Compared, write_pages  # type: ignore[no-redef]
+    from pages import Compared, build_long_rows, write_pages  # type: ignore[no-redef]
 
 HERE = pathlib.Path(__file__).parent
 CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
@@ -399,7 +399,8 @@ def compared(recorded: Mapping[str, Any]) -> list[Compared]:
 def table_of(recorded: Mapping[str, Any]) -> str:
     """Return the text of docs/moving-table.md."""
     rows, kinds = [], []
-    for case in compared(recorded):
+    cases = compared(recorded)
+    for case in cases:
         kinds.append(worst(case.found))
         cells = (
             "`" + case.name + "`",
@@ -424,6 +425,7 @@ Of {len(rows)} cases {same} are the same in all of this. {harmless} differ witho
 | case | what it is | theirs -> aserve's | aserve's log says |
 |---|---|---|---|
 {chr(10).join(rows)}
+{build_long_rows(cases).rstrip()}
 """
 
 

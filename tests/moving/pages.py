@@ -1,6 +1,7 @@
 """What the records say on docs/moving-from-uwsgi.md and moving-from-gunicorn.md: what to look at when one moves; `make moving` writes it.
 
-A row is a line of aserve's log, or a difference without harm, and names a case that has it.
+A row is a line of aserve's log, or a difference without harm, and names a case that has it. A page has its rows if they are few; otherwise
+docs/moving-table.md has them, so that a reader's next step is not behind them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGES = {"uwsgi": DOCS / "moving-from-uwsgi.md", "gunicorn": DOCS / "moving-from-gunicorn.md"}
 NAMES = {"uwsgi": "uWSGI", "gunicorn": "gunicorn"}
 BEGIN, END = "<!-- cases:begin, made by `make moving` -->\n", "<!-- cases:end -->"
+MOST_ROWS = 10  # of a page. Guess: half a screen
 PLACE = re.compile(r"^(aserve: error: )?(case\.\w+(:\d+)?|uWSGI's command line|gunicorn's command line): ")
 
 
@@ -48,12 +50,33 @@ def build_page(text: str, server: str, cases: Iterable[Compared]) -> str:
 def _look_at(server: str, cases: Sequence[Compared]) -> str:
     kinds = [worst(case.found) for case in cases]
     same, harmless = kinds.count(SAME), kinds.count(HARMLESS)
-    told, without_harm = _told(cases), _without_harm(cases)
     rest = len(cases) - same - harmless
     of_rest = f"Of {rest} the log says what differs. " if rest else ""
+    counts = f"Of {len(cases)} [cases](moving-table.md) {same} are the same on {server} and on aserve, and {harmless} differ without harm. {of_rest}"
+    if _is_long(cases):
+        return f"\n{counts}[That page](moving-table.md#{server.lower()}) has each line, and each difference.\n\n"
     return f"""
-Of {len(cases)} [cases](moving-table.md) {same} are the same on {server} and on aserve, and {harmless} differ without harm. {of_rest}These lines it has for them:
+{counts}These lines it has for them:
+{_rows(cases)}"""
 
+
+def build_long_rows(cases: Iterable[Compared]) -> str:
+    """Return sections with the rows that are too many for their pages."""
+    return "".join(
+        f"\n## {NAMES[server]}\n{_rows(own)}"
+        for server in PAGES
+        for own in [[case for case in cases if case.server == server]]
+        if _is_long(own)
+    )
+
+
+def _is_long(cases: Iterable[Compared]) -> bool:
+    return len(_told(cases)) > MOST_ROWS
+
+
+def _rows(cases: Sequence[Compared]) -> str:
+    told, without_harm = _told(cases), _without_harm(cases)
+    return f"""
 | `aserve --check` names | and says | as in |
 |---|---|---|
 {"".join(f"| {', '.join(f'`{name}`' for name in names)} | {text} | {_as_in(found)} |{chr(10)}" for text, names, found in told)}
