@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import http.client
+import json
 import os
 import pathlib
 import pwd
@@ -70,16 +71,31 @@ def test_the_first_certificate(pebble, serve_https, binds):
 
 @pytest.mark.long_on_pypy
 def test_names_and_workers(pebble, serve_https):
-    """Each name has a certificate of its own, which one of the workers orders and all serve; a name that leads elsewhere stops no other."""
+    """
+    Each name has a certificate of its own, which one of the workers orders and all serve; a name that leads elsewhere stops no other.
+
+    The status says which has one, and why another has none.
+    """
     pebble.lead("elsewhere.example", NOBODYS_ADDRESS)
-    site = serve_https("elsewhere.example", "a.example", "b.example", flags=("--workers=2",))
+    names = ("elsewhere.example", "a.example", "b.example")
+    site = serve_https(*names, flags=("--workers=2", "--control=control"))
     line = site.wait_for_log("ERROR .*https: no certificate for elsewhere.example: (.*)\n", SECONDS)[1]
     assert "could not connect to elsewhere.example at port 80" in line and "must lead to this machine" in line
     assert site.wait_for_certificate("a.example") != site.wait_for_certificate("b.example")
     # A new connection reaches any of the workers.
     wait_until(lambda: all(site.certificate("b.example") for _ in range(20)), SECONDS)
-    assert [site.count_orders(name) for name in ("elsewhere.example", "a.example", "b.example")] == [1, 1, 1]
+    assert [site.count_orders(name) for name in names] == [1, 1, 1]
+    told = status(site)
+    assert [each["name"] for each in told] == [*names] and [bool(each["until"]) for each in told] == [False, True, True]
+    assert [each["fault"] in line for each in told] == [True] * 3 and told[0]["fault"] and not told[1]["fault"]
     assert site.stop() == 0
+
+
+def status(site):
+    """Return what `aserve status --json` tells of the certificates."""
+    command = [sys.executable, "-I", "-m", "aserve", "status", "--json", "--control", site.folder / "control"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return json.loads(done.stdout)["certificates"]
 
 
 @pytest.mark.long_on_pypy
