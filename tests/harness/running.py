@@ -16,6 +16,7 @@ from typing import Any
 import aserve
 from aserve._cparsers import lib
 from aserve.features import Config
+from aserve.server.arguments import Processes
 from aserve.server.listening import Listening
 
 from . import faults
@@ -29,8 +30,8 @@ class RunningServer:
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         given = {name: settings.pop(name) for name in ("in_flight", "load_board") if name in settings}
-        # A Config, as in a worker: that may have settings of the command's.
-        self.server = aserve.Server(app, Config(**settings), **given)
+        # As in a worker: that may have settings of the command's.
+        self.server = aserve.Server(app, Config(**settings), processes=Processes(**given))
         self._has_told = threading.Event()  # in a drain: every connection
         self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
         self.faults: list[str] = []  # what reached the event loop's exception handler
