@@ -29,9 +29,7 @@ from .uwsgi_table import TABLE
 from .uwsgi_values import MESSAGES, OFF, add_log, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-EMPEROR = (
-    "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd"
-)
+EMPEROR = "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd; see moving-from-uwsgi.md"
 # What is said of options beside `cheaper`.
 UNLIKE_CHEAPER = {
     "cheaper-initial": "as many as `cheaper` says start, and more while all are busy",
