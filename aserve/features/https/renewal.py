@@ -26,7 +26,7 @@ from .child import Child, ChildError
 from .faults import explain, may_help
 from .folder import Folder
 from .issued import Given, Issued, show_time
-from .schedule import after_start, delay_after, is_due, is_waiting
+from .schedule import after_start, delay_after, is_due, is_waiting, seconds_of
 from .settings import HTTPSSettings, folder_of, serves_tls_alpn
 from .turn import take_turn
 
@@ -176,8 +176,8 @@ class Renewal:
             )  # fmt: skip
 
     def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
-        asked = _seconds_of(result.get("retry_after", ""))
         at, why = self._now(), explain(name, self._authority, self._folder.path, result)
+        asked = seconds_of(result.get("retry_after", ""), at)
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
         kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
         self._folder.write_notes(name, {**notes, **kept})
@@ -209,8 +209,3 @@ def _kinds(config: HTTPSSettings) -> list[str]:
         return [HTTP_01]  # each host can answer it
     kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
     return kinds if has_http else [TLS_ALPN_01]
-
-
-def _seconds_of(text: str) -> float | None:
-    """Return the seconds of a field Retry-After (RFC 9110 10.2.3); None: there is none, or it has a date."""
-    return float(text) if text.isascii() and text.isdigit() else None

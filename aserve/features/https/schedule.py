@@ -1,6 +1,6 @@
 """When a certificate is to be renewed, and when after a failure to try again.
 
-Owns:     renew_at, is_due, is_waiting, delay_after, after_start.
+Owns:     renew_at, is_due, is_waiting, seconds_of, delay_after, after_start.
 Thread:   any; pure.
 Not here: asking (renewal.py), the dates in a certificate (tls/validity.py).
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import zlib
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 # Of a certificate's life. Let's Encrypt asks for a third before the end; the rest spreads the load of those of one hour.
@@ -55,6 +56,16 @@ def after_start(notes: Mapping[str, Any]) -> dict[str, Any]:
     if "again" not in notes or notes.get("is_asked") or notes.get("failures", 0) > QUICK_FAILURES:
         return {**notes}
     return {**notes, "again": min(notes["again"], notes.get("at", 0) + QUICK_SECONDS)}
+
+
+def seconds_of(text: str, now: float) -> float | None:
+    """Return the seconds that a field Retry-After asks for, by a number or a date (RFC 9110 10.2.3); None: it asks for nothing."""
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError, IndexError):  # which of them, versions of Python differ in
+        return None
 
 
 def delay_after(failures: int, retry_after: float | None) -> float:

@@ -6,7 +6,15 @@ import datetime
 
 import pytest
 
-from aserve.features.https.schedule import MAX_RETRY_SECONDS, after_start, delay_after, is_due, is_waiting, renew_at
+from aserve.features.https.schedule import (
+    MAX_RETRY_SECONDS,
+    after_start,
+    delay_after,
+    is_due,
+    is_waiting,
+    renew_at,
+    seconds_of,
+)
 
 DAY = 86400.0
 BEGIN = datetime.datetime(2027, 1, 1, tzinfo=datetime.timezone.utc)
@@ -70,3 +78,15 @@ def test_delays(failures, retry_after, seconds):
 def test_a_start(notes, again):
     """Its user has perhaps mended something: the next try is soon, but not at once."""
     assert after_start(notes).get("again") == again
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("3600", 3600), ("0", 0), ("", None), ("soon", None), ("-1", None), ("\u0661", None),
+        ("Fri, 01 Jan 2027 02:00:00 GMT", 7200), ("Thu, 31 Dec 2026 23:00:00 GMT", 0), ("Fri, 32 Jan 2027 02:00:00 GMT", None),
+    ],
+)  # fmt: skip
+def test_what_an_authority_asks_for(text, seconds):
+    """It names seconds, or a date; what is neither asks for nothing."""
+    assert seconds_of(text, BEGIN.timestamp()) == seconds
