@@ -24,7 +24,7 @@ GOAWAY = 7
 FIELDS = [
     request(), request(b"POST"), request(b"POST", b"/", (b"content-length", b"3")), request(b"PUT", b"/", (b"expect", b"100-continue")),
     request(b"GET", b"/", (b"connection", b"a")), request(b"HEAD", b"/%"), request(b"CONNECT"), [(b"x", b"y")], [],
-    request(b"GET", b"/", *[(b"x-%d" % number, b"y" * 1000) for number in range(150)]),
+    request(b"GET", b"/", *[(b"x-%d" % number, b"y" * 60) for number in range(150)]),
     request(b"GET", b"/", (b"priority", b"u=0")), request(b"GET", b"/", (b"cookie", b"a"), (b"cookie", b"b")),
     [(b":method", b"CONNECT"), (b":protocol", b"websocket"), *request()[1:]],
 ]  # fmt: skip
@@ -53,8 +53,30 @@ whole_frames = st.one_of(
     st.builds(frame, KINDS, FLAGS, STREAMS, st.binary(max_size=30)),
     st.binary(max_size=30),
 )
+# What a client may send: a new stream, or something for one of those that it has begun.
+places, small = st.integers(0, 5), st.integers(1, 100_000)
+good_settings = st.one_of(
+    st.tuples(st.just(1), st.integers(0, 1 << 24)), st.tuples(st.just(4), st.sampled_from([0, 1, 65_535, 1 << 20])),
+    st.tuples(st.just(5), st.sampled_from([16_384, 1 << 20])), st.tuples(st.integers(9, 65_535), NUMBERS),
+)  # fmt: skip
+good_steps = st.one_of(
+    st.tuples(st.just("begin"), st.sampled_from(FIELDS), st.booleans()),
+    st.tuples(st.just("begin"), st.sampled_from(FIELDS), st.booleans()),
+    st.tuples(st.just("data"), places, st.binary(max_size=4), st.booleans()),
+    st.tuples(
+        st.just("trailers"), places, st.sampled_from([[], [(b"x", b"y")], [(b"connection", b"y")]]), st.booleans()
+    ),
+    st.tuples(st.just("reset"), places),
+    st.tuples(st.just("window"), places, small),
+    st.tuples(st.just("set"), st.lists(good_settings, min_size=1, max_size=30)),
+)
 events = st.sampled_from(["second", "run", "run", "turn", "turn", "drain", "end", "stuck", "unstuck", "many"])
-histories = st.lists(st.one_of(whole_frames, whole_frames, whole_frames, events), max_size=60)
+good_events = st.sampled_from(["second", "run", "run", "turn", "turn", "turn"])
+histories = st.one_of(
+    st.lists(st.one_of(good_steps, good_steps, good_events), min_size=25, max_size=80),
+    st.lists(st.one_of(good_steps, good_steps, good_steps, events, whole_frames), min_size=10, max_size=60),
+    st.lists(st.one_of(whole_frames, whole_frames, whole_frames, events), max_size=60),
+)
 
 
 class Talk:
@@ -69,9 +91,14 @@ class Talk:
         assert self.client.ask(*request(b"HEAD")) == GOOD
         self.session.data_received(self.client.h2.data_to_send())
         self.octets, self.last, self.received = b"", b"", b""
+        self.begun = [GOOD]
 
     def do(self, step: Any, size: int) -> None:
         """Take a step of a history."""
+        if isinstance(step, tuple) and step[0] != "section":
+            name, *arguments = step
+            begun = b"" if len(self.begun) > 1 or name == "begin" else self.begin(request(b"POST"), False)
+            step = begun + getattr(self, name)(*arguments)
         if isinstance(step, tuple):
             _, stream, flags, number = step
             step = frame(
@@ -88,6 +115,35 @@ class Talk:
             self.session.data_received(self.octets[:size])
             self.octets = self.octets[size:]
         self.check()
+
+    def begin(self, fields: Any, is_whole: bool) -> bytes:
+        """Return the frame of a new stream."""
+        self.begun.append(self.begun[-1] + 2)
+        return frame(HEADERS, 5 if is_whole else 4, self.begun[-1], self.client.h2.encoder.encode(fields))
+
+    def data(self, place: int, octets: bytes, is_last: bool) -> bytes:
+        """Return a part of a body."""
+        return frame(DATA, is_last, self.one(place), octets)
+
+    def trailers(self, place: int, fields: Any, is_last: bool) -> bytes:
+        """Return what follows a body."""
+        return frame(HEADERS, 4 + is_last, self.one(place), self.client.h2.encoder.encode(fields))
+
+    def reset(self, place: int) -> bytes:
+        """Return a reset."""
+        return frame(RESET, 0, self.one(place), bytes(4))
+
+    def window(self, place: int, count: int) -> bytes:
+        """Return an update of a window, or of the connection's."""
+        return frame(WINDOW, 0, self.one(place) if place else 0, struct.pack("!I", count))
+
+    def set(self, pairs: Any) -> bytes:
+        """Return settings."""
+        return frame(SETTINGS, 0, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
+
+    def one(self, place: int) -> int:
+        """Return one of the last streams that were begun, but for the good one."""
+        return self.begun[-1 - place % (len(self.begun) - 1)]
 
     def second(self) -> None:
         """Let time pass."""
@@ -132,6 +188,8 @@ class Talk:
 
     def finish(self) -> None:
         """The good stream is served, or the connection ends."""
+        self.session.data_received(self.octets)
+        self.check()
         self.unstuck()
         for _ in range(10_000):
             self.run()
@@ -175,6 +233,6 @@ def test_any_frames(hold):
         finally:
             talk.client.dispose()
 
-    sizes = st.one_of(st.integers(1, 200), st.just(1 << 14))
+    sizes = st.integers(1, 200)
     hold(holds, 300, history=histories, size=sizes, body=st.sampled_from(["buffer", "buffer", "stream"]))
     print(f"{count[0]} histories")
