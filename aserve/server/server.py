@@ -70,7 +70,7 @@ class Server:
         processes: Processes | None = None,
         **settings: Any,
     ) -> None:
-        self.config = config_of(bind, threads, settings)
+        self.config: EngineSettings = config_of(bind, threads, settings)
         if processes is None:
             check_arguments(app, self.config)
         self._processes = shared = processes or Processes()
