@@ -65,12 +65,12 @@ class Folder:
             ConfigError: it cannot be made, or others can read it, or its user cannot write it; the text says what to do.
         """
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            _make_parents(self.path)
             for path in (self.path, *map(self._place, FOLDERS)):
                 if not os.path.isdir(path):
                     os.mkdir(path, 0o700)
-                    if owner is not None:
-                        os.chown(path, *owner)
+                    if owner is not None:  # it may have put a link in its place, to a folder of root's
+                        os.chown(path, *owner, follow_symlinks=False)
         except OSError as exc:
             user = _name_of(owner.uid if owner is not None else os.geteuid())
             raise ConfigError(
@@ -149,6 +149,14 @@ class Folder:
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.challenges):
                 os.unlink(entry.path)
+
+
+def _make_parents(path: str) -> None:
+    """Make the folders above a path; under no umask may others write there, as they could put another folder in its place."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        _make_parents(above)
+        os.mkdir(above, 0o755)
 
 
 def _sync(folder: str) -> None:

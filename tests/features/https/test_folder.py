@@ -36,6 +36,35 @@ def test_rights(folder):
     assert {mode(folder.path), mode(folder.challenges)} == {0o700}
 
 
+def test_rights_above(tmp_path):
+    """Where others may write, they could put another folder in its place: so they may not, whatever the umask says."""
+    before = os.umask(0)
+    try:
+        Folder(str(tmp_path / "a/b/https")).make(None)
+    finally:
+        os.umask(before)
+    assert {mode(tmp_path / "a"), mode(tmp_path / "a/b")} == {0o755}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_a_link_in_place_of_a_folder(tmp_path, monkeypatch):
+    """Root gives the user what it has made, and not what the user has put there meanwhile."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    mkdir = os.mkdir
+
+    def swap(path, mode=0o777):
+        mkdir(path, mode)
+        if path.endswith("certificates"):
+            os.rmdir(path)
+            os.symlink(victim, path)
+
+    monkeypatch.setattr(os, "mkdir", swap)
+    with pytest.raises(ConfigError, match="belongs to"):
+        Folder(str(tmp_path / "https")).make(Owner(65534, 65534))
+    assert os.stat(victim).st_uid == 0
+
+
 def test_a_write_is_whole(folder, monkeypatch):
     """If it fails, the old file is as it was, and nothing is left beside it."""
     path = folder.certificate("a.example")
@@ -77,7 +106,7 @@ def test_another_owner(folder):
 def test_made_for_another(tmp_path, monkeypatch):
     """Root makes it for the user that it becomes."""
     given = []
-    monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((os.path.basename(path), uid, gid)))
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.append((os.path.basename(path), uid, gid)))
     with pytest.raises(ConfigError, match="belongs to"):  # as this chown does nothing
         Folder(str(tmp_path / "https")).make(Owner(54321, 7))
     assert given == [(name, 54321, 7) for name in ("https", "certificates", "challenges", "names")]
