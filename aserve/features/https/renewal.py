@@ -26,7 +26,7 @@ from .child import Child, ChildError
 from .faults import explain, may_help
 from .folder import Folder
 from .issued import Given, Issued, show_time
-from .schedule import after_start, delay_after, is_due, is_waiting, seconds_of
+from .schedule import after_start, delay_after, is_due, is_waiting, seconds_of, without_failures
 from .settings import HTTPSSettings, folder_of, serves_tls_alpn
 from .turn import take_turn
 
@@ -78,13 +78,13 @@ class Renewal:
         with contextlib.suppress(OSError), take_turn(self._folder.lock) as lock:  # without a turn they wait on
             for name in self._config.https if lock is not None else ():
                 before = self._folder.read_notes(name)
-                notes = after_start(before)
+                notes = after_start(self._notes(name))
                 if notes != before:
                     self._folder.write_notes(name, notes)
                     if self._hosts is not None:
                         self._hosts.wait_no_more(name)
         for name in self._config.https if tells else ():
-            notes = self._folder.read_notes(name)
+            notes = self._notes(name)
             if is_waiting(self._now(), notes):
                 logger.warning(
                     "https: the last order for %s failed: %s; next try at %s; %s",
@@ -128,10 +128,16 @@ class Renewal:
     def _is_due(self, name: str) -> bool:
         issued = Issued.of(self._folder, name)
         renewal = issued.renew_at if issued is not None else None
-        return is_due(self._now(), renewal, self._folder.read_notes(name), self._config.acme_directory)
+        return is_due(self._now(), renewal, self._notes(name), self._config.acme_directory)
+
+    def _notes(self, name: str) -> dict[str, Any]:
+        notes, directory = self._folder.read_notes(name), self._config.acme_directory
+        return notes if notes.get("asked", directory) == directory else without_failures(notes)
 
     def _order(self, name: str, lock: int) -> None:
-        notes = self._folder.read_notes(name)
+        notes = self._notes(name)
+        # First: without room for a file each look would have the authority sign another certificate, until it refuses.
+        self._folder.write_notes(name, notes)
         failures = int(notes.get("failures", 0))
         kinds = _kinds(self._config)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
@@ -180,6 +186,7 @@ class Renewal:
         asked = seconds_of(result.get("retry_after", ""), at)
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
         kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
+        kept["asked"] = self._config.acme_directory
         self._folder.write_notes(name, {**notes, **kept})
         if self._hosts is not None:
             self._hosts.wait(name, again - at)

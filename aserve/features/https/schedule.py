@@ -1,6 +1,6 @@
 """When a certificate is to be renewed, and when after a failure to try again.
 
-Owns:     renew_at, is_due, is_waiting, seconds_of, delay_after, after_start.
+Owns:     renew_at, is_due, is_waiting, seconds_of, delay_after, after_start, without_failures.
 Thread:   any; pure.
 Not here: asking (renewal.py), the dates in a certificate (tls/validity.py).
 
@@ -56,6 +56,11 @@ def after_start(notes: Mapping[str, Any]) -> dict[str, Any]:
     if "again" not in notes or notes.get("is_asked") or notes.get("failures", 0) > QUICK_FAILURES:
         return {**notes}
     return {**notes, "again": min(notes["again"], notes.get("at", 0) + QUICK_SECONDS)}
+
+
+def without_failures(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the notes of a name for another authority, which has refused nothing."""
+    return {key: value for key, value in notes.items() if key == "directory"}
 
 
 def seconds_of(text: str, now: float) -> float | None:

@@ -160,11 +160,44 @@ def test_a_private_authority(site, tmp_path, monkeypatch):
 
 
 def test_another_directory(site):
-    """Who has tried with another authority gets the right one's certificate at once."""
+    """A site that has tried with another authority gets the right one's certificate at once."""
     site.results += [None, None]
     site.renewal.look()
     Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now).look()
     assert len(site.jobs) == 2
+
+
+def test_another_directory_after_a_failure(site):
+    """One that asked to wait for a week, or has refused often, does not hold up the next: its remedy is the staging directory."""
+    site.results += [{"kind": "rateLimited", "detail": "x", "retry_after": "604800"}, {"kind": "serverInternal"}, None]
+    site.renewal.look()
+    other = Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now)
+    other.begin(tells=True)
+    assert "the last order for" not in site.caplog.text
+    other.look()
+    other.look()
+    assert [job["directory"] for job in site.jobs] == [
+        DIRECTORY,
+        "https://other.example/dir",
+    ]  # and has a delay of its own
+    site.now += 700
+    other.look()
+    assert len(site.jobs) == 3
+
+
+def test_no_room(site, monkeypatch):
+    """Without room for a file nothing is ordered: each look would have another certificate signed, and lost."""
+
+    def refuse(fd):
+        raise OSError(28, "No space left on device")
+
+    site.results.append(None)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        site.renewal.look()
+    assert site.jobs == [] and "certificates cannot be renewed: [Errno 28] No space left" in site.caplog.text
+    site.renewal.look()
+    assert len(site.jobs) == 1
 
 
 def test_a_child_that_fails(site):
