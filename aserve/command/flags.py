@@ -23,7 +23,7 @@ from .host_and_port import take_host_and_port
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
 SHELLS = ("bash", "zsh", "fish", "tcsh")  # that can complete flags; see completion.py
 TASKS = """\
-Serve a WSGI app over HTTP/1.1.
+Serve a WSGI app over HTTP/1.1 and HTTP/2, with TLS or without, or over uwsgi.
 
 look around      aserve                            a demo page
 begin            aserve init                       settings, a unit, nginx
@@ -32,6 +32,7 @@ check            aserve shop:app --check           what would be served
 serve            aserve shop:app -b :8080          one process, threads
 on all CPUs      aserve shop:app -w auto           worker processes
 behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
+a public site    aserve shop:app --https shop.example --acme-terms accept
 with TLS         aserve shop:app -b https://:443 --certificate C --key K
 health           aserve shop:app --healthcheck-path /-/health
 from elsewhere   aserve uwsgi --http :8000 app.ini  uWSGI's command line
