@@ -53,7 +53,9 @@ class Child:
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **account,
             )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
-            raise ChildError(f"{sys.executable or 'Python'} cannot be started: {_why(exc)}") from None
+            # A virtual environment has a link to Python; it is the file behind it that a user may not reach.
+            python = os.path.realpath(sys.executable) if sys.executable else "Python"
+            raise ChildError(f"{python} cannot be started: {_why(exc)}") from None
 
     def wait(self) -> dict[str, Any]:
         """

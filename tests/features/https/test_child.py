@@ -77,6 +77,14 @@ def test_no_python(monkeypatch):
         Child({})
 
 
+def test_python_behind_a_link(monkeypatch, tmp_path):
+    """The line names the file that cannot be run, as a virtual environment has only a link to it, which all users may follow."""
+    (tmp_path / "python").symlink_to("/nowhere/versions/3.11/bin/python3")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(ChildError, match=r"^/nowhere/versions/3\.11/bin/python3 cannot be started: No such file"):
+        Child({})
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_another_user(monkeypatch):
     """Files that it makes belong to the user that the server becomes; one that may not run Python is an error, too."""
