@@ -13,6 +13,7 @@ import h2.connection
 import h2.events
 
 from .client import Reply, TLSClient, Truncated
+from .http2 import receive
 from .waiting import PATIENCE_SECONDS
 
 Field = tuple[bytes, bytes]
@@ -26,7 +27,7 @@ class Stream:
         self.body = bytearray()
         self.is_ended = False
         self.reset_code: int | None = None
-        self.is_told = False  # of its reset
+        self.is_raised = False  # its reset
 
     @property
     def is_over(self) -> bool:
@@ -36,7 +37,7 @@ class Stream:
     @property
     def has_news(self) -> bool:
         """Whether there is something to receive."""
-        return bool(self.heads or self.body) or (self.reset_code is not None and not self.is_told)
+        return bool(self.heads or self.body) or (self.reset_code is not None and not self.is_raised)
 
 
 class HTTP2Client(TLSClient):
@@ -255,7 +256,7 @@ class HTTP2Client(TLSClient):
     def _wait(self, stream: Stream, condition: Any) -> None:
         while not condition():
             if stream.is_over:
-                stream.is_told = True
+                stream.is_raised = True
                 raise Truncated(bytes(stream.body), False)
             self._fill()
 
@@ -270,20 +271,13 @@ class HTTP2Client(TLSClient):
         return octets
 
     def _fill(self) -> None:
-        """Receive frame by frame: after a GOAWAY h2 would take no other."""
-        self._octets += self._recv()
-        while len(self._octets) >= 9 and len(self._octets) >= (end := 9 + int.from_bytes(self._octets[:3], "big")):
-            frame, self._octets = self._octets[:end], self._octets[end:]
-            for event in self.frames.receive_data(frame):
-                self._note(event)
+        self._octets = receive(self.frames, self._octets + self._recv(), self._note)
         self.flush()
 
     def _note(self, event: Any) -> None:
         stream = self.streams.get(getattr(event, "stream_id", 0))
         if isinstance(event, h2.events.ConnectionTerminated):
             self.goaways.append((event.last_stream_id, int(event.error_code)))
-            # As RFC 9113 6.8 has it: streams that are open go on.
-            self.frames.state_machine.state = h2.connection.ConnectionState.CLIENT_OPEN
         elif stream is None:
             return
         elif isinstance(event, (h2.events.ResponseReceived, h2.events.InformationalResponseReceived)):

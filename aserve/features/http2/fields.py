@@ -24,8 +24,8 @@ _PSEUDO = frozenset([b":method", b":scheme", b":authority", b":path"])
 # RFC 9113 8.2.2: fields of a connection, which a stream has not.
 CONNECTION_FIELDS = frozenset([b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"])
 PROTOCOL = b":protocol"  # of a CONNECT that asks for a WebSocket
-# RFC 8441 5.1 has no key. An app wants one, and its answer to that goes no further than here.
 _PSEUDO_OR_PROTOCOL = _PSEUDO | {PROTOCOL}
+# RFC 8441 5.1 has no key. An app wants one, and its answer to that goes no further than here.
 _UPGRADE = [
     (b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-key", b"AAAAAAAAAAAAAAAAAAAAAA=="),
 ]  # fmt: skip

@@ -24,6 +24,7 @@ logger = logging.getLogger("aserve")
 
 # As asyncio's transports have it.
 HIGH_BYTES = 1 << 16
+DEFAULT_URGENCY = 3  # RFC 9218 4.1
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -59,7 +60,7 @@ class StreamTransport(asyncio.Transport):
         self.stream_id, self.request = stream_id, request
         self.wire: LoopWire | WebSocket = wire
         self._extra, self._on_change = extra, on_change
-        self.urgency = 3  # RFC 9218 4.1: the default
+        self.urgency = DEFAULT_URGENCY
         # Receiving
         self.is_received = request.is_ended
         self.promised: int | None = None  # octets of the request's Content-Length that have not come

@@ -18,11 +18,10 @@ from hyperframe.frame import ExtensionFrame
 
 from ...core.patterns import lazy_pattern
 from .fields import Field
-from .stream import StreamTransport
+from .stream import DEFAULT_URGENCY, StreamTransport
 
 # Octets that are given to TLS at once.
 FLUSH_BYTES = 1 << 16
-DEFAULT_URGENCY = 3
 # One DATA frame of so many goes to the stream that has waited longest, or an urgent download would have others cut off by --write-timeout.
 FAIR_FRAMES = 16
 PRIORITY_UPDATE = 0x10  # the type of its frame

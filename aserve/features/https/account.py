@@ -24,6 +24,8 @@ from .folder import Folder
 from .keys import load_key, new_key, pem_of
 
 TIMEOUT_SECONDS = 30
+# The name of the account's notes: of no host, as it has no letter or digit at its end.
+ACCOUNT = "account-"
 
 
 def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork) -> client.ClientV2:
@@ -45,10 +47,6 @@ def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwor
             authority.update_registration(existing, messages.Registration.from_data(email=job["email"]))
     folder.write_notes(ACCOUNT, {"email": job["email"]})
     return authority
-
-
-# The name of the account's notes: of no host, as it has no letter or digit at its end.
-ACCOUNT = "account-"
 
 
 def new_network(job: Mapping[str, Any], key: JWKEC) -> client.ClientNetwork:

@@ -47,9 +47,8 @@ class Renewal:
         """`hosts`: those that share the names with this one; None: it serves them alone."""
         self._config, self._hosts, self._now = config, hosts, now
         self._folder = Folder(folder_of(config))
-        self._ca = (
-            os.path.abspath(config.acme_ca) if config.acme_ca is not None else None
-        )  # the child has another folder
+        # The child has another folder.
+        self._ca = os.path.abspath(config.acme_ca) if config.acme_ca is not None else None
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
         self._child: Child | None = None
