@@ -95,7 +95,7 @@ class Renewal:
         try:
             self._folder.make(None)  # it may have been removed
             for name in self._config.https:
-                self._take_over(name)
+                self._share(name)
                 if self._is_due(name) and not self._is_over.is_set():
                     self._take_turn(name)
         except (ConfigError, OSError) as exc:
@@ -108,21 +108,31 @@ class Renewal:
             if lock is None or not self._is_due(name):
                 return
             with self._hosts.turn(name) if self._hosts is not None else contextlib.nullcontext(True) as may_order:
-                self._take_over(name)  # another host may have it by now
+                self._share(name)  # another host may have it by now
                 if may_order and self._is_due(name):
                     self._order(name, lock)
 
-    def _take_over(self, name: str) -> None:
-        """Take the certificate that another host has got, if it is valid for longer than ours."""
-        given = self._hosts.get(name) if self._hosts is not None else None
-        if given is None or given.directory != self._config.acme_directory:
+    def _share(self, name: str) -> None:
+        """Take the certificate that another host has got, if it is valid for longer than ours, or let the others have ours."""
+        if self._hosts is None:
             return
-        ours, theirs = Issued.of(self._folder, name), Issued.of_pem(given.pem)
-        is_better = ours is None or not self._folder.has_certificate(name) or (theirs and theirs.until > ours.until)
-        if theirs is not None and is_better:
+        directory, given = self._config.acme_directory, self._hosts.get(name)
+        if given is not None and given.directory != directory:
+            return
+        has_ours = self._folder.read_notes(name).get("directory") == directory
+        ours = Issued.of(self._folder, name) if has_ours else None
+        theirs = Issued.of_pem(given.pem) if given is not None else None
+        if given is not None and theirs is not None and (ours is None or theirs.until > ours.until):
             self._folder.write(self._folder.certificate(name), given.pem)
-            self._folder.write_notes(name, {"directory": given.directory})
+            self._folder.write_notes(name, {"directory": directory})
             logger.info("https: %s has a certificate of another host, until %s", name, show_time(theirs.until))
+        elif ours is not None and (theirs is None or ours.until > theirs.until):
+            self._give(name)
+
+    def _give(self, name: str) -> None:
+        assert self._hosts is not None
+        with open(self._folder.certificate(name), "rb") as file:
+            self._hosts.put(name, Given(self._config.acme_directory, file.read()))
 
     def _is_due(self, name: str) -> bool:
         issued = Issued.of(self._folder, name)
@@ -171,14 +181,13 @@ class Renewal:
     def _succeed(self, name: str) -> None:
         issued = Issued.of(self._folder, name)
         self._logged.pop(name, None)
-        if self._hosts is not None:
-            with open(self._folder.certificate(name), "rb") as file:
-                self._hosts.put(name, Given(self._config.acme_directory, file.read()))
         if issued is not None:
             logger.info(
                 "https: %s has a certificate until %s; it will be renewed on %s",
                 name, show_time(issued.until), show_time(issued.renew_at),
             )  # fmt: skip
+        if self._hosts is not None:
+            self._give(name)  # if the store is away, `_share` does so later
 
     def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
         at, why = self._now(), explain(name, self._authority, self._folder.path, result)

@@ -78,6 +78,6 @@ class Lone:
     def _look(self) -> tuple[Whole, list[Process]]:
         server, processes = self._server, self.processes()
         text = f"{'draining' if processes[0].state == 'draining' else 'serving'} on {', '.join(server.urls)}"
-        return Whole(
-            text, server.listening(), {name: server.ask(name) or [] for name in ("slow", "certificates")}
-        ), processes
+        certificates = server.ask("certificates")
+        facts = {"slow": server.ask("slow") or [], **({"certificates": certificates} if certificates else {})}
+        return Whole(text, server.listening(), facts), processes

@@ -17,6 +17,7 @@ from aserve.features.https.child import ChildError
 from aserve.features.https.issued import Given
 from aserve.features.https.renewal import Renewal
 from aserve.features.https.turn import take_turn
+from aserve.features.sharing.store import StoreError
 
 pytestmark = pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 NAME = "shop.example.org"
@@ -364,6 +365,24 @@ def given_of(site, directory=DIRECTORY):
 def test_what_it_gets_all_have(site, hosts):
     """The certificate goes to the other hosts, with its key."""
     site.results.append(None)
+    site.renewal.look()
+    assert hosts.given == given_of(site)
+
+
+def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
+    """The others get the certificate as soon as it is back: else each would order its own, and authorities allow few of these."""
+
+    def fail(name, given):
+        raise StoreError("away")
+
+    put, hosts.put = hosts.put, fail
+    site.results.append(None)
+    site.renewal.look()
+    assert hosts.given is None
+    hosts.put = put
+    site.renewal.look()
+    assert hosts.given == given_of(site)
+    hosts.given = None  # the store has lost its data
     site.renewal.look()
     assert hosts.given == given_of(site)
 
