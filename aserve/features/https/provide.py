@@ -55,11 +55,15 @@ def _is_usable(path: str) -> bool:
     if not os.path.exists(path):
         return False
     try:
-        guard(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain)(path)
-    except OSError as exc:  # an SSLError is one
+        guard(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain)(
+            path, password=str
+        )  # no question at the terminal
+    except ssl.SSLError as exc:
         os.rename(path, f"{path}.damaged")
         logger.warning(
             "https: %s is damaged (%s), and is now %s.damaged; it is ordered anew", path, reason_of(exc), path
         )
         return False
+    except OSError as exc:  # such as too many open files: the certificate may be a good one
+        raise ConfigError(f"https: the certificate {path} cannot be read: {exc.strerror}") from None
     return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
+import subprocess
 import types
 
 import pytest
@@ -56,6 +58,36 @@ def test_what_is_missing(site, tmp_path, caplog):
     site.folder.write(site.folder.certificate("b.example"), pem)
     provide(site.config)
     assert len(site.jobs) == 2
+
+
+@pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
+@pytest.mark.provokes("damaged")
+def test_a_key_with_a_passphrase(site, tmp_path):
+    """The start asks nobody for it: no server could read the file."""
+    issued = Authority(tmp_path / "authority").issue("a.example")
+    subprocess.run(
+        ["openssl", "pkey", "-in", issued.key, "-aes256", "-passout", "pass:secret", "-out", tmp_path / "locked"],
+        check=True,
+    )
+    pem = (tmp_path / "locked").read_bytes() + issued.certificate.read_bytes()
+    site.folder.make(None)
+    site.folder.write(site.folder.certificate("a.example"), pem)
+    provide(site.config)
+    assert os.path.exists(site.folder.certificate("a.example") + ".damaged")
+
+
+def test_a_certificate_that_cannot_be_read_now(site, monkeypatch):
+    """It may be a good one, and stays."""
+    site.folder.make(None)
+    site.folder.write(site.folder.certificate("a.example"), b"")
+
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(provide_module, "guard", lambda function: fail)
+    with pytest.raises(ConfigError, match=r"a\.example\.pem cannot be read: Too many open files"):
+        provide(site.config)
+    assert os.path.exists(site.folder.certificate("a.example"))
 
 
 def test_it_cannot_be_made(site, monkeypatch):
