@@ -55,9 +55,7 @@ def _is_usable(path: str) -> bool:
     if not os.path.exists(path):
         return False
     try:
-        guard(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain)(
-            path, password=str
-        )  # no question at the terminal
+        guard(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain)(path, None, str)  # asks for no passphrase
     except ssl.SSLError as exc:
         os.rename(path, f"{path}.damaged")
         logger.warning(
