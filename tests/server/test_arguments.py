@@ -24,6 +24,13 @@ def test_a_config():
             config_of(config, threads, settings)
 
 
+def test_a_dict():
+    """It is answered with the two ways to give it; a table with an address is a bind."""
+    with pytest.raises(TypeError, match=r"as \*\*settings; or aserve.Config.from_sources"):
+        config_of({"threads": 3}, None, {})
+    assert config_of({"address": "127.0.0.1:0"}, None, {}).bind == ("127.0.0.1:0",)
+
+
 @pytest.mark.parametrize(
     "settings", [{"reload": True}, {"warm_up": "/"}, {"max_requests": 3}, {"cron": "* * * * * true"}]
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
-from aserve.features.moving.guests import hosting, reporting
+from aserve.features.moving.guests import hosting, importing_from, reporting
 from aserve.lifecycle.load_error import LoadError
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
@@ -36,6 +37,17 @@ def test_ctrl_c():
             raise KeyboardInterrupt
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_where_it_imports_from(tmp_path):
+    """The app's folder comes first, and goes again, unless the code has taken it away itself."""
+    folder, before = str(tmp_path), [*sys.path]
+    for takes in (False, True):
+        with importing_from(folder):
+            assert sys.path[0] == folder
+            if takes:
+                sys.path.remove(folder)
+        assert sys.path == before
 
 
 def test_what_it_sets():
