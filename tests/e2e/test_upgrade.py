@@ -315,7 +315,12 @@ def test_an_app_that_hangs(start):
 
 
 BROKEN_COPIES = [
-    ("__init__.py", '"""A', "raise ValueError('broken')\n", "the trial .* exited with status 1 before it was ready"),
+    (
+        "__init__.py",
+        "from . import rpc\n",
+        "raise ValueError('broken')\n",
+        "the trial .* exited with status 1 before it was ready",
+    ),
     ("command/cli.py", '"""The', "def broken(:\n", "the trial .* exited with status 1 before it was ready"),
     (
         "server/server.py",

@@ -53,16 +53,12 @@ def test_a_start_without_a_loop():
         Server(hello, bind=LOOPBACK).start().send(None)
 
 
-def test_a_second_start():
+async def test_a_second_start():
     """It is refused, and the first serves on."""
-
-    async def main():
-        async with Server(hello, bind=LOOPBACK) as server:
-            with pytest.raises(RuntimeError, match="serves already; it may start again when it has drained"):
-                await server.start()
-            assert server.addresses
-
-    asyncio.run(main())
+    async with Server(hello, bind=LOOPBACK) as server:
+        with pytest.raises(RuntimeError, match="serves already; it may start again when it has drained"):
+            await server.start()
+        assert server.addresses
 
 
 def test_an_end_without_a_start():
