@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from harness.combining import long
-from harness.mayhem import SECONDS, start_mayhem
+from harness.mayhem import CLIENTS, SECONDS, start_mayhem
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
@@ -23,4 +23,5 @@ def test_each_request_is_answered_once(start_workers, tmp_path, lane, kills):
     mayhem.run()
     print(mayhem.describe())
     assert mayhem.faults() == [], (mayhem.describe(), mayhem._process.log[-6000:])
-    assert mayhem.answered and len(mayhem.answered) > 10 * len(mayhem.failed)
+    # A client has one request at a time, so each kill takes at most one of each with it.
+    assert mayhem.answered and len(mayhem.failed) <= CLIENTS * len(mayhem.killed)
