@@ -1,6 +1,6 @@
 """One order for one name: from the authority's directory to the file of the certificate.
 
-Owns:     order, the child's job; what became of it: DONE, or a fault.
+Owns:     order, the child's job; Refused.
 Thread:   the child's only one.
 Spec:     RFC 8555 section 7.4.
 Not here: when (schedule.py), words for faults (faults.py).

@@ -11,6 +11,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Container, Iterable, Sequence
 
+from ...core.escaping import escape_url
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...extension import Extension, ListenerContext, ServerContext
@@ -25,7 +26,6 @@ from .settings import HTTPSSettings, folder_of
 HTTPS_PORT = 443
 # RFC 9112 3.2.2: the absolute form, whose authority is the Host already.
 _AUTHORITY = lazy_pattern(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
-_UNFIT = lazy_pattern(r"[^!-~]")
 
 
 class HTTPSRedirect(Before):
@@ -76,7 +76,7 @@ def _path_of(target: str) -> str:
     """Return path and query of a request target (RFC 9112 section 3.2), without octets that a field may not have."""
     path = _AUTHORITY.sub("", target, count=1)
     path = path if path.startswith("/") else f"/{path.lstrip('*')}"
-    return _UNFIT.sub(lambda unfit: f"%{ord(unfit[0]):02X}", path)
+    return escape_url(path)
 
 
 class HTTPSOnly(Extension[HTTPSSettings]):

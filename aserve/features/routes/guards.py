@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Callable, Literal, Union
 
+from ...core.escaping import escape_url
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...wsgi.environ import Environ
@@ -30,8 +31,6 @@ Guard = Callable[[Exchange, Environ, "re.Match[str] | None"], Decision]  # the m
 
 _STATUS = lazy_pattern(r"([2-5][0-9]{2})(?: ([\x20-\x7e]*))?\Z")
 _REALM = lazy_pattern(r'[^\x00-\x1f\x7f"\\]*\Z')
-# Octets that a field may not have, or a URL: a group of the path is decoded, and may have a CR.
-_UNFIT = lazy_pattern(r"[^\x21-\x7e]")
 
 
 def compile_guard(action: str, argument: str, pattern: re.Pattern[str] | None = None) -> Guard:
@@ -58,7 +57,7 @@ def _redirect(status: str, target: str, pattern: re.Pattern[str] | None) -> Guar
 
     def redirect(exchange: Exchange, environ: Environ, match: re.Match[str] | None) -> Decision:
         place = fill(pieces, environ, match).decode("latin-1")
-        return status, [("Location", _UNFIT.sub(lambda unfit: f"%{ord(unfit[0]):02X}", place))]
+        return status, [("Location", escape_url(place))]
 
     return redirect
 
