@@ -588,7 +588,7 @@ def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
         # Not by opening files up to the limit: a descriptor that the server has in use for a moment just then is free after that.
         _SOFT_LIMITS.append(soft)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        aserve.core.episode.CALM_SECONDS = 1
     if environ["PATH_INFO"] == "/give-back":
         resource.setrlimit(resource.RLIMIT_NOFILE, (_SOFT_LIMITS.pop(), hard))
+        aserve.core.episode.CALM_SECONDS = 1  # not before: on a busy machine the next attempt may come later than that
     return hello(environ, start_response)

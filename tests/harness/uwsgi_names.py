@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -27,16 +26,10 @@ def ask_for_names(folder: pathlib.Path) -> set[str]:
     if found is None or sys.implementation.name != "cpython":
         return set()
     (folder / "show.py").write_text(_PRINT)
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-        command = [
-            found,
-            "--master",
-            f"--http-socket=127.0.0.1:{port + 1 if port < 65535 else 1024}",
-            *_OPTIONS,
-            f"--snmp=127.0.0.1:{port}",
-            "--wsgi-file=show.py",
-        ]
-    subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
-    return {name for name in (folder / "names").read_text().split() if name[:2] != "__"}
+    # SNMP has no unix socket: an address that no other test binds.
+    command = [found, "--master", "--socket=names.sock", *_OPTIONS, "--snmp=127.5.71.53:8161", "--wsgi-file=show.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    names = folder / "names"
+    if not names.exists():
+        raise RuntimeError(f"uWSGI ended with {done.returncode} before it loaded the app: {done.stdout}{done.stderr}")
+    return {name for name in names.read_text().split() if name[:2] != "__"}

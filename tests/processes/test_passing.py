@@ -170,6 +170,7 @@ async def test_requests_go_where_threads_are_free():
 async def test_a_worker_that_hangs(monkeypatch):
     """It looks free, and gets one request: the next only once its word on the board has changed, or after a while."""
     monkeypatch.setattr(passing_module, "REST_SECONDS", 60.0)
+    monkeypatch.setattr(passing_module, "SOON_SECONDS", 60.0)
     led = Led((1, 7))
     led.server.waiting = [waiting(fd) for fd in range(100, 104)]
     for _ in range(3):
