@@ -198,6 +198,7 @@ FLOORS = {
     "aserve/features/https/account.py": 100,
     "aserve/features/https/answers.py": 100,
     "aserve/features/https/challenges.py": 100,
+    "aserve/features/https/check.py": 100,
     "aserve/features/https/child.py": 100,
     "aserve/features/https/faults.py": 100,
     "aserve/features/https/folder.py": 100,

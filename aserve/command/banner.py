@@ -17,6 +17,7 @@ from typing import TextIO
 
 from ..features import Config
 from ..features.files.compressors import find_codings
+from ..features.https.check import lines_of
 from ..features.mounts import Mounts, nothing_here
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app, show_program, show_timed
@@ -67,7 +68,7 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     lines += [f"mount:   {show_app(text)}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     if config.compress:
         lines.append(f"compress: {', '.join(find_codings())}")
-    lines += [f"bind:    {_where(bind)}" for bind in config.bind]
+    lines += [f"bind:    {_where(bind)}" for bind in config.bind] + lines_of(config)
     if config.workers is not None:
         most = f", up to {config.max_workers} while all are busy" if config.max_workers else ""
         lines.append(f"workers: {config.workers}{most}")

@@ -1,7 +1,7 @@
 """Answers to the challenges of an authority, from files that any process may have written.
 
 Owns:     HTTPAnswers, the step of HTTP-01; new_context, which gives the context of TLS-ALPN-01; the names of both kinds of challenges, and of
-          their files.
+          their files; kinds_of, the kinds that a server answers.
 Thread:   HTTPAnswers a worker (with --threads 0: the event loop); new_context the event loop.
 Spec:     RFC 8555 section 8.3; RFC 8737 section 3.
 Not here: writing the files (challenges.py).
@@ -15,17 +15,28 @@ from typing import Callable
 
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
+from ...settings import parse_bind
 from ...tls.certificates import guard
 from ...wsgi.environ import build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response
 from .folder import MAX_BYTES, Folder
+from .settings import HTTPSSettings, serves_tls_alpn
 
 HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
 ALPN_NAME = "acme-tls/1"  # RFC 8737 6.2
 PREFIX = "/.well-known/acme-challenge/"
 # RFC 8555 8.1: base64url. So it is no path, and has no dot, as the names of all other files have.
 TOKEN = lazy_pattern(r"[A-Za-z0-9_-]{1,200}")
+
+
+def kinds_of(config: HTTPSSettings) -> list[str]:
+    """Return the challenges that can be answered, the better first: TLS-ALPN-01 needs no port but the site's own."""
+    has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
+    if has_http and config.shared is not None:
+        return [HTTP_01]  # each host can answer it
+    kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
+    return kinds if has_http else [TLS_ALPN_01]
 
 
 def pem_name(name: str) -> str:

@@ -19,15 +19,15 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urlsplit
 
-from ...settings import ConfigError, parse_bind
+from ...settings import ConfigError
 from ...workers.threads import Watcher
-from .answers import HTTP_01, TLS_ALPN_01
+from .answers import kinds_of
 from .child import Child, ChildError
 from .faults import explain, may_help
 from .folder import Folder
 from .issued import Given, Issued, show_time
 from .schedule import after_start, delay_after, is_due, is_waiting, seconds_of, without_failures
-from .settings import HTTPSSettings, folder_of, serves_tls_alpn
+from .settings import HTTPSSettings, folder_of
 from .turn import take_turn
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Renewal:
         # First: without room for a file each look would have the authority sign another certificate, until it refuses.
         self._folder.write_notes(name, notes)
         failures = int(notes.get("failures", 0))
-        kinds = _kinds(self._config)
+        kinds = kinds_of(self._config)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
         result = self._ask(name, [kinds[failures % len(kinds)]], lock)
         if may_help(result) and not failures and len(kinds) > 1:
@@ -215,12 +215,3 @@ class Renewal:
         if last != why or not 0 <= self._now() - at < SAME_SECONDS:
             self._logged[name] = why, self._now()
             logger.error("%s", text)
-
-
-def _kinds(config: HTTPSSettings) -> list[str]:
-    """Return the challenges that can be answered, the better first: TLS-ALPN-01 needs no port but the site's own."""
-    has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
-    if has_http and config.shared is not None:
-        return [HTTP_01]  # each host can answer it
-    kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
-    return kinds if has_http else [TLS_ALPN_01]
