@@ -71,6 +71,10 @@ class Serving(Protocol):
     def urls(self) -> list[str]:
         """Return the URLs of the listeners."""
 
+    @property
+    def shown_urls(self) -> list[str]:
+        """Return the URLs as the log and a status show them; see with_reach."""
+
     def listening(self) -> list[dict[str, Any]]:
         """Return the number of clients that wait in the kernel; see connections/listen_queue.py."""
 

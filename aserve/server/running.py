@@ -36,7 +36,7 @@ from ..lifecycle.pid_file import kept_pid_file, pid_file
 from ..lifecycle.privileges import become, find_account
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from ..lifecycle.standard_streams import fill_standard_streams
-from ..settings import EngineSettings, with_reach
+from ..settings import EngineSettings
 from ..wsgi import WSGIApp
 from .arguments import Processes, check_arguments, config_of
 from .server import Server
@@ -245,7 +245,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
 
 
 def _status_of(server: Server) -> str:
-    return f"serving on {', '.join(map(with_reach, server.urls, server.addresses))}"
+    return f"serving on {', '.join(server.shown_urls)}"
 
 
 def _hangup_if_default() -> tuple[signal.Signals, ...]:

@@ -24,7 +24,7 @@ from ..core.errors import Fault
 from ..extension import ServerContext
 from ..features import extensions_of
 from ..lifecycle.loading import check_unpatched
-from ..settings import EngineSettings
+from ..settings import EngineSettings, with_reach
 from ..wsgi import WSGIApp
 from .app_threads import AppThreads
 from .arguments import Processes, check_arguments, config_of
@@ -90,6 +90,11 @@ class Server:
     def urls(self) -> list[str]:
         """Return the URLs of the listeners."""
         return [listener.url for listener in self._listening.listeners]
+
+    @property
+    def shown_urls(self) -> list[str]:
+        """Return the URLs as the log and a status show them: those that other machines reach say so."""
+        return [with_reach(listener.url, listener.address) for listener in self._listening.listeners]
 
     @property
     def failure(self) -> str:

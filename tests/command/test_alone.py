@@ -31,6 +31,14 @@ async def path(tmp_path):
     assert not path.exists()
 
 
+async def test_status_of_all_interfaces(tmp_path):
+    """A bind that other machines reach is named as in the line of the start."""
+    async with aserve.Server(apps.hello, bind=["0.0.0.0:0", "127.0.0.1:0"]) as server:
+        with control_of(server, str(tmp_path / "control")):
+            status, _ = await ask(tmp_path / "control", ask="status")
+            assert status["text"] == "serving on {} (all interfaces), {}".format(*server.urls)
+
+
 async def test_status(path):
     """One row, of the process itself."""
     server, worker = await ask(path, ask="status")

@@ -77,7 +77,7 @@ class Lone:
 
     def _look(self) -> tuple[Whole, list[Process]]:
         server, processes = self._server, self.processes()
-        text = f"{'draining' if processes[0].state == 'draining' else 'serving'} on {', '.join(server.urls)}"
+        text = f"{'draining' if processes[0].state == 'draining' else 'serving'} on {', '.join(server.shown_urls)}"
         certificates = server.ask("certificates")
         facts = {"slow": server.ask("slow") or [], **({"certificates": certificates} if certificates else {})}
         return Whole(text, server.listening(), facts), processes

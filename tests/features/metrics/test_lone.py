@@ -25,7 +25,7 @@ def server(monkeypatch):
     """A server of three threads; server.now is what it does."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(3, 2, 1))
     monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (20, 100))
-    server = types.SimpleNamespace(config=Config(threads=3), urls=["http://a", "http://b"], now=NOTHING)
+    server = types.SimpleNamespace(config=Config(threads=3), shown_urls=["http://a", "http://b"], now=NOTHING)
     server.statistics = lambda: server.now
     server.ongoing = lambda count: [(1.26, "GET /?a=b")] * count
     server.ask = lambda name: [{"number": 1}] if name == "slow" else None

@@ -28,7 +28,7 @@ def serving(**settings):
     """Return a server with such settings."""
     return types.SimpleNamespace(
         config=Config(**settings),
-        urls=["http://a"],
+        shown_urls=["http://a"],
         statistics=lambda: NOTHING,
         ongoing=lambda count: [(2.5, "GET /a?b")],
         ask=lambda name: None,
