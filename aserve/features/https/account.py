@@ -43,9 +43,9 @@ def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwor
     except errors.ConflictError as known:
         existing = messages.RegistrationResource(uri=known.location, body=messages.Registration())
         network.account = existing
-        if job["email"] != folder.read_notes(ACCOUNT).get("email"):
+        if job["email"] != folder.read_json(ACCOUNT).get("email"):
             authority.update_registration(existing, messages.Registration.from_data(email=job["email"]))
-    folder.write_notes(ACCOUNT, {"email": job["email"]})
+    folder.write_json(ACCOUNT, {"email": job["email"]})
     return authority
 
 

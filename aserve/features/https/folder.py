@@ -2,12 +2,12 @@
 
 Owns:     Folder.
 Thread:   any; what several processes write is written under turn.py's lock.
-Not here: the folder's place (settings.py), what certificates are (program.py), when they are due (schedule.py).
+Not here: the folder's place (settings.py), what certificates are (program.py), what the notes say (notes.py).
 
     account.pem            the account's key
     certificates/NAME.pem  key and chain of a name in one file, so that one rename replaces both
     challenges/TOKEN       what the authority is to find at /.well-known/acme-challenge/TOKEN
-    names/NAME.json        when the next order is due, and what the last one said
+    names/NAME.json        notes: whose certificate it is, and how orders failed since
     lock                   of the process whose turn it is
 """
 
@@ -25,7 +25,6 @@ from ...core.named_tuple import NamedTuple
 from ...settings import ConfigError
 
 FOLDERS = ("certificates", "challenges", "names")
-NUMBERS = ("again", "at", "failures")  # in notes
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Larger than any answer to a challenge, and any file of ours.
 MAX_BYTES = 1 << 20
@@ -121,23 +120,18 @@ class Folder:
             raise
         _sync(os.path.dirname(path))
 
-    def read_notes(self, name: str) -> dict[str, Any]:
-        """Return what is noted of a name's orders; nothing if there is none, or it is damaged."""
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the object of a name's notes; an empty one if there is none, or it is damaged."""
         try:
             with open(self._place("names", f"{name}.json"), "rb") as file:
                 notes = json.loads(file.read(MAX_BYTES))
         except (OSError, ValueError):
             return {}
-        is_ours = isinstance(notes, dict) and all(isinstance(notes.get(key, 0), (int, float)) for key in NUMBERS)
-        return notes if is_ours else {}
+        return notes if isinstance(notes, dict) else {}
 
-    def has_certificate(self, name: str) -> bool:
-        """Whether an authority has given one: there may be a placeholder."""
-        return bool(self.read_notes(name).get("directory"))
-
-    def write_notes(self, name: str, notes: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, notes: Mapping[str, Any]) -> None:
         """
-        Note something of a name's orders.
+        Write the object of a name's notes.
 
         Raises:
             OSError: it could not be written.

@@ -20,6 +20,7 @@ from .account import connect, key_of, new_network
 from .challenges import choose, put_answer
 from .folder import Folder
 from .keys import new_key, new_request, pem_of
+from .notes import Notes
 
 if TYPE_CHECKING:
     from .hosts import Hosts
@@ -104,7 +105,7 @@ def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork
         raise _refusal(exc, taken) from None
     made = authority.finalize_order(made, until)
     folder.write(folder.certificate(name), pem_of(key) + made.fullchain_pem.encode("ascii"))
-    folder.write_notes(name, {"directory": job["directory"]})
+    Notes(job["directory"]).write(folder, name)
 
 
 def _answer(

@@ -16,6 +16,7 @@ from typing import Any
 from .child import MAX_SECONDS
 from .folder import Folder
 from .keys import new_placeholder
+from .notes import Notes
 from .order import order
 
 
@@ -23,7 +24,7 @@ def make_placeholders(job: Mapping[str, Any]) -> dict[str, Any]:
     """Write a certificate that no client trusts for each name, to be served until there is a real one."""
     folder = Folder(job["folder"])
     for name in job["names"]:
-        folder.write_notes(name, {})  # first: there was perhaps a certificate, which was damaged
+        Notes().write(folder, name)  # first: there was perhaps a certificate, which was damaged
         folder.write(folder.certificate(name), new_placeholder(name))
     return {}
 

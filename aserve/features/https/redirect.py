@@ -21,6 +21,7 @@ from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response
 from .answers import PREFIX
 from .folder import Folder
+from .notes import Notes
 from .settings import HTTPSSettings, folder_of
 
 HTTPS_PORT = 443
@@ -112,7 +113,7 @@ class HTTPSOnly(Extension[HTTPSSettings]):
     def on_second(self) -> None:
         """Look which certificates have come; once all have, there is nothing to look at."""
         for name in [*self._waiting]:
-            if self._folder.has_certificate(name):
+            if Notes.of(self._folder, name).has_certificate:
                 self._waiting.discard(name)
 
 

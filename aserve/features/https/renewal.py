@@ -26,7 +26,8 @@ from .child import Child, ChildError
 from .faults import explain, may_help
 from .folder import Folder
 from .issued import Given, Issued, show_time
-from .schedule import after_start, delay_after, is_due, is_waiting, seconds_of, without_failures
+from .notes import Notes
+from .schedule import delay_after, seconds_of
 from .settings import HTTPSSettings, folder_of
 from .turn import take_turn
 
@@ -76,18 +77,17 @@ class Renewal:
         """Let names whose last order failed wait no longer than a start allows; see `start`."""
         with contextlib.suppress(OSError), take_turn(self._folder.lock) as lock:  # without a turn they wait on
             for name in self._config.https if lock is not None else ():
-                before = self._folder.read_notes(name)
-                notes = after_start(self._notes(name))
-                if notes != before:
-                    self._folder.write_notes(name, notes)
+                notes = self._notes(name).after_start()
+                if notes != Notes.of(self._folder, name):
+                    notes.write(self._folder, name)
                     if self._hosts is not None:
                         self._hosts.wait_no_more(name)
         for name in self._config.https if tells else ():
             notes = self._notes(name)
-            if is_waiting(self._now(), notes):
+            if notes.is_waiting(self._now()):
                 logger.warning(
                     "https: the last order for %s failed: %s; next try at %s; %s",
-                    name, notes.get("fault"), show_time(notes["again"]), self._served(name),
+                    name, notes.fault, show_time(notes.again), self._served(name),
                 )  # fmt: skip
 
     def look(self) -> None:
@@ -119,12 +119,12 @@ class Renewal:
         directory, given = self._config.acme_directory, self._hosts.get(name)
         if given is not None and given.directory != directory:
             return
-        has_ours = self._folder.read_notes(name).get("directory") == directory
+        has_ours = Notes.of(self._folder, name).directory == directory
         ours = Issued.of(self._folder, name) if has_ours else None
         theirs = Issued.of_pem(given.pem) if given is not None else None
         if given is not None and theirs is not None and (ours is None or theirs.until > ours.until):
             self._folder.write(self._folder.certificate(name), given.pem)
-            self._folder.write_notes(name, {"directory": directory})
+            Notes(directory).write(self._folder, name)
             logger.info("https: %s has a certificate of another host, until %s", name, show_time(theirs.until))
         elif ours is not None and (theirs is None or ours.until > theirs.until):
             self._give(name)
@@ -135,19 +135,19 @@ class Renewal:
             self._hosts.put(name, Given(self._config.acme_directory, file.read()))
 
     def _is_due(self, name: str) -> bool:
-        issued = Issued.of(self._folder, name)
-        renewal = issued.renew_at if issued is not None else None
-        return is_due(self._now(), renewal, self._notes(name), self._config.acme_directory)
+        issued, notes, now = Issued.of(self._folder, name), self._notes(name), self._now()
+        if issued is not None and now < issued.renew_at and notes.directory == self._config.acme_directory:
+            return False
+        return not notes.is_waiting(now)
 
-    def _notes(self, name: str) -> dict[str, Any]:
-        notes, directory = self._folder.read_notes(name), self._config.acme_directory
-        return notes if notes.get("asked", directory) == directory else without_failures(notes)
+    def _notes(self, name: str) -> Notes:
+        return Notes.of(self._folder, name).for_authority(self._config.acme_directory)
 
     def _order(self, name: str, lock: int) -> None:
         notes = self._notes(name)
         # First: without room for a file each look would have the authority sign another certificate, until it refuses.
-        self._folder.write_notes(name, notes)
-        failures = int(notes.get("failures", 0))
+        notes.write(self._folder, name)
+        failures = notes.failures
         kinds = kinds_of(self._config)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
         result = self._ask(name, [kinds[failures % len(kinds)]], lock)
@@ -189,13 +189,12 @@ class Renewal:
         if self._hosts is not None:
             self._give(name)  # if the store is away, `_share` does so later
 
-    def _fail(self, name: str, notes: dict[str, Any], result: dict[str, Any], failures: int) -> None:
+    def _fail(self, name: str, notes: Notes, result: dict[str, Any], failures: int) -> None:
         at, why = self._now(), explain(name, self._authority, self._folder.path, result)
         asked = seconds_of(result.get("retry_after", ""), at)
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
-        kept = {"failures": failures, "again": again, "at": at, "fault": why, "is_asked": asked is not None}
-        kept["asked"] = self._config.acme_directory
-        self._folder.write_notes(name, {**notes, **kept})
+        directory = self._config.acme_directory
+        Notes(notes.directory, failures, at, again, why, asked is not None, directory).write(self._folder, name)
         if self._hosts is not None:
             self._hosts.wait(name, again - at)
         self._log_failure(
@@ -204,7 +203,7 @@ class Renewal:
 
     def _served(self, name: str) -> str:
         issued = Issued.of(self._folder, name)
-        if issued is None or not self._folder.has_certificate(name):
+        if issued is None or not Notes.of(self._folder, name).has_certificate:
             return "until then browsers warn of a placeholder"
         return f"the present one is valid until {show_time(issued.until)}"
 

@@ -14,6 +14,7 @@ from ...lifecycle.program import Program
 from ...lifecycle.supervision import Supervision
 from .folder import Folder
 from .issued import Issued, show_time
+from .notes import Notes
 from .settings import HTTPSSettings, folder_of
 
 FACT = "certificates"
@@ -28,15 +29,15 @@ def describe(folder: Folder, names: Iterable[str]) -> list[dict[str, Any]]:
     """
     found = []
     for name in names:
-        notes, issued = folder.read_notes(name), Issued.of(folder, name)
-        is_there = issued is not None and "directory" in notes
+        notes, issued = Notes.of(folder, name), Issued.of(folder, name)
+        shown = issued if notes.has_certificate else None
         found.append(
             {
                 "name": name,
-                "until": show_time(issued.until) if issued is not None and is_there else None,
-                "renewed_on": show_time(issued.renew_at) if issued is not None and is_there else None,
-                "fault": str(notes.get("fault", "")),
-                "again": show_time(notes["again"]) if "again" in notes else None,
+                "until": show_time(shown.until) if shown is not None else None,
+                "renewed_on": show_time(shown.renew_at) if shown is not None else None,
+                "fault": notes.fault,
+                "again": show_time(notes.again) if notes.again else None,
             }
         )
     return found

@@ -121,12 +121,12 @@ def test_it_cannot_be_made(tmp_path):
 
 def test_notes(folder):
     """They are there again; damaged ones are none."""
-    assert folder.read_notes("a.example") == {}
-    folder.write_notes("a.example", {"failures": 1})
-    assert folder.read_notes("a.example") == {"failures": 1}
-    for octets in (b"{", b"[]", b'{"again": "soon"}'):
+    assert folder.read_json("a.example") == {}
+    folder.write_json("a.example", {"failures": 1})
+    assert folder.read_json("a.example") == {"failures": 1}
+    for octets in (b"{", b"[]", b"\xff"):
         folder.write(f"{folder.path}/names/a.example.json", octets)
-        assert folder.read_notes("a.example") == {}
+        assert folder.read_json("a.example") == {}
 
 
 def test_challenges_are_dropped(folder):

@@ -15,6 +15,7 @@ from josepy.errors import DeserializationError
 
 from aserve.features.https import order as order_module
 from aserve.features.https.folder import Folder
+from aserve.features.https.notes import Notes
 from aserve.features.https.order import order
 
 NAME = "shop.example.org"
@@ -108,7 +109,7 @@ def test_done(authority):
     with open(authority.folder.certificate(NAME), "rb") as file:
         octets = file.read()
     assert octets.startswith(b"-----BEGIN PRIVATE KEY") and octets.endswith(b"chain\n")
-    assert authority.folder.read_notes(NAME) == {"directory": "https://ca.example/dir"}
+    assert Notes.of(authority.folder, NAME) == Notes("https://ca.example/dir")
     assert authority.served == [[TOKEN]] and os.listdir(authority.folder.challenges) == []
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("acme", reason="needs the extra acme")
 from aserve.features.https import program
 from aserve.features.https.child import Child
 from aserve.features.https.folder import Folder
+from aserve.features.https.notes import Notes
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ def test_its_input_and_output(folder, monkeypatch):
     set_alarms = []
     monkeypatch.setattr(signal, "alarm", set_alarms.append)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    folder.write_notes("a.example", {"directory": "https://ca.example"})
+    Notes("https://ca.example").write(folder, "a.example")
     program.main()
     assert out.getvalue() == "{}" and set_alarms == [program.MAX_SECONDS + 10]
-    assert folder.read_notes("a.example") == {}  # a placeholder is no certificate, whatever was there before
+    assert Notes.of(folder, "a.example") == Notes()  # a placeholder is no certificate, whatever was there before
 
 
 def test_as_a_process(folder):

@@ -11,6 +11,7 @@ from harness.refusals import error_of
 from aserve.core.exchange import Exchange
 from aserve.features import Config
 from aserve.features.https.folder import Folder
+from aserve.features.https.notes import Notes
 from aserve.features.https.redirect import HTTPSOnly, HTTPSRedirect
 from aserve.wsgi.response import CommonFields
 
@@ -130,7 +131,7 @@ def test_when(settings, redirects):
 )
 def test_the_port(setting, urls, place, monkeypatch):
     """The one of the first listener of TLS, unless the settings name another: a container's is published as another."""
-    monkeypatch.setattr(Folder, "has_certificate", lambda self, name: True)
+    monkeypatch.setattr(Notes, "has_certificate", True)
     extension = HTTPSOnly(Config(https="shop.example", **NAMED, https_redirect=setting))
     extension.start(types.SimpleNamespace(server=types.SimpleNamespace(urls=urls)))
     step = extension.before(listener("http"))
@@ -142,12 +143,12 @@ def test_not_before_there_is_a_certificate(tmp_path):
     extension = HTTPSOnly(Config(https="a.example,b.example", **NAMED, https_folder=str(tmp_path / "https")))
     folder = Folder(str(tmp_path / "https"))
     folder.make(None)
-    folder.write_notes("b.example", {"directory": "https://ca.example"})
+    Notes("https://ca.example").write(folder, "b.example")
     extension.start(types.SimpleNamespace(server=types.SimpleNamespace(urls=["https://a"])))
     step = extension.before(listener("http"))
     asked = [step.before(request_of("/", host)) is not None for host in ("a.example", "b.example", "other.example")]
     assert asked == [False, True, False]  # another host is sent to the first name
-    folder.write_notes("a.example", {"directory": "https://ca.example"})
+    Notes("https://ca.example").write(folder, "a.example")
     extension.on_second()
     assert step.before(request_of("/", "a.example")) is not None
 

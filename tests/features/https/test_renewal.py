@@ -15,6 +15,7 @@ from aserve.features import Config
 from aserve.features.https import renewal as renewal_module
 from aserve.features.https.child import ChildError
 from aserve.features.https.issued import Given
+from aserve.features.https.notes import Notes
 from aserve.features.https.renewal import Renewal
 from aserve.features.https.turn import take_turn
 from aserve.features.sharing.store import StoreError
@@ -66,7 +67,7 @@ def site(tmp_path, monkeypatch, caplog):
         renewal._folder.write(
             renewal._folder.certificate(NAME), issued.key.read_bytes() + issued.certificate.read_bytes()
         )
-        renewal._folder.write_notes(NAME, {"directory": DIRECTORY})
+        Notes(DIRECTORY).write(renewal._folder, NAME)
 
     site.certify = certify
     import time
@@ -290,7 +291,7 @@ def test_the_end_of_an_order(site, monkeypatch):
 
     monkeypatch.setattr(renewal_module, "Child", Cut)
     site.renewal.look()
-    assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}
+    assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
 
 def test_an_end_while_an_order_begins(site):
@@ -299,18 +300,18 @@ def test_an_end_while_an_order_begins(site):
     site.results.append(ChildError("its process ended with status -9"))
     with take_turn(site.renewal._folder.lock) as lock:
         site.renewal._order(NAME, lock)
-    assert site.ended == [True] and site.renewal._folder.read_notes(NAME) == {}
+    assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
 
 def test_a_start_after_a_failure(site):
     """The log says what has failed, and the next try is a minute after the last; each start does so, and one of the workers says it."""
     site.results += [REFUSED, {"kind": "connection", "detail": "refused", "challenge": "http-01"}, None]
     site.renewal.look()
-    before = site.renewal._folder.read_notes(NAME)
+    before = Notes.of(site.renewal._folder, NAME)
     site.caplog.clear()
     with take_turn(site.renewal._folder.lock):
         site.renewal.begin(tells=False)
-    assert site.renewal._folder.read_notes(NAME) == before  # another process orders
+    assert Notes.of(site.renewal._folder, NAME) == before  # another process orders
     site.renewal.begin(tells=True)
     [record] = site.caplog.records
     assert "the last order for shop.example.org failed: ca.example could not connect" in record.getMessage()
@@ -393,7 +394,7 @@ def test_what_another_has_got(site, hosts):
     for given in (given_of(site, "https://other.example/dir"), Given(DIRECTORY, b"damaged")):
         hosts.given = given
         site.renewal.look()
-        assert not site.renewal._folder.has_certificate(NAME)
+        assert not Notes.of(site.renewal._folder, NAME).has_certificate
     hosts.given = given_of(site)
     site.renewal.look()
     site.renewal.look()

@@ -8,6 +8,7 @@ from aserve.features import Config
 from aserve.features.https import status
 from aserve.features.https.folder import Folder
 from aserve.features.https.issued import Issued
+from aserve.features.https.notes import Notes
 from aserve.features.https.status import StatusPart, describe
 
 WAITING = {"name": "a.example", "until": None, "renewed_on": None, "fault": "refused", "again": "1970-01-01 00:16 UTC"}
@@ -35,11 +36,11 @@ def site(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("notes", "said"),
     [
-        ({}, EMPTY),
-        ({"directory": "d"}, THERE),
-        ({"again": 1000, "fault": "refused"}, WAITING),
+        (Notes(), EMPTY),
+        (Notes("d"), THERE),
+        (Notes(again=1000, fault="refused"), WAITING),
         (
-            {"directory": "d", "again": 1000, "fault": "refused"},
+            Notes("d", again=1000, fault="refused"),
             {**THERE, "fault": "refused", "again": "1970-01-01 00:16 UTC"},
         ),
     ],
@@ -47,7 +48,7 @@ def site(tmp_path, monkeypatch):
 def test_describe(site, notes, said):
     """A placeholder has no dates; a failure is said, with the time of the next try."""
     config, folder = site
-    folder.write_notes("a.example", notes)
+    notes.write(folder, "a.example")
     assert describe(folder, config.https) == [said]
 
 

@@ -1,0 +1,97 @@
+"""What is noted of a name: whose certificate it has, and the failures since.
+
+Owns:     Notes, the only reader and writer of names/NAME.json.
+Thread:   any; what several processes write is written under turn.py's lock.
+Not here: what follows from them (renewal.py), the certificate's dates (issued.py).
+
+In the file each note has its field's name, and a note with its default is left out. A key that is none of these is not read; a number
+that is no number or no time makes the file a damaged one, in which nothing is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.named_tuple import NamedTuple
+from .folder import Folder
+
+# Let's Encrypt allows five failures for a name in an hour.
+QUICK_FAILURES, QUICK_SECONDS = 3, 60.0
+# The longest that an authority's Retry-After is obeyed: Let's Encrypt counts by weeks.
+MAX_RETRY_SECONDS = 8 * 24 * 3600.0
+NUMBERS = ("failures", "at", "again")
+# Before and after 1970; a time beyond it is no date.
+MAX_TIME = 6e10
+
+
+class Notes(NamedTuple):
+    """The notes of one name. Times are the wall clock's."""
+
+    directory: str = ""  # of the authority that has signed the certificate; "": there is a placeholder
+    failures: int = 0  # one after another, since the last certificate
+    at: float = 0.0  # when the last one was
+    again: float = 0.0  # no order before; 0: none has failed
+    fault: str = ""  # why the last one failed, for the log
+    is_asked: bool = False  # the authority has asked for that delay
+    asked: str = ""  # the directory of the authority that failed; "": the configured one
+
+    @classmethod
+    def of(cls, folder: Folder, name: str) -> Notes:
+        """Return those of a name; none if there is no file, or it is damaged."""
+        found = folder.read_json(name)
+        return cls._of_json(found) if all(_is_number(found.get(key, 0)) for key in NUMBERS) else cls()
+
+    @classmethod
+    def _of_json(cls, found: Mapping[str, Any]) -> Notes:
+        return cls(
+            directory=_text(found, "directory"),
+            failures=int(found.get("failures", 0)),
+            at=found.get("at", 0.0),
+            again=found.get("again", 0.0),
+            fault=_text(found, "fault"),
+            is_asked=bool(found.get("is_asked")),
+            asked=_text(found, "asked"),
+        )
+
+    def write(self, folder: Folder, name: str) -> None:
+        """
+        Put these in place of a name's notes.
+
+        Raises:
+            OSError: they could not be written; the old ones are there.
+        """
+        empty = Notes()._asdict()
+        folder.write_json(name, {key: value for key, value in self._asdict().items() if value != empty[key]})
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether an authority has signed the certificate."""
+        return bool(self.directory)
+
+    def is_waiting(self, now: float) -> bool:
+        """Whether a failure forbids an order now. A time that no delay explains is of a clock that was wrong."""
+        return now < self.again <= now + MAX_RETRY_SECONDS
+
+    def for_authority(self, directory: str) -> Notes:
+        """Return the notes that hold for this authority: another one's failures do not."""
+        return self if self.asked in ("", directory) else Notes(self.directory)
+
+    def after_start(self) -> Notes:
+        """
+        Return the notes with which a server starts: perhaps its user has mended something, and does not want to wait.
+
+        Some starts a day are so; those of a server that dies again and again are not, nor does one change what the authority has asked for.
+        """
+        if self.is_asked or self.failures > QUICK_FAILURES:
+            return self
+        return self._replace(again=min(self.again, self.at + QUICK_SECONDS))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and abs(value) <= MAX_TIME
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    value = found.get(key)
+    return value if isinstance(value, str) else ""
