@@ -220,6 +220,7 @@ FLOORS = {
     "aserve/features/metrics/app.py": 100,
     "aserve/features/metrics/app_files.py": 100,
     "aserve/features/metrics/balance.py": 100,
+    "aserve/features/metrics/certificates.py": 100,
     "aserve/features/metrics/counting.py": 100,
     "aserve/features/metrics/exporter.py": 100,
     "aserve/features/metrics/gil.py": 100,

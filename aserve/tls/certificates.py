@@ -55,7 +55,7 @@ OPTIONS = (
 # No keys below 112 bits of security, which is Python's own level from 3.10 on. LibreSSL knows no levels.
 SECURITY_LEVEL = "" if ssl.OPENSSL_VERSION.startswith("LibreSSL") else "@SECLEVEL=2:"
 
-_CERTIFICATE = lazy_pattern(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
+PEM_CERTIFICATE = lazy_pattern(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
 _KEY = lazy_pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 
 
@@ -188,7 +188,7 @@ def _refuse_passphrase() -> NoReturn:
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None, warnings: list[str]) -> None:
     chain = _read(certificate, "certificate")
-    first = _CERTIFICATE.search(chain)
+    first = PEM_CERTIFICATE.search(chain)
     if first is None:
         raise ConfigError(f"the certificate {certificate} has no BEGIN CERTIFICATE in it: it must be PEM")
     if not _KEY.search(_read(key, "key") if key else chain):

@@ -1,6 +1,6 @@
 """From when and until when a certificate is valid.
 
-Owns:     warn_of_dates, read_validity.
+Owns:     warn_of_dates, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
 Thread:   any; pure, but for the clock.
 Spec:     RFC 5280 section 4.1.
 Not here: loading certificates (certificates.py).
@@ -11,6 +11,8 @@ from __future__ import annotations
 import base64
 import datetime
 from collections.abc import Iterator
+
+PLACEHOLDER = "aserve: placeholder until the certificate is there"  # the organization of its subject
 
 
 def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:

@@ -58,6 +58,7 @@ WRITTEN = {
     ),
     "AserveRequestHangs": ({'aserve_oldest_request_seconds{worker="1"}': "0+15x40"}, 330, 290),
     "AserveOutOfMemory": ({"aserve_oom_kills_total": "0x20 1x20"}, 330, 290),
+    "AserveCertificateExpires": ({'aserve_certificate_not_after_timestamp_seconds{file="/a.pem"}': "605000x80"}, 840, 780),
     "AserveListenQueueFull": (
         {'aserve_listen_queue{listener="http://site"}': "0x20 2000x20", 'aserve_listen_queue_limit{listener="http://site"}': "2048x40"}, 390, 330,
     ),

@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-PLACEHOLDER = "aserve: placeholder until the certificate is there"
+from ...tls.validity import PLACEHOLDER
+
 # Nothing looks at its dates; a machine whose clock is years behind shall serve it, too.
 PLACEHOLDER_BEGIN, PLACEHOLDER_END = datetime.datetime(2000, 1, 1), datetime.datetime(2049, 12, 31)
 ACME_IDENTIFIER = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31")  # RFC 8737 6.1

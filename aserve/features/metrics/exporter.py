@@ -19,6 +19,7 @@ from ...connections.listeners import Listener
 from ...core.page import Field, Process
 from ...lifecycle.status import BesideWorkers, Observed
 from .balance import Balance, Host, Reading
+from .certificates import CertificateFiles
 from .counting import read_words
 from .pages import Pages
 from .picture import Picture, WordsBySlot
@@ -27,6 +28,7 @@ from .settings import settings_of
 from .statsd import Statsd
 from .table import (
     ATTACHED,
+    CERTIFICATE_END,
     DESCRIPTOR_LIMIT,
     DESCRIPTORS,
     ERROR_LINES_LOST,
@@ -57,6 +59,7 @@ class Exporter:
         self.started_at = time.time()  # after an upgrade in place, the previous supervisor's
         self._monotonic_at = time.time() - time.monotonic()  # the monotonic clock's zero, in seconds since 1970
         self._observed = observed
+        self._certificates = CertificateFiles(observed.config)
         self.totals = Totals()  # the counts of ended processes
         self._picture = Picture(lambda: observed.config, observed.statuses.describe, self.words)
         self.balance = Balance(self._look)
@@ -143,6 +146,8 @@ class Exporter:
         if fleet is not None:
             self._add_fleet(samples, fleet, processes)
         samples.add_listening(observed.listening)
+        for path, end in self._certificates.ends(observed.config):
+            samples.add(CERTIFICATE_END, end, label("file", path))
         samples.add_workers({slot or LONE: words for slot, words in self.words().items()})
         if fleet is not None:
             samples.add(ERROR_LINES_LOST, fleet.lost_messages, worker(0))

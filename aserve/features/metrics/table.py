@@ -169,6 +169,7 @@ JOBS, JOBS_WAITING = "aserve_jobs_total", "aserve_jobs_waiting"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 LISTEN_QUEUE, LISTEN_LIMIT = "aserve_listen_queue", "aserve_listen_queue_limit"
 SILENT = "aserve_loop_silent_seconds"
+CERTIFICATE_END = "aserve_certificate_not_after_timestamp_seconds"
 DESCRIPTORS, DESCRIPTOR_LIMIT = "aserve_worker_descriptors", "aserve_worker_descriptors_limit"
 # Metrics that are found when a client asks.
 FOUND = (
@@ -187,6 +188,10 @@ FOUND = (
     Metric(JOBS_WAITING, GAUGE, "Jobs in a folder of --spooler that are not done, also those that are due later.", by_worker=False),
     Metric(LISTEN_QUEUE, GAUGE, "Clients that the kernel has connected, and no worker has accepted yet, by listener.", by_worker=False),
     Metric(LISTEN_LIMIT, GAUGE, "How many of them the kernel holds (--backlog, net.core.somaxconn).", by_worker=False),
+    Metric(
+        CERTIFICATE_END, GAUGE, "Until when the certificate in a file of an https bind is valid: seconds since 1970; 0: it is the placeholder of "
+        "a name of --https that has none yet.", by_worker=False,
+    ),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),

@@ -12,7 +12,7 @@ pytest.importorskip("acme", reason="needs the extra acme")
 from cryptography import x509
 
 from aserve.features.https.keys import load_key, new_answer, new_key, new_placeholder, new_request, pem_of
-from aserve.tls.validity import read_validity
+from aserve.tls.validity import PLACEHOLDER, read_validity
 
 NAME = "shop.example.org"
 
@@ -49,12 +49,13 @@ def test_request():
 
 
 def test_placeholder(tmp_path):
-    """A server can serve it, at any time of any clock."""
+    """A server can serve it, at any time of any clock; it is known by its subject."""
     path = tmp_path / "a.pem"
     path.write_bytes(new_placeholder(NAME))
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(path))
-    begin, end = read_validity(ssl.PEM_cert_to_DER_cert(path.read_text()[path.read_text().index("-----BEGIN CERT") :]))
-    assert (begin.year, end.year) == (2000, 2049)
+    octets = ssl.PEM_cert_to_DER_cert(path.read_text()[path.read_text().index("-----BEGIN CERT") :])
+    begin, end = read_validity(octets)
+    assert (begin.year, end.year) == (2000, 2049) and PLACEHOLDER.encode() in octets
 
 
 def test_the_answer_to_tls_alpn():

@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from harness.certificates import HAS_OPENSSL
 from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.core.footprint import Footprint, Memory
@@ -96,6 +97,15 @@ def test_a_fleet(observed):
     assert [found["aserve_attached", state] for state in ("wanted", "running")] == [2, 1]
     assert (found["aserve_jobs_total", "done"], found["aserve_jobs_waiting", "/a b"]) == (9, 3)
     assert (found["aserve_reloads_total", "done"], found["aserve_error_log_lines_lost_total", "0"]) == (5, 6)
+
+
+@pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
+def test_certificates(observed, authority):
+    """It is told until when each is valid, whoever renews it."""
+    issued = authority.issue("a.example", days=9)
+    observed.config = Config(bind="https://:1", certificate=issued.certificate, key=issued.key)
+    end = read(observed)["aserve_certificate_not_after_timestamp_seconds", str(issued.certificate)]
+    assert 8.9 < (end - time.time()) / 86400 < 9.1
 
 
 def test_balancers(observed):
