@@ -1,6 +1,6 @@
 """The file with the process's number, for scripts that send it signals.
 
-Owns:     writing and removing it.
+Owns:     writing and removing it; note_that_it_stays, for a user that may not remove it.
 Thread:   the main thread.
 Not here: the caller (server/running.py), which binds first, so that a second server on the same address does not write it.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Iterator
 
 from ..settings import ConfigError
+from .privileges import Account
 
 logger = logging.getLogger("aserve")
 
@@ -46,6 +48,30 @@ def kept_pid_file(path: str | None) -> Iterator[None]:
         _remove(path, line)
 
 
+def note_that_it_stays(path: str | None, account: Account) -> None:
+    """Log at the start that this account, which the process has become, will not be able to remove the file that root has written."""
+    if path is None or _may_remove(os.path.abspath(path)):
+        return
+    # The file is not given to the account: root's scripts send signals to the number in it.
+    logger.info(
+        "the pid file %s will stay at the end, as %s may not remove it, and the next start replaces it; put it into a folder of that user, "
+        "such as RuntimeDirectory= of systemd makes, to have it removed",
+        os.path.abspath(path), account,
+    )  # fmt: skip
+
+
+def _may_remove(path: str) -> bool:
+    folder = os.path.dirname(path)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    try:
+        owner, rights = os.lstat(path).st_uid, os.stat(folder)
+    except FileNotFoundError:
+        return True  # it is gone already
+    # In a sticky folder, such as /tmp, only the owner of the file or of the folder may do so.
+    return not rights.st_mode & stat.S_ISVTX or os.geteuid() in (0, owner, rights.st_uid)
+
+
 def _line() -> str:
     return f"{os.getpid()}\n"
 
@@ -71,8 +97,7 @@ def _remove(path: str, line: str) -> None:
         with open(path) as file:
             if file.read() == line:
                 os.unlink(path)
-    except FileNotFoundError:
-        pass
+    except (FileNotFoundError, PermissionError):
+        pass  # the latter after --user: the start has said so, see note_that_it_stays
     except OSError as exc:
-        # A user other than root may not remove what root has put into /run.
         logger.info("the pid file %s stays: %s; the next start replaces it", path, exc.strerror)

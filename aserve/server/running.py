@@ -32,7 +32,7 @@ from ..lifecycle.hooks import call_at_end, call_post_fork
 from ..lifecycle.lacking import check_descriptors
 from ..lifecycle.loading import check_unpatched
 from ..lifecycle.manager import Manager
-from ..lifecycle.pid_file import kept_pid_file, pid_file
+from ..lifecycle.pid_file import kept_pid_file, note_that_it_stays, pid_file
 from ..lifecycle.privileges import become, find_account
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from ..lifecycle.standard_streams import fill_standard_streams
@@ -174,6 +174,7 @@ def _prepared(config: EngineSettings) -> Iterator[Sequence[Listener] | None]:
         with pid_file(config.pid_file):
             if account is not None:
                 become(account)
+                note_that_it_stays(config.pid_file, account)
             yield listeners
     except BaseException:
         for listener in listeners if os.getpid() == pid else ():  # workers also leave through here

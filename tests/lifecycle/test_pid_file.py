@@ -7,11 +7,13 @@ import stat
 
 import pytest
 
-from aserve.lifecycle.pid_file import kept_pid_file, pid_file
+from aserve.lifecycle.pid_file import kept_pid_file, note_that_it_stays, pid_file
+from aserve.lifecycle.privileges import Account
 from aserve.settings import ConfigError
 
 PID = 4711
 OURS = f"{PID}\n"
+WEB = Account(7, 7, "web")
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +85,7 @@ def test_another_has_removed_it(tmp_path):
     """That is no error."""
     with pid_file(str(tmp_path / "a.pid")):
         (tmp_path / "a.pid").unlink()
+        note_that_it_stays(str(tmp_path / "a.pid"), WEB)
 
 
 def test_a_child_leaves_it(tmp_path, monkeypatch):
@@ -93,7 +96,19 @@ def test_a_child_leaves_it(tmp_path, monkeypatch):
 
 
 def test_it_cannot_be_removed(tmp_path, monkeypatch, caplog):
-    """After --user it may be root's: the log says so, and that it does no harm."""
+    """The log says so, and that it does no harm."""
+    caplog.set_level("INFO", "aserve")
+
+    def refuse(path):
+        raise OSError(30, "Read-only file system")
+
+    with pid_file(str(tmp_path / "a.pid")):
+        monkeypatch.setattr(os, "unlink", refuse)
+    assert f"the pid file {tmp_path}/a.pid stays: Read-only file system; the next start replaces it" in caplog.text
+
+
+def test_the_user_may_not_remove_it(tmp_path, monkeypatch, caplog):
+    """After --user it is root's, in a folder of root's: the start says so, with what to do, and the end says nothing."""
     caplog.set_level("INFO", "aserve")
 
     def refuse(path):
@@ -101,7 +116,23 @@ def test_it_cannot_be_removed(tmp_path, monkeypatch, caplog):
 
     with pid_file(str(tmp_path / "a.pid")):
         monkeypatch.setattr(os, "unlink", refuse)
-    assert f"the pid file {tmp_path}/a.pid stays: Permission denied; the next start replaces it" in caplog.text
+        monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))
+        note_that_it_stays(str(tmp_path / "a.pid"), WEB)
+    (record,) = caplog.records
+    said = f"the pid file {tmp_path}/a.pid will stay at the end, as user web and group 7 may not remove it, and the next start replaces it; "
+    assert record.getMessage().startswith(said) and "RuntimeDirectory=" in record.getMessage()
+
+
+@pytest.mark.parametrize(("mode", "user", "stays"), [(0o777, 7, False), (0o1777, 7, True), (0o1777, 0, False)])
+def test_a_folder_that_all_users_may_write_to(tmp_path, monkeypatch, caplog, mode, user, stays):
+    """In one such as /tmp only root and the owner may remove the file; where the user may, there is nothing to say."""
+    caplog.set_level("INFO", "aserve")
+    tmp_path.chmod(mode)
+    with pid_file(str(tmp_path / "a.pid")):
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        note_that_it_stays(str(tmp_path / "a.pid"), WEB)
+        note_that_it_stays(None, WEB)
+    assert bool(caplog.records) == stays
 
 
 @pytest.mark.parametrize(("path", "text"), [("no/a.pid", "No such file or directory"), ("folder", "Is a directory")])
