@@ -1,12 +1,14 @@
 """What is given to Server, serve and run: an app, and settings; by the command also what its processes share.
 
-Owns:     config_of, check_arguments: settings by position, by name or as a Config; what only the command has; what is no app. Processes.
+Owns:     config_of, check_arguments: settings by position, by name or as a Config; what only the command has, and what has no effect in a
+          program; what is no app. Processes.
 Thread:   any; pure.
 Not here: one setting's values (settings/), why an object is no app (lifecycle/app_check.py), what an extension refuses (features/).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +20,21 @@ from ..features import Config
 from ..lifecycle.app_check import why_no_app
 from ..settings import ConfigError, EngineSettings
 
+logger = logging.getLogger("aserve")
+
 # By name: why a program cannot have this setting.
 OF_COMMAND = {
     "workers": "workers are the command's, which imports the app in each; aserve.Server, serve and run serve in this process",
     "control": "control is the command's; a program of yours can answer by itself",
 }
+
+# By name: what to use in place of a setting that has no effect in a program. The command sets up its process by these.
+OF_PROCESS = {
+    "log_level": 'logging.getLogger("aserve").setLevel', "log_config": "logging.config", "chdir": "os.chdir", "env": "os.environ",
+    "python_path": "sys.path", "argv": "sys.argv", "hang_warning_seconds": "the command aserve", "hang_timeout_seconds": "the command aserve",
+}  # fmt: skip
+# Beside these in Server and serve, which leave the process as it is.
+OF_RUN = dict.fromkeys(("user", "group", "add_group", "umask", "pid_file", "loop"), "aserve.run")
 
 
 class Processes(NamedTuple):
@@ -72,9 +84,11 @@ def _refuse_of_workers(settings: Mapping[str, Any]) -> None:
             )
 
 
-def check_arguments(app: object, config: EngineSettings) -> None:
+def check_arguments(app: object, config: EngineSettings, is_run: bool = False) -> None:
     """
     Refuse what cannot be called as a WSGI app, and what only the command does: a program would ask for it in vain.
+
+    Warn of settings without effect: in `run` with `is_run`, in Server otherwise.
 
     Raises:
         ConfigError: a setting is the command's.
@@ -87,3 +101,11 @@ def check_arguments(app: object, config: EngineSettings) -> None:
         raise TypeError(f"the app is the text {app!r}; give the app itself: only the command imports it by a name")
     if why := why_no_app(app, "the app"):
         raise TypeError(why)
+    _warn_without_effect(config, OF_PROCESS if is_run else {**OF_RUN, **OF_PROCESS})
+
+
+def _warn_without_effect(config: EngineSettings, instead: Mapping[str, str]) -> None:
+    given = [row.name for row in config.rows() if row.name in instead and getattr(config, row.name) != row.default]
+    if given:
+        text = "settings without effect in a program, and what to use in their place: %s"
+        logger.warning(text, ", ".join(f"{name} ({instead[name]})" for name in given))

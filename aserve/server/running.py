@@ -134,7 +134,7 @@ def run(
     """
     fill_standard_streams()
     config = config_of(bind, threads, settings)
-    check_arguments(app, config)
+    check_arguments(app, config, is_run=True)
     with prepared(config) as listeners:
         return run_prepared(app, config, listeners)
 

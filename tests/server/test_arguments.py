@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+
 import pytest
 from harness.apps import hello
 
 import aserve
-from aserve.server.arguments import check_arguments, config_of
+from aserve.server.arguments import OF_PROCESS, OF_RUN, check_arguments, config_of
 
 
 def test_by_position_and_by_name():
@@ -53,6 +56,39 @@ def test_what_is_the_commands(settings):
         check_arguments(hello, config_of(None, None, settings))
     with pytest.raises(aserve.ConfigError, match="the command's"):
         aserve.Server(hello, aserve.Config(**settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        (
+            {"user": "nobody", "pid_file": "/run/a.pid", "chdir": "/srv", "hang_timeout_seconds": 5},
+            "hang_timeout_seconds (the command aserve), user (aserve.run), chdir (os.chdir), pid_file (aserve.run)",
+        ),
+        ({"log_level": "debug"}, 'log_level (logging.getLogger("aserve").setLevel)'),
+        ({"log_level": "info", "umask": None, "threads": 3}, None),  # the first two as without them
+    ],
+)
+def test_what_has_no_effect(settings, warned, caplog):
+    """One line names what a program has set in vain, and what to use in its place."""
+    aserve.Server(hello, aserve.Config(**settings))
+    text = "settings without effect in a program, and what to use in their place: "
+    assert [record.getMessage() for record in caplog.records] == ([text + warned] if warned else [])
+
+
+def test_what_run_obeys(caplog):
+    """`run` has the settings of its process, and no others of the command's."""
+    check_arguments(hello, aserve.Config(umask=0o22, pid_file="/run/a.pid", loop="asyncio"), is_run=True)
+    assert caplog.records == []
+    check_arguments(hello, aserve.Config(umask=0o22, argv=["a"]), is_run=True)
+    assert caplog.messages == ["settings without effect in a program, and what to use in their place: argv (sys.argv)"]
+
+
+def test_the_page_names_what_has_no_effect():
+    """docs/embedding.md lists the same settings."""
+    _, _, text = (pathlib.Path(__file__).parents[2] / "docs/embedding.md").read_text().partition("Without effect are")
+    named = set(re.findall(r"`([a-z_]+)`", text.partition("## ")[0]))
+    assert named == {*OF_RUN, *OF_PROCESS} and named <= {row.name for row in aserve.Config.rows()}
 
 
 async def asgi(scope, receive, send):
