@@ -12,7 +12,7 @@ from harness.replies import returning
 from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
 from aserve.features.http2.allowance import BURST
-from aserve.features.http2.frames import TABLE_BYTES
+from aserve.features.http2.frames import FRAME_SETTINGS, TABLE_BYTES
 
 OF_FIVE = request(b"POST", b"/", (b"content-length", b"5"))
 
@@ -166,16 +166,33 @@ def test_streams_that_send_on_after_their_responses(connect):
 # What a client may make the server keep
 
 
+def settings_frame(numbers):
+    settings = b"".join(struct.pack("!HI", number, 1) for number in numbers)
+    return struct.pack("!I", len(settings))[1:] + b"\4\0\0\0\0\0" + settings
+
+
 def test_settings_that_are_unknown(connect):
     """They are ignored, and not kept."""
     client = connect()
-    for first in range(100, 60_000, 1000):
-        settings = b"".join(struct.pack("!HI", number, 1) for number in range(first, first + 1000))
-        client.session.data_received(struct.pack("!I", len(settings))[1:] + b"\4\0\0\0\0\0" + settings)
+    for first in range(100, 100 + 900 * FRAME_SETTINGS, FRAME_SETTINGS):
+        client.session.data_received(settings_frame(range(first, first + FRAME_SETTINGS)))
     assert len(client.session._h2.remote_settings) < 10
     stream = client.ask()
     client.pump()
     assert client.ended == {stream}
+
+
+@pytest.mark.parametrize(
+    "numbers", [range(100, 101 + FRAME_SETTINGS), [100] * (1 + FRAME_SETTINGS)], ids=["all differ", "all are one"]
+)
+def test_a_frame_of_too_many_settings(connect, caplog, numbers):
+    """It ends the connection: no client has so many, and each costs as much time as a frame without settings."""
+    caplog.set_level("INFO")
+    client = connect()
+    client.session.data_received(settings_frame(numbers))
+    client.pump()
+    assert client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)] and client.transport.is_closing()
+    assert "a frame of 33 settings" in caplog.text
 
 
 def test_a_table_for_the_fields_of_responses(connect):
