@@ -69,9 +69,10 @@ class HTTPS(Extension[HTTPSSettings]):
         return {ALPN_NAME: functools.partial(new_context, self._folder, self._config.https)}
 
     def start(self, context: ServerContext) -> None:
-        """Look what is due from now on."""
+        """Look what is due from now on; remove what a process that was killed has left."""
         from .renewal import Renewal
 
+        self._folder.drop_unfinished()
         self._renewal = Renewal(self._config, self._hosts)
         self._renewal.start(tells=context.slot in (None, 1))
 

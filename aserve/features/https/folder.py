@@ -17,17 +17,21 @@ import contextlib
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.accounts import name_user
 from ...core.named_tuple import NamedTuple
+from ...core.patterns import lazy_pattern
 from ...settings import ConfigError
 
 FOLDERS = ("certificates", "challenges", "names")
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Larger than any answer to a challenge, and any file of ours.
 MAX_BYTES = 1 << 20
+# What `write` puts beside a file; and after how long nothing writes there any more. Guess: a minute, for some KB and a slow disk.
+UNFINISHED, UNFINISHED_SECONDS = lazy_pattern(r"(?:.+\.(?:pem|json)|[A-Za-z0-9_-]+)\.[0-9]+\.new\Z"), 60.0
 
 
 class Owner(NamedTuple):
@@ -138,6 +142,12 @@ class Folder:
         """
         self.write(self._place("names", f"{name}.json"), json.dumps(notes).encode())
 
+    def drop_unfinished(self) -> None:
+        """Remove what processes have left that were killed in the middle of a write; follow no link."""
+        for path in (self.path, *map(self._place, FOLDERS)):
+            with contextlib.suppress(OSError):
+                _drop_unfinished(path, time.time() - UNFINISHED_SECONDS)
+
     def drop_challenges(self) -> None:
         """Remove all answers: no order is under way."""
         with contextlib.suppress(OSError):
@@ -151,6 +161,17 @@ def _make_parents(path: str) -> None:
     if not os.path.isdir(above):
         _make_parents(above)
         os.mkdir(above, 0o755)
+
+
+def _drop_unfinished(folder: str, before: float) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for entry in os.scandir(fd):
+            is_ours = UNFINISHED.match(entry.name) and entry.is_file(follow_symlinks=False)
+            if is_ours and entry.stat(follow_symlinks=False).st_mtime < before:
+                os.unlink(entry.name, dir_fd=fd)
+    finally:
+        os.close(fd)
 
 
 def _sync(folder: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 
 import pytest
@@ -136,6 +137,39 @@ def test_challenges_are_dropped(folder):
     assert os.listdir(folder.challenges) == []
     os.rmdir(folder.challenges)
     folder.drop_challenges()
+
+
+LEFT = (
+    "account.pem.7.new", "certificates/a.example.pem.123.new", "challenges/tok-en_1.7.new", "challenges/a.example.pem.7.new",
+    "names/a.example.json.4194304.new",
+)  # fmt: skip
+NOT_OURS = (
+    "notes.txt",
+    "a.new",
+    "certificates/a.example.pem",
+    "certificates/a.example.pem.new",
+    "challenges/a.b.7.new",
+)
+
+
+def test_what_a_killed_process_has_left(folder, tmp_path):
+    """Unfinished files do not stay for ever. Other files stay, one that a process writes at this moment, and what links lead to."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    kept = [*(f"{folder.path}/{name}" for name in NOT_OURS), elsewhere / "a.pem.7.new", tmp_path / "b.pem.7.new"]
+    gone = [f"{folder.path}/{name}" for name in LEFT]
+    for path in (*kept, *gone):
+        with open(path, "wb"):
+            os.utime(path, (1e9, 1e9))
+    kept += [f"{folder.path}/certificates/now.example.pem.8.new", f"{folder.path}/certificates/link.pem.7.new"]
+    with open(kept[-2], "wb"):
+        os.symlink(tmp_path / "b.pem.7.new", kept[-1])
+    folder.drop_unfinished()
+    assert [os.path.lexists(path) for path in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
+    shutil.rmtree(f"{folder.path}/certificates")
+    os.symlink(elsewhere, f"{folder.path}/certificates")
+    folder.drop_unfinished()
+    assert os.listdir(elsewhere) == ["a.pem.7.new"]
 
 
 def test_a_file_beside_that_is_gone(folder, monkeypatch):
