@@ -2,7 +2,7 @@
 
 Owns:     Notes, the only reader and writer of names/NAME.json.
 Thread:   any; what several processes write is written under turn.py's lock.
-Not here: what follows from them (renewal.py), the certificate's dates (issued.py).
+Not here: what follows from them (facts.py), the certificate's dates (issued.py).
 
 In the file each note has its field's name, and a note with its default is left out. A key that is none of these is not read; a number
 that is no number or no time makes the file a damaged one, in which nothing is noted.

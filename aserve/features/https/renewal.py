@@ -1,8 +1,8 @@
 """Getting certificates and renewing them, while the server serves.
 
-Owns:     Renewal: the thread that looks each minute what is due, and its lines in the log.
+Owns:     Renewal: the thread that each minute gathers the facts of each name, and does what is due; its lines in the log.
 Thread:   one of its own; `stop` the event loop.
-Not here: the order itself (order.py), when one is due (schedule.py), which process does it (turn.py).
+Not here: what is due (facts.py), the order itself (order.py), which process does it (turn.py).
 
 The server notices the new file by itself (tls/certificates.py). While an order fails, the old certificate is served.
 """
@@ -22,8 +22,10 @@ from urllib.parse import urlsplit
 from ...settings import ConfigError
 from ...workers.threads import Watcher
 from .answers import kinds_of
+from .attempts import first_kind, second_kind
 from .child import Child, ChildError
-from .faults import explain, may_help
+from .facts import Do, Facts, decide
+from .faults import explain
 from .folder import Folder
 from .issued import Given, Issued, show_time
 from .notes import Notes
@@ -53,6 +55,7 @@ class Renewal:
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
         self._child: Child | None = None
+        self._by_do = {Do.TAKE: self._take, Do.GIVE: self._give}  # an order needs turns
         self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
 
     def start(self, tells: bool = True) -> None:
@@ -91,12 +94,11 @@ class Renewal:
                 )  # fmt: skip
 
     def look(self) -> None:
-        """Order what is due, unless another process does."""
+        """Do what is due for each name; order, unless another process does."""
         try:
             self._folder.make(None)  # it may have been removed
             for name in self._config.https:
-                self._share(name)
-                if self._is_due(name) and not self._is_over.is_set():
+                if self._share(name) is not None and not self._is_over.is_set():
                     self._take_turn(name)
         except (ConfigError, OSError) as exc:
             self._log_failure("", f"https: certificates cannot be renewed: {exc}")
@@ -104,68 +106,80 @@ class Renewal:
             logger.exception("https: certificates could not be looked at; aserve has a mistake here")
 
     def _take_turn(self, name: str) -> None:
+        """Order, if that is due still once this process has its turn, and then once this host has it."""
         with take_turn(self._folder.lock) as lock:
-            if lock is None or not self._is_due(name):
+            if lock is None or self._share(name) is None:
                 return
             with self._hosts.turn(name) if self._hosts is not None else contextlib.nullcontext(True) as may_order:
-                self._share(name)  # another host may have it by now
-                if may_order and self._is_due(name):
-                    self._order(name, lock)
+                facts = self._share(name, is_held=not may_order)
+                if facts is not None:
+                    self._order(facts, lock)
 
-    def _share(self, name: str) -> None:
-        """Take the certificate that another host has got, if it is valid for longer than ours, or let the others have ours."""
-        if self._hosts is None:
-            return
-        directory, given = self._config.acme_directory, self._hosts.get(name)
-        if given is not None and given.directory != directory:
-            return
-        has_ours = Notes.of(self._folder, name).directory == directory
-        ours = Issued.of(self._folder, name) if has_ours else None
-        theirs = Issued.of_pem(given.pem) if given is not None else None
-        if given is not None and theirs is not None and (ours is None or theirs.until > ours.until):
-            self._folder.write(self._folder.certificate(name), given.pem)
-            Notes(directory).write(self._folder, name)
-            logger.info("https: %s has a certificate of another host, until %s", name, show_time(theirs.until))
-        elif ours is not None and (theirs is None or ours.until > theirs.until):
-            self._give(name)
+    def _share(self, name: str, is_held: bool = False) -> Facts | None:
+        """Take the other hosts' certificate, or give them ours, if that is next; return the facts by which an order is, then; None: none is."""
+        facts = self._facts(name, is_held)
+        do = decide(facts)
+        if do in self._by_do:
+            self._by_do[do](facts)
+            facts = self._facts(name, is_held)
+            do = decide(facts)
+        return facts if do is Do.ORDER else None
 
-    def _give(self, name: str) -> None:
+    def _facts(self, name: str, is_held: bool) -> Facts:
+        given = self._hosts.get(name) if self._hosts is not None else None
+        return Facts(
+            name, self._now(), self._config.acme_directory,
+            notes=Notes.of(self._folder, name),
+            issued=Issued.of(self._folder, name),
+            is_shared=self._hosts is not None,
+            given=given,
+            theirs=Issued.of_pem(given.pem) if given is not None else None,
+            is_held=is_held,
+        )  # fmt: skip
+
+    def _take(self, facts: Facts) -> None:
+        assert facts.given is not None and facts.theirs is not None
+        self._folder.write(self._folder.certificate(facts.name), facts.given.pem)
+        Notes(facts.directory).write(self._folder, facts.name)
+        logger.info("https: %s has a certificate of another host, until %s", facts.name, show_time(facts.theirs.until))
+
+    def _give(self, facts: Facts) -> None:
         assert self._hosts is not None
-        with open(self._folder.certificate(name), "rb") as file:
-            self._hosts.put(name, Given(self._config.acme_directory, file.read()))
-
-    def _is_due(self, name: str) -> bool:
-        issued, notes, now = Issued.of(self._folder, name), self._notes(name), self._now()
-        if issued is not None and now < issued.renew_at and notes.directory == self._config.acme_directory:
-            return False
-        return not notes.is_waiting(now)
+        with open(self._folder.certificate(facts.name), "rb") as file:
+            self._hosts.put(facts.name, Given(facts.directory, file.read()))
 
     def _notes(self, name: str) -> Notes:
         return Notes.of(self._folder, name).for_authority(self._config.acme_directory)
 
-    def _order(self, name: str, lock: int) -> None:
-        notes = self._notes(name)
+    def _order(self, facts: Facts, lock: int) -> None:
+        name, notes = facts.name, facts.notes.for_authority(facts.directory)
         # First: without room for a file each look would have the authority sign another certificate, until it refuses.
         notes.write(self._folder, name)
-        failures = notes.failures
-        kinds = kinds_of(self._config)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
-        result = self._ask(name, [kinds[failures % len(kinds)]], lock)
-        if may_help(result) and not failures and len(kinds) > 1:
-            logger.info("https: %s was not checked by %s (%s); trying %s", name, kinds[0], result["detail"], kinds[1])
-            result = self._ask(name, kinds[1:], lock)
+        result = self._attempt(name, notes.failures, lock)
         if self._is_over.is_set():
             return  # the child was ended
         if result:
-            self._fail(name, notes, result, failures + 1)
+            self._fail(name, notes, result)
         else:
-            self._succeed(name)
+            self._succeed(facts)
 
-    def _ask(self, name: str, kinds: list[str], lock: int) -> dict[str, Any]:
+    def _attempt(self, name: str, failures: int, lock: int) -> dict[str, Any]:
+        """Return the result of an order; if it could be another by the other kind of challenge, that one's."""
+        kinds = kinds_of(self._config)
+        first = first_kind(kinds, failures)
+        result = self._ask(name, first, lock)
+        second = second_kind(kinds, failures, result)
+        if second is None:
+            return result
+        logger.info("https: %s was not checked by %s (%s); trying %s", name, first, result["detail"], second)
+        return self._ask(name, second, lock)
+
+    def _ask(self, name: str, kind: str, lock: int) -> dict[str, Any]:
         config = self._config
         job = {
             "do": "order", "name": name, "folder": self._folder.path, "directory": config.acme_directory, "ca": self._ca,
-            "email": config.acme_email, "challenges": kinds,
+            "email": config.acme_email, "challenges": [kind],
             "shared": (config.shared, config.shared_prefix) if config.shared is not None else None,
         }  # fmt: skip
         try:
@@ -178,8 +192,8 @@ class Renewal:
         finally:
             self._child = None
 
-    def _succeed(self, name: str) -> None:
-        issued = Issued.of(self._folder, name)
+    def _succeed(self, facts: Facts) -> None:
+        name, issued = facts.name, Issued.of(self._folder, facts.name)
         self._logged.pop(name, None)
         if issued is not None:
             logger.info(
@@ -187,14 +201,16 @@ class Renewal:
                 name, show_time(issued.until), show_time(issued.renew_at),
             )  # fmt: skip
         if self._hosts is not None:
-            self._give(name)  # if the store is away, `_share` does so later
+            self._give(facts)  # if the store is away, `_share` does so later
 
-    def _fail(self, name: str, notes: Notes, result: dict[str, Any], failures: int) -> None:
+    def _fail(self, name: str, notes: Notes, result: dict[str, Any]) -> None:
         at, why = self._now(), explain(name, self._authority, self._folder.path, result)
         asked = seconds_of(result.get("retry_after", ""), at)
+        failures = notes.failures + 1
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
-        directory = self._config.acme_directory
-        Notes(notes.directory, failures, at, again, why, asked is not None, directory).write(self._folder, name)
+        notes = notes._replace(failures=failures, at=at, again=again, fault=why)
+        notes = notes._replace(is_asked=asked is not None, asked=self._config.acme_directory)
+        notes.write(self._folder, name)
         if self._hosts is not None:
             self._hosts.wait(name, again - at)
         self._log_failure(

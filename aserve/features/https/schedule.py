@@ -2,7 +2,7 @@
 
 Owns:     renew_at, seconds_of, delay_after.
 Thread:   any; pure.
-Not here: whether it is time, and asking (renewal.py), the dates in a certificate (tls/validity.py).
+Not here: whether it is time (facts.py), asking (renewal.py), the dates in a certificate (tls/validity.py).
 
 All by the wall clock, compared anew each minute: a clock that jumps, or a machine that sleeps, makes nothing late but by that minute.
 """

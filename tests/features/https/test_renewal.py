@@ -218,10 +218,16 @@ def test_another_process_orders(site):
 
 def test_done_meanwhile(site, monkeypatch):
     """What another process has done while this one waited for its turn is not done again."""
-    due = iter((True, False))
-    monkeypatch.setattr(Renewal, "_is_due", lambda self, name: next(due))
+
+    @contextlib.contextmanager
+    def wait_for_turn(path):
+        site.certify()
+        with take_turn(path) as lock:
+            yield lock
+
+    monkeypatch.setattr(renewal_module, "take_turn", wait_for_turn)
     site.renewal.look()
-    assert site.jobs == []
+    assert site.jobs == [] and Notes.of(site.renewal._folder, NAME).has_certificate
 
 
 def test_a_folder_that_is_gone(site, monkeypatch):
@@ -239,18 +245,19 @@ def test_a_folder_that_is_gone(site, monkeypatch):
 @pytest.mark.provokes("a mistake here")
 def test_a_mistake_of_ours(site, monkeypatch):
     """It is logged, and renewals go on."""
-    monkeypatch.setattr(Renewal, "_is_due", lambda self, name: 1 / 0)
+    monkeypatch.setattr(renewal_module, "decide", lambda facts: 1 / 0)
     site.renewal.look()
     assert "aserve has a mistake here" in site.caplog.text
 
 
 def test_a_damaged_certificate(site):
     """It is ordered anew."""
-    site.results += [None, None]
+    site.results += [None, None, None]
     site.renewal.look()
-    for octets in (b"-----BEGIN CERTIFICATE-----\n\n-----END", b""):
+    for count, octets in enumerate((b"-----BEGIN CERTIFICATE-----\n\n-----END", b""), 2):
         site.renewal._folder.write(site.renewal._folder.certificate(NAME), octets)
-        assert site.renewal._is_due(NAME)
+        site.renewal.look()
+        assert len(site.jobs) == count
 
 
 def test_a_success_whose_file_is_gone(site):
@@ -299,7 +306,7 @@ def test_an_end_while_an_order_begins(site):
     site.renewal.stop()
     site.results.append(ChildError("its process ended with status -9"))
     with take_turn(site.renewal._folder.lock) as lock:
-        site.renewal._order(NAME, lock)
+        site.renewal._order(site.renewal._facts(NAME, is_held=False), lock)
     assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
 

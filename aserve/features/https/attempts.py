@@ -1,0 +1,25 @@
+"""Which challenge an order is to be checked by, in its first attempt and in its second.
+
+Owns:     first_kind, second_kind.
+Thread:   any; pure.
+Not here: which kinds can be answered (answers.py), which of them the authority offers (challenges.py), when (facts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .faults import may_help
+
+
+def first_kind(kinds: Sequence[str], failures: int) -> str:
+    """Return the kind for the first attempt after this number of failed orders: the better one, then each in its turn."""
+    return kinds[failures % len(kinds)]
+
+
+def second_kind(kinds: Sequence[str], failures: int, result: Mapping[str, Any]) -> str | None:
+    """Return the kind for another attempt at once, after the result of the first; None: there is none, and the order has ended."""
+    if len(kinds) == 1 or failures or not may_help(result):
+        return None
+    return first_kind(kinds, failures + 1)

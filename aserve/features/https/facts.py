@@ -1,0 +1,73 @@
+"""The facts of one name, and what to do next for it: facts in, one action out.
+
+Owns:     Facts, Do, decide.
+Thread:   any; pure: no clock, file, store or log.
+Not here: gathering the facts and acting (renewal.py), which challenge (attempts.py), notes (notes.py), dates (issued.py).
+
+`decide` is called with facts that are gathered anew after each action, and once more behind each lock: so it does not matter what another
+process or host has done meanwhile.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from ...core.named_tuple import NamedTuple
+from .issued import Given, Issued
+from .notes import Notes
+
+
+class Do(enum.Enum):
+    """What is to be done for a name."""
+
+    NOTHING = "its certificate is good for some time, or a failure forbids an order now"
+    TAKE = "serve the certificate that another host has got, which is valid for longer"
+    GIVE = "let the other hosts have ours, which is valid for longer"
+    ORDER = "ask the authority for a certificate"
+
+
+class Facts(NamedTuple):
+    """What is known of one name at one time."""
+
+    name: str
+    now: float  # by the wall clock
+    directory: str  # of the configured authority
+    notes: Notes
+    issued: Issued | None  # the dates of the certificate that is served, be it a placeholder; None: none can be read
+    is_shared: bool = False  # there are other hosts
+    given: Given | None = None  # what the last host has given to all; None: none has, or it has no form
+    theirs: Issued | None = None  # its dates; None: it is damaged
+    is_held: bool = False  # another host orders, or its order has failed lately
+
+    @property
+    def ours(self) -> Issued | None:
+        """The certificate that is served, if the configured authority has signed it."""
+        return self.issued if self.notes.directory == self.directory else None
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether ours and theirs are for the same use: hosts with two authorities would replace each other's without end."""
+        return self.is_shared and (self.given is None or self.given.directory == self.directory)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the certificate is to be ordered, if nothing forbids it."""
+        return self.ours is None or self.now >= self.ours.renew_at
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an order is forbidden now, by a failure here or at another host, or by another host's order."""
+        return self.is_held or self.notes.for_authority(self.directory).is_waiting(self.now)
+
+
+def decide(facts: Facts) -> Do:
+    """Return what is to be done next. A certificate that is there already comes before an order."""
+    if facts.is_comparable and _outlasts(facts.theirs, facts.ours):
+        return Do.TAKE
+    if facts.is_comparable and _outlasts(facts.ours, facts.theirs):
+        return Do.GIVE
+    return Do.ORDER if facts.is_due and not facts.is_waiting else Do.NOTHING
+
+
+def _outlasts(one: Issued | None, other: Issued | None) -> bool:
+    return one is not None and (other is None or one.until > other.until)

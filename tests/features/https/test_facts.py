@@ -1,0 +1,94 @@
+"""What is done next for a name: each row is a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.https.facts import Do, Facts, decide
+from aserve.features.https.issued import Given, Issued
+from aserve.features.https.notes import MAX_RETRY_SECONDS, Notes
+
+DIRECTORY, OTHER = "https://ca.example/dir", "https://staging.example/dir"
+NOW = 1000.0
+# Of certificates, by the time until which they are valid; each is to be renewed 100 s before.
+NEW, LATER, OLD, OVER = (Issued(until, until - 100.0) for until in (2000.0, 3000.0, 1050.0, 900.0))
+SIGNED, FAILED = Notes(DIRECTORY), Notes(DIRECTORY, 1, 900.0, 1500.0, "refused", False, DIRECTORY)
+GIVEN, FOREIGN = Given(DIRECTORY, b""), Given(OTHER, b"")
+
+
+def facts(notes, issued, **more):
+    return Facts("shop.example.org", NOW, DIRECTORY, notes, issued, **more)
+
+
+def shared(notes, issued, given, theirs, **more):
+    return facts(notes, issued, is_shared=True, given=given, theirs=theirs, **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "do"),
+    [
+        # A certificate is ordered when there is none.
+        (facts(Notes(), NEW), Do.ORDER),  # a placeholder
+        (facts(SIGNED, None), Do.ORDER),  # a damaged one, or none
+        # It is left in peace until its time, renewed then, and also when it has expired.
+        (facts(SIGNED, NEW), Do.NOTHING),
+        (facts(SIGNED, Issued(2000.0, NOW)), Do.ORDER),
+        (facts(SIGNED, OLD), Do.ORDER),
+        (facts(SIGNED, OVER), Do.ORDER),
+        # Another authority's does not count, as one from trying with the staging directory.
+        (facts(Notes(OTHER), NEW), Do.ORDER),
+        # After a failure no authority is asked until the delay is over ...
+        (facts(FAILED, None), Do.NOTHING),
+        (facts(FAILED, OLD), Do.NOTHING),
+        (facts(FAILED._replace(directory=""), NEW), Do.NOTHING),
+        (facts(FAILED._replace(asked=""), OLD), Do.NOTHING),  # noted by an older release
+        (facts(FAILED._replace(again=NOW), OLD), Do.ORDER),
+        # ... but for one that has not failed, and for a delay of a clock that was wrong.
+        (facts(FAILED._replace(asked=OTHER), OLD), Do.ORDER),
+        (facts(FAILED._replace(again=NOW + MAX_RETRY_SECONDS + 1), OLD), Do.ORDER),
+        # A failure takes nothing from a certificate that is good.
+        (facts(FAILED, NEW), Do.NOTHING),
+    ],
+)
+def test_alone(found, do):
+    """A host by itself orders what is due, and asks no authority too often."""
+    assert decide(found) is do
+
+
+@pytest.mark.parametrize(
+    ("found", "do"),
+    [
+        # What another host has got is taken in place of an order: from a placeholder, a damaged one, one that is due, or another authority's.
+        (shared(Notes(), NEW, GIVEN, NEW), Do.TAKE),
+        (shared(SIGNED, None, GIVEN, NEW), Do.TAKE),
+        (shared(SIGNED, OLD, GIVEN, NEW), Do.TAKE),
+        (shared(Notes(OTHER), LATER, GIVEN, NEW), Do.TAKE),
+        # So it is before it is due here, and while an order must wait.
+        (shared(SIGNED, NEW, GIVEN, LATER), Do.TAKE),
+        (shared(FAILED, OLD, GIVEN, NEW), Do.TAKE),
+        (shared(SIGNED, OLD, GIVEN, NEW, is_held=True), Do.TAKE),
+        # The same one is neither taken nor given again.
+        (shared(SIGNED, NEW, GIVEN, NEW), Do.NOTHING),
+        # All get ours where none was given, as the store was away or has lost its data; a damaged or an older one is replaced.
+        (shared(SIGNED, NEW, None, None), Do.GIVE),
+        (shared(SIGNED, NEW, GIVEN, None), Do.GIVE),
+        (shared(SIGNED, LATER, GIVEN, NEW), Do.GIVE),
+        (shared(SIGNED, NEW, None, None, is_held=True), Do.GIVE),
+        # A placeholder is not given, nor what another authority has signed.
+        (shared(Notes(), NEW, None, None), Do.ORDER),
+        (shared(Notes(OTHER), NEW, None, None), Do.ORDER),
+        (shared(Notes(), NEW, GIVEN, None), Do.ORDER),  # a damaged one is not taken
+        # A host with another authority is left alone: its certificate is neither taken nor replaced.
+        (shared(Notes(), NEW, FOREIGN, LATER), Do.ORDER),
+        (shared(SIGNED, NEW, FOREIGN, LATER), Do.NOTHING),
+        (shared(SIGNED, LATER, FOREIGN, NEW), Do.NOTHING),
+        # One host orders, and what has failed for one is not tried by the next.
+        (shared(SIGNED, OLD, GIVEN, OLD), Do.ORDER),
+        (shared(SIGNED, OLD, GIVEN, OLD, is_held=True), Do.NOTHING),
+        (shared(Notes(), NEW, None, None, is_held=True), Do.NOTHING),
+        (shared(FAILED, OLD, GIVEN, OLD), Do.NOTHING),
+    ],
+)
+def test_several_hosts(found, do):
+    """One certificate is ordered for all, by one of them; each serves the one that is valid for the longest time."""
+    assert decide(found) is do
