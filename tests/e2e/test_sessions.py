@@ -38,6 +38,7 @@ SESSIONS = {
             "aserve --print-completion fish": "mkdir -p ~/.config/fish/completions",  # fish has made it
         },
     ),
+    "docs/certificates.md": Session({"aserve shop.wsgi:application --https": PORTS}),
     "docs/control.md": Session({"aserve top": TERMINAL}),
     "docs/development.md": Session({"python manage.py": "takes a Django project; test_runaserve.py types it"}),
     "docs/embedding.md": Session(
