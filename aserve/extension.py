@@ -246,6 +246,10 @@ class Extension(Generic[S]):
         """Return the makers of carriers for connections of TLS, by the ALPN names of their protocols; called once."""
         raise NotImplementedError
 
+    def prefaces(self) -> Mapping[bytes, NewCarrier]:
+        """Return the makers of carriers for connections of trusted peers without TLS, by their first octets; called once."""
+        raise NotImplementedError
+
     def contexts(self) -> Mapping[str, NewContext]:
         """
         Return the makers of TLS contexts, by the ALPN names of protocols that end with the handshake; called once.
@@ -347,6 +351,11 @@ class Extensions:
     def carriers(self) -> dict[str, NewCarrier]:
         """The makers of carriers by ALPN names, in the order of preference."""
         return {name: new for one in self._with("carriers") for name, new in one.carriers().items()}
+
+    @functools.cached_property
+    def prefaces(self) -> dict[bytes, NewCarrier]:
+        """The makers of carriers by a connection's first octets."""
+        return {octets: new for one in self._with("prefaces") for octets, new in one.prefaces().items()}
 
     @functools.cached_property
     def contexts(self) -> dict[str, NewContext]:

@@ -87,6 +87,7 @@ FLOORS = {
     "aserve/connections/offered.py": 100,
     "aserve/connections/outbox.py": 99,
     "aserve/connections/plain.py": 100,
+    "aserve/connections/preface.py": 100,
     "aserve/connections/progress.py": 100,
     "aserve/connections/pump.py": 100,
     "aserve/connections/response_memory.py": 100,

@@ -29,9 +29,9 @@ from .greeting import Greeting, LogThrottle
 from .limit import ConnectionLimit
 from .listeners import Listener
 from .load_board import REST_SECONDS
+from .preface import begin
 from .service import Service
 from .tls_transport import TLSTransport
-from .wire_loop import LoopWire
 
 # accept(2): a shortage is not the client's fault, and the connection stays in the queue.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -166,4 +166,4 @@ def protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Proto
     if bind.is_proxied:
         assert service.peers is not None  # settings/table.py
         return functools.partial(Greeting, service, service.peers, LogThrottle(service))
-    return lambda: LoopWire(Connection(service))
+    return lambda: begin(Connection(service))

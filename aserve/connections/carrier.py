@@ -1,6 +1,6 @@
 """A connection whose octets carry the exchanges of many streams.
 
-Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker, by the name that ALPN has chosen; `new_stream`.
+Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker; Carriers, those of a listener; `new_stream`.
 Thread:   event loop only.
 Spec:     RFC 7301 (ALPN).
 Not here: any one such protocol; a stream's LoopWire (wire_loop.py). A stream has a Connection of its own, and counts as one.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Callable
 
+from ..core.named_tuple import NamedTuple
 from .connection import Connection
 
 
@@ -54,4 +55,14 @@ def new_stream(of: Connection) -> Connection:
 
 # Its argument: the connection, whose client is not identified yet.
 NewCarrier = Callable[[Connection], Carrier]
-NO_CARRIERS: Mapping[str, NewCarrier] = MappingProxyType({})
+
+
+class Carriers(NamedTuple):
+    """The protocols of a listener beside HTTP/1.x."""
+
+    by_name: Mapping[str, NewCarrier] = MappingProxyType({})  # that ALPN has chosen
+    by_preface: Mapping[bytes, NewCarrier] = MappingProxyType({})  # the first octets of a connection without TLS
+    is_believed: Callable[[Connection], bool] = lambda connection: False  # whether a peer may send a preface
+
+
+NO_CARRIERS = Carriers()

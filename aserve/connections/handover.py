@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 from .._cparsers import lib
 from ..core.errors import ClientDisconnected
@@ -20,6 +20,7 @@ from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
 from .connection import Connection, drop_exchange
+from .preface import Beginning, begin
 from .pump import Pump
 from .wire_log import tell
 from .wire_loop import LoopWire
@@ -130,11 +131,12 @@ class Handovers:
 
     def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:
         """Hand over a connection with octets of its next request; `is_new`: its client is not identified yet."""
-        self.executor.post(self._begin, (fd, LoopWire(connection, octets, is_new)), None)
+        wire = begin(connection, octets) if is_new else LoopWire(connection, octets, is_new=False)
+        self.executor.post(self._begin, (fd, wire), None)
 
     # --- called on the event loop ---
 
-    def _begin(self, who: tuple[int, LoopWire], on_ready: Callable[[LoopWire | None], None] | None) -> None:
+    def _begin(self, who: tuple[int, LoopWire | Beginning], on_ready: Callable[[LoopWire | None], None] | None) -> None:
         connection = who[1].connection
         if connection.service.tells_wire:
             rest = (
@@ -148,9 +150,9 @@ class Handovers:
         task.add_done_callback(self._tasks.pop)
 
     async def _make_transport(
-        self, fd: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None
+        self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None
     ) -> None:
-        made: LoopWire | None = None
+        made: LoopWire | Beginning | None = None
         try:
             sock = socket.socket(fileno=fd)
             try:
@@ -164,7 +166,7 @@ class Handovers:
             if made is None:
                 self._lose(wire.connection)
             if on_ready is not None:
-                on_ready(made)
+                on_ready(cast("LoopWire | None", made))  # only a new connection has another protocol, and no exchange
         if self._is_over and made is not None:
             made.abort()
 

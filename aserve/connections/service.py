@@ -25,7 +25,7 @@ from ..wsgi.deadlines import Deadlines
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields
 from . import wire_log
-from .carrier import NO_CARRIERS, NewCarrier
+from .carrier import NO_CARRIERS, Carriers
 from .health import HealthPaths
 from .in_flight import InFlight
 from .server_budgets import Budgets
@@ -66,7 +66,7 @@ class Service:
         base_environ: Environ,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
-        carriers: Mapping[str, NewCarrier] = NO_CARRIERS,
+        carriers: Carriers = NO_CARRIERS,
     ) -> None:
         self.name = name  # of the listener, for the log
         self.limits = limits
@@ -75,7 +75,7 @@ class Service:
         self.base_environ = base_environ
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
-        self.carriers = carriers  # by ALPN name; any other name stands for HTTP/1.x
+        self.carriers = carriers  # what is none of these is HTTP/1.x
         self.identify = identify  # finds out whether a connection's peer is trusted; None: not asked for each
         # Copies of the context's attributes, for quick access.
         self.config, self.loop, self.executor = context.config, context.loop, context.executor

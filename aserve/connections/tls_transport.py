@@ -178,7 +178,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if (
             context is None
             and offered
-            and not any(name in tls.ALPN_PROTOCOLS or name in self._service.carriers for name in offered)
+            and not any(name in tls.ALPN_PROTOCOLS or name in self._service.carriers.by_name for name in offered)
         ):
             names = ", ".join(map(ascii, offered[:5]))
             self._refuse(client_hello.NO_APPLICATION_PROTOCOL, f"no HTTP/1.1 for a client that speaks only {names:.99}")
@@ -219,7 +219,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._read, self._write = tls.guard(session.read), tls.guard(session.write)
         self._phase = OPEN
         self._service.connections.discard(self)
-        new_carrier = self._service.carriers.get(chosen)
+        new_carrier = self._service.carriers.by_name.get(chosen)
         wire = self._wire = LoopWire(connection, can_bypass=False) if new_carrier is None else new_carrier(connection)
         wire.connection_made(self)
         if self._incoming.pending:

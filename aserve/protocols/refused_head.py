@@ -25,7 +25,7 @@ _OTHERS = [
     ),
     (
         lazy_pattern(rb"PRI \* HTTP/2\.0\r\n"),  # RFC 9113 section 3.4
-        "this looks like HTTP/2 with prior knowledge: let the client, or the front server, use HTTP/1.1",
+        "this looks like HTTP/2 with prior knowledge: let the client, or the front server, use HTTP/1.1; or see --http2 h2c",
     ),
     (
         lazy_pattern(rb"PROXY (?:TCP[46]|UNKNOWN)|(?:\r\n){2}\x00\r\nQUIT\n"),

@@ -7,8 +7,9 @@ Not here: the class Service (connections/service.py), objects shared by all list
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
+from ..connections.carrier import Carriers
 from ..connections.greeting import identify_by
 from ..connections.listeners import Listener
 from ..connections.sendfile import HAS_SENDFILE
@@ -21,6 +22,7 @@ from ..protocols.base import Limits
 from ..protocols.underscores import ListedUnderscores, Underscores
 from ..proxies.forwarded import StripForwarded, keep_forwarded, marking, strip_forwarded
 from ..proxies.trust import Trust, TrustingLog, needs_identity, trust_of, who_is_believed
+from ..settings import Bind
 from ..tls.certificates import Certificates
 from ..wsgi import FileWrapper, Gateway, WSGIApp
 from ..wsgi.environ import build_base_environ
@@ -78,8 +80,17 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         ),
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
-        carriers=extensions.carriers,
+        carriers=_carriers_of(bind, extensions, believes),
     )
+
+
+def _carriers_of(bind: Bind, extensions: Extensions, believes: Callable[[Any], bool] | None) -> Carriers:
+    """Return what the listener's connections may speak beside HTTP/1.x: with TLS what ALPN chooses, without it what a trusted peer begins with."""
+    if bind.protocol == "https":
+        return Carriers(by_name=extensions.carriers)
+    if bind.protocol == "http" and believes is not None:
+        return Carriers(by_preface=extensions.prefaces, is_believed=believes)
+    return Carriers()
 
 
 def _strip_by(listener: Listener, trust: Trust | None, keeps: bool) -> Callable[[Exchange], None]:

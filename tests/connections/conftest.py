@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from harness.replies import echo
 from harness.tls_lines import Line
 
 import aserve.core.episode
-from aserve.connections.carrier import NO_CARRIERS
+from aserve.connections.carrier import Carriers
 from aserve.connections.limit import ConnectionLimit
 from aserve.connections.listeners import open_listeners
 from aserve.settings import parse_bind
@@ -51,12 +52,12 @@ def new_line(authority, localhost):
     """Make a line: new_line(app, client={...}, **settings) -> Line, its handshake not begun."""
     harnesses = []
 
-    def make(app=echo, client=None, carriers=NO_CARRIERS, **settings):
+    def make(app=echo, client=None, carriers=MappingProxyType({}), **settings):
         settings.setdefault("bind", "https://127.0.0.1:0")
         harness = Harness(app, certificate=localhost.certificate, key=localhost.key, **settings)
         tls_settings = harness.config.tls_settings(parse_bind(harness.config.bind[0]))
         harness.service.wrap = Certificates([tls_settings], carriers).wrap_by(tls_settings)
-        harness.service.carriers = carriers
+        harness.service.carriers = Carriers(carriers)
         harnesses.append(harness)
         line = Line(harness, authority, **(client or {}))
         harness.lines = [line]

@@ -11,6 +11,7 @@ import pytest
 
 from aserve.features import Config, extensions_of
 from aserve.features.http2 import HTTP2
+from aserve.settings import ConfigError
 
 TLS = "https://127.0.0.1:0"
 
@@ -22,13 +23,30 @@ TLS = "https://127.0.0.1:0"
         ({"bind": TLS, "http2": "auto"}, True),
         ({"bind": TLS, "http2": "off"}, False),
         ({}, False),
+        ({"http2": "h2c", "trusted_proxies": "10.0.0.1"}, True),
+        ({"bind": TLS, "http2": "h2c", "trusted_proxies": "10.0.0.1"}, True),
     ],
 )
 def test_switch(settings, is_on):
     """It is on where there is TLS, whose ALPN chooses it, unless the setting turns it off."""
     config = Config(certificate="c" if "bind" in settings else None, **settings)
     assert HTTP2.is_on(config) == is_on
-    assert list(extensions_of(config).carriers) == ["h2"] * is_on
+    extensions = extensions_of(config)
+    assert list(extensions.carriers) == ["h2"] * is_on
+    assert [*extensions.prefaces] == [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] * (config.http2 == "h2c")
+
+
+def test_h2c_is_for_proxies():
+    """Without TLS nobody else may begin with it; an error says so."""
+    with pytest.raises(ConfigError, match="http2 'h2c' is for proxies only; name them in trusted-proxies"):
+        Config(http2="h2c")
+
+
+def test_h2c_without_the_library(monkeypatch):
+    """What is asked for by name is not left out silently."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="http2 'h2c': the library h2 is not installed: pip install"):
+        Config(http2="h2c", trusted_proxies="10.0.0.1")
 
 
 def test_the_library_is_needed(monkeypatch, caplog):

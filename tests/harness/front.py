@@ -111,6 +111,7 @@ APACHE_MODULES = [
     "proxy_http",
     "proxy_uwsgi",
     "proxy_scgi",
+    "proxy_http2",
 ]
 NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"]
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]

@@ -42,8 +42,9 @@ def receive(frames, octets, on_event):
 class Client:
     """A client and a session; nothing moves before `pump`."""
 
-    def __init__(self, app=echo, max_streams=100, **settings):
+    def __init__(self, app=echo, max_streams=100, is_draining=False, **settings):
         self.harness = Harness(app, **settings)
+        self.harness.service.is_draining = is_draining
         self.harness.service.connections = ConnectionLimit()
         self.session = Session(Connection(self.harness.service), max_streams)
         # It breaks rules, if a test wants that.

@@ -75,6 +75,8 @@ class Session(Carrier):
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(CONNECTION_WINDOW - DEFAULT_WINDOW)
         self.flush()
+        if self._service.is_draining:  # begun since the client connected: `drain` did not reach it
+            self._ask_for_no_more()
 
     def data_received(self, data: bytes) -> None:
         """Frames have come."""

@@ -1,13 +1,22 @@
 """The settings of HTTP/2.
 
-Owns:     HTTP2Settings.
+Owns:     HTTP2Settings; whether the library is installed.
 Thread:   any; pure.
 """
 
 from __future__ import annotations
 
-from ...settings import EngineSettings, row
+import importlib.util
+
+from ...settings import ConfigError, EngineSettings, row
 from ...settings.kinds import choice, count
+
+NO_LIBRARY = "the library h2 is not installed: pip install 'aserve-wsgi[http2]'"
+
+
+def has_library() -> bool:
+    """Whether HTTP/2 can be spoken."""
+    return importlib.util.find_spec("h2") is not None
 
 
 class HTTP2Settings(EngineSettings):
@@ -15,8 +24,9 @@ class HTTP2Settings(EngineSettings):
 
     # fmt: off
     http2: str = row(
-        "auto", "Serving", "--http2", choice("auto", "off"),
-        "HTTP/2 for clients that ask for it over TLS; auto: if the library h2 is installed (the extra `http2`); see docs/http2.md",
+        "auto", "Serving", "--http2", choice("auto", "h2c", "off"),
+        "HTTP/2 for clients that ask for it over TLS; auto: if the library h2 is installed (the extra `http2`); "
+        "h2c: without TLS, too, for proxies in --trusted-proxies; see docs/http2.md",
         "Browsers load a page with many parts sooner by it. A request costs more CPU time than over HTTP/1.1, which clients may still choose.",
     )
     max_streams: int = row(
@@ -25,3 +35,12 @@ class HTTP2Settings(EngineSettings):
         "RFC 9113 section 6.5.2 recommends no fewer than 100; a browser opens about as many.",
     )
     # fmt: on
+
+    def check(self) -> None:
+        """See Settings."""
+        if self.http2 != "h2c":
+            return
+        if not self.trusted_proxies:
+            raise ConfigError("http2 'h2c' is for proxies only; name them in trusted-proxies")
+        if not has_library():
+            raise ConfigError(f"http2 'h2c': {NO_LIBRARY}")

@@ -84,6 +84,18 @@ def test_drain(connect):
     assert client.transport.is_closing() and len(client.goaways) == 2
 
 
+def test_a_client_that_comes_while_the_server_drains(connect):
+    """It has a moment for its first requests, and learns that it should send no more."""
+    client = connect(is_draining=True)
+    stream = client.ask()
+    client.pump()
+    assert client.status(stream) == 200
+    assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
+    client.pass_seconds(1)
+    client.pump()
+    assert client.goaways[1:] == [(stream, ErrorCodes.NO_ERROR)] and client.transport.is_closing()
+
+
 @pytest.mark.parametrize("is_replaced", [True, False])
 def test_drain_of_an_idle_connection(connect, is_replaced):
     """It ends at once; a moment later if another process goes on, as a request may be on its way."""

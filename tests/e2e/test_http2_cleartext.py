@@ -1,0 +1,100 @@
+"""HTTP/2 without TLS (--http2 h2c): proxies of the operator may begin with it."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from harness import apps
+from harness.front import fronts
+from harness.tls_clients import SECONDS
+
+__all__ = ["fronts"]  # a fixture
+pytestmark = [pytest.mark.any_parser]
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+FRONTS = {
+    "haproxy": """\
+frontend front
+    mode http
+    bind :80
+    option forwardfor
+    default_backend app
+backend app
+    mode http
+    server app {address} proto h2
+""",
+    "caddy": """\
+:80 {
+    reverse_proxy h2c://{address}
+}
+""",
+    "apache": """\
+<VirtualHost *:80>
+    ProxyPass "/" "h2c://{address}/"
+</VirtualHost>
+""",
+}
+
+
+def serve(start_server, trusted="127.0.0.1", **settings):
+    """Start a server that tells its environ."""
+    return start_server(apps.environ_json, http2="h2c", trusted_proxies=trusted, **settings)
+
+
+@pytest.mark.also_inline
+def test_a_trusted_client(start_server):
+    """It may begin with HTTP/2, or with HTTP/1.1; what it says of its own client counts in both."""
+    server = serve(start_server)
+    for http2 in (True, False):
+        with httpx.Client(http1=not http2, http2=http2, base_url=server.url, timeout=SECONDS) as client:
+            for _ in range(3):
+                found = client.get("/a?b", headers={"X-Forwarded-For": "203.0.113.7"}).json()
+                assert found["SERVER_PROTOCOL"] == ("HTTP/2.0" if http2 else "HTTP/1.1")
+                assert found["REMOTE_ADDR"] == "203.0.113.7" and found["wsgi.url_scheme"] == "http"
+            assert client.post("/", content=b"x" * 300_000).json()["CONTENT_LENGTH"] == "300000"
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("is_first", [True, False])
+def test_others(start_server, raw_client, is_first):
+    """A peer that is not trusted gets a 505, and so does a trusted one after a request."""
+    server = serve(start_server, "203.0.113.1" if is_first else "127.0.0.1")
+    client = raw_client(server)
+    if not is_first:
+        assert client.fetch().status == 200
+    client.send(PREFACE)
+    response = client.recv_response()
+    assert response.status == 505 and b"--http2 h2c" in response.body
+
+
+def test_a_preface_in_pieces(start_server, raw_client):
+    """The server's settings come once it is whole, however slowly it comes."""
+    client = raw_client(serve(start_server))
+    for octet in PREFACE:
+        client.send(bytes([octet]))
+    client.send(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    assert client.recv_exactly(9)[3:4] == b"\4"  # RFC 9113 6.5: SETTINGS
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("name", [*FRONTS])
+def test_proxies(start_server, fronts, name):
+    """HAProxy, Caddy and Apache speak it to aserve, and HTTP/1.1 to their clients."""
+    server = serve(start_server)
+    front = getattr(fronts, name)(FRONTS[name].replace("{address}", "%s:%d" % server.address))
+    for _ in range(3):
+        status, _, body = front.fetch("/a", "POST", b"x" * 100_000)
+        found = json.loads(body)
+        assert status == 200 and found["SERVER_PROTOCOL"] == "HTTP/2.0" and found["CONTENT_LENGTH"] == "100000"
+        assert found["PATH_INFO"] == "/a" and found["REMOTE_ADDR"] == "127.0.0.1"
+
+
+@pytest.mark.one_way
+def test_a_unix_socket(start_server, tmp_path):
+    """Each peer of it is trusted, if the setting says so."""
+    path = str(tmp_path / "s")
+    serve(start_server, "unix", bind=f"unix:{path}")
+    with httpx.Client(transport=httpx.HTTPTransport(uds=path, http1=False, http2=True), timeout=SECONDS) as client:
+        assert client.get("http://a/").json()["SERVER_PROTOCOL"] == "HTTP/2.0"
