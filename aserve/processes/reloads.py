@@ -100,8 +100,8 @@ class Reloads:
             return
         if fixed:
             logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
-        how = "all at once" if plan.config.reload_at_once else "one after another"
-        logger.info("%s: replacing %s, %s", why, workers(self._fleet.size), how)
+        how = ", all at once" if plan.config.reload_at_once else ", one after another"
+        logger.info("%s: replacing %s%s", why, workers(self._fleet.size), how if self._fleet.size > 1 else "")
         self._crew.forget_failures()
         self._fleet.begin(why, plan, time.monotonic())
 

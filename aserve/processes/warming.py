@@ -110,13 +110,15 @@ class WarmUp:
         if code < 400:
             logger.info("--warm-up %s: status %d, after %.2f s", shown, code, seconds)
         else:
-            why = (
-                "the log has its reason"
-                if code >= 500
-                else "that warms little; write HOST/PATH if the app asks for a host"
-            )
-            logger.warning("--warm-up %s: status %d, after %.2f s: %s", shown, code, seconds, why)
+            logger.warning("--warm-up %s: status %d, after %.2f s: %s", shown, code, seconds, _advice(code, host))
         return code
+
+
+def _advice(code: int, host: str) -> str:
+    """Return what to look at after a status that is an error; `host`: as the setting gave it, or empty."""
+    if code >= 500:
+        return "the log has its reason"
+    return f"that warms little; {'does the app accept this host?' if host else 'write HOST/PATH if the app asks for a host'}"
 
 
 def _consume(reply: Reply) -> None:

@@ -128,7 +128,7 @@ def test_none_that_starts_is_killed_for_having_been_stopped(start_storm):
     storm = start_storm("--workers", "1", "--start-timeout", "5")
     before = storm.wait_for_workers(1)
     storm.process.write_app(gate + APP)
-    storm.signal(signal.SIGHUP, "replacing 1 worker, ")
+    storm.signal(signal.SIGHUP, "replacing 1 worker")
     (new,) = wait_until(lambda: [pid for pid in storm.process.workers if pid not in before])
     stop_for([storm.process.pid, *before, new], 6.0)
     storm.ask_more()

@@ -83,16 +83,23 @@ def test_the_response(warm_up, tmp_path, caplog):
     assert caplog.text.count("--warm-up /: status 200") == 3
 
 
-@pytest.mark.parametrize(("status", "why"), [("400 Bad Request", "HOST/PATH"), ("503 No", "the log has its reason")])
-def test_a_refusal(warm_up, caplog, status, why):
+@pytest.mark.parametrize(
+    ("status", "place", "why"),
+    [
+        ("400 Bad Request", "/x", "HOST/PATH"),
+        ("400 Bad Request", "shop.example/x", "does the app accept this host?"),
+        ("503 No", "/x", "the log has its reason"),
+    ],
+)
+def test_a_refusal(warm_up, caplog, status, place, why):
     """It is told, with what to do."""
 
     def app(environ, start_response):
         start_response(status, [])
         return [b"no"]
 
-    warm_up(app, "/x")
-    assert re.search(rf"--warm-up /x: status {status[:3]}, after \d+\.\d\d s: ", caplog.text)
+    warm_up(app, place)
+    assert re.search(rf"--warm-up {place}: status {status[:3]}, after \d+\.\d\d s: ", caplog.text)
     assert why in caplog.text
 
 
