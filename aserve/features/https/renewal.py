@@ -94,11 +94,11 @@ class Renewal:
                 )  # fmt: skip
 
     def look(self) -> None:
-        """Do what is due for each name; order, unless another process does."""
+        """Do what is due for each name, unless another process does."""
         try:
             self._folder.make(None)  # it may have been removed
             for name in self._config.https:
-                if self._share(name) is not None and not self._is_over.is_set():
+                if decide(self._facts(name)) is not Do.NOTHING and not self._is_over.is_set():
                     self._take_turn(name)
         except (ConfigError, OSError) as exc:
             self._log_failure("", f"https: certificates cannot be renewed: {exc}")
@@ -106,7 +106,7 @@ class Renewal:
             logger.exception("https: certificates could not be looked at; aserve has a mistake here")
 
     def _take_turn(self, name: str) -> None:
-        """Order, if that is due still once this process has its turn, and then once this host has it."""
+        """Do what is due still once this process has its turn; order, if that is due still once this host has its, too."""
         with take_turn(self._folder.lock) as lock:
             if lock is None or self._share(name) is None:
                 return
@@ -125,7 +125,7 @@ class Renewal:
             do = decide(facts)
         return facts if do is Do.ORDER else None
 
-    def _facts(self, name: str, is_held: bool) -> Facts:
+    def _facts(self, name: str, is_held: bool = False) -> Facts:
         given = self._hosts.get(name) if self._hosts is not None else None
         return Facts(
             name, self._now(), self._config.acme_directory,

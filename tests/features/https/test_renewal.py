@@ -306,7 +306,7 @@ def test_an_end_while_an_order_begins(site):
     site.renewal.stop()
     site.results.append(ChildError("its process ended with status -9"))
     with take_turn(site.renewal._folder.lock) as lock:
-        site.renewal._order(site.renewal._facts(NAME, is_held=False), lock)
+        site.renewal._order(site.renewal._facts(NAME), lock)
     assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
 
@@ -408,6 +408,31 @@ def test_what_another_has_got(site, hosts):
     assert site.caplog.text.count("has a certificate of another host, until") == 1 and site.jobs == []
     with open(site.renewal._folder.certificate(NAME), "rb") as file:
         assert file.read() == hosts.given.pem
+
+
+def test_several_processes_of_a_host(site, hosts, monkeypatch):
+    """One of them takes what another host has got, and one gives ours; the others find that done, and the log says it once."""
+    hosts.given, gifts = given_of(site), []
+    with take_turn(site.renewal._folder.lock):
+        site.renewal.look()
+    assert not Notes.of(site.renewal._folder, NAME).has_certificate  # another process may be about to write a later one
+    other = Renewal(site.config, hosts, now=lambda: site.now)
+
+    @contextlib.contextmanager
+    def wait_for_turn(path):
+        with monkeypatch.context() as patched:
+            patched.setattr(renewal_module, "take_turn", take_turn)
+            other.look()
+        with take_turn(path) as lock:
+            yield lock
+
+    monkeypatch.setattr(renewal_module, "take_turn", wait_for_turn)
+    site.renewal.look()
+    assert site.caplog.text.count("has a certificate of another host, until") == 1
+    hosts.given = None
+    monkeypatch.setattr(hosts, "put", lambda name, given: (gifts.append(name), setattr(hosts, "given", given)))
+    site.renewal.look()
+    assert gifts == [NAME] and hosts.given == given_of(site) and site.jobs == []
 
 
 def test_another_hosts_turn(site, hosts):
