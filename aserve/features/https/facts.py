@@ -62,12 +62,14 @@ class Facts(NamedTuple):
 
 def decide(facts: Facts) -> Do:
     """Return what is to be done next. A certificate that is there already comes before an order."""
-    if facts.is_comparable and _outlasts(facts.theirs, facts.ours):
+    if facts.is_comparable and _is_worth_having(facts.theirs, facts.ours, facts.now):
         return Do.TAKE
-    if facts.is_comparable and _outlasts(facts.ours, facts.theirs):
+    if facts.is_comparable and _is_worth_having(facts.ours, facts.theirs, facts.now):
         return Do.GIVE
     return Do.ORDER if facts.is_due and not facts.is_waiting else Do.NOTHING
 
 
-def _outlasts(one: Issued | None, other: Issued | None) -> bool:
-    return one is not None and (other is None or one.until > other.until)
+def _is_worth_having(one: Issued | None, other: Issued | None, now: float) -> bool:
+    """Whether it is valid, and for longer than the other. One that has expired would have clients sent to TLS, where they refuse it."""
+    least = now if other is None else max(now, other.until)
+    return one is not None and one.until > least

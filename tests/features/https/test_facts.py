@@ -74,6 +74,12 @@ def test_alone(found, do):
         (shared(SIGNED, NEW, GIVEN, None), Do.GIVE),
         (shared(SIGNED, LATER, GIVEN, NEW), Do.GIVE),
         (shared(SIGNED, NEW, None, None, is_held=True), Do.GIVE),
+        # What has expired helps no client: a new host stays where it is until there is a good one.
+        (shared(Notes(), NEW, GIVEN, OVER), Do.ORDER),
+        (shared(Notes(), NEW, GIVEN, OVER, is_held=True), Do.NOTHING),
+        (shared(Notes(), None, GIVEN, Issued(NOW, 900.0)), Do.ORDER),
+        (shared(SIGNED, OVER, None, None), Do.ORDER),
+        (shared(SIGNED, OVER, None, None, is_held=True), Do.NOTHING),
         # A placeholder is not given, nor what another authority has signed.
         (shared(Notes(), NEW, None, None), Do.ORDER),
         (shared(Notes(OTHER), NEW, None, None), Do.ORDER),
