@@ -190,6 +190,7 @@ FLOORS = {
     "aserve/features/http2/frames.py": 100,
     "aserve/features/http2/intake.py": 100,
     "aserve/features/http2/leftovers.py": 100,
+    "aserve/features/http2/lingering.py": 100,
     "aserve/features/http2/request.py": 100,
     "aserve/features/http2/session.py": 100,
     "aserve/features/http2/settings.py": 100,

@@ -50,6 +50,7 @@ RESERVED = {
             "features.metrics.single": "its answers are given on the loop",
             "features.control.top_screen": "a program of its own, with the loop of its screen",
             "features.http2.intake": "names the types of a loop and a transport",
+            "features.http2.lingering": "names the type of a transport",
             "features.http2.session": "it is the protocol of a transport",
             "features.http2.stream": "to a wire it is a transport",
             "features.http2.turns": "names the type of a loop",

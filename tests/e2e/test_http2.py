@@ -15,11 +15,15 @@ import h2.connection
 import h2.events
 import httpx
 import pytest
+from h2.settings import SettingCodes
 from harness import apps
+from harness.client import RawClient
 from harness.http2 import request
+from harness.http2_client import HTTP2Client
 from harness.http2_load import KeptStreams
 from harness.tls_clients import SECONDS, curl, needs_curl_of_http2
 from harness.waiting import wait_until
+from hyperframe.frame import GoAwayFrame
 
 pytestmark = [pytest.mark.any_parser]
 also_inline = pytest.mark.also_inline
@@ -115,6 +119,20 @@ def test_files(serve_http2, new_client, tmp_path):
         return environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
 
     assert new_client(serve_http2(app)).get("/").content == (tmp_path / "file").read_bytes()
+
+
+@also_inline
+def test_a_response_that_is_read_after_the_end(serve_http2, authority):
+    """The server sends its last octets, and reads on: a client gives room while it reads, which a closed socket would answer with a reset."""
+    RawClient.authority = str(authority.certificate)
+    server = serve_http2(apps.site)
+    with contextlib.closing(HTTP2Client(server.address, receive_buffer_bytes=4096)) as client:
+        client.frames.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+        client.frames.increment_flow_control_window(1 << 20)
+        client.request("/big?500000")
+        client.send_octets(GoAwayFrame(0).serialize())  # so the server ends the connection behind the response
+        assert client.recv_response().body == b"x" * 500_000
+        assert client.recv_to_end() == b"" and client.goaways == [(1, 0)]
 
 
 def test_a_slow_reader_holds_no_thread(serve_http2, new_client):

@@ -200,8 +200,8 @@ class Talk:
         else:
             raise AssertionError("it never comes to rest")
         kinds = self.kinds()
-        assert self.client.transport.is_closing() or (HEADERS, GOOD) in kinds
-        assert not self.client.transport.is_closing() or (GOAWAY, 0) in kinds or "abort" in self.client.transport.calls
+        assert self.client.is_closed or (HEADERS, GOOD) in kinds
+        assert not self.client.is_closed or (GOAWAY, 0) in kinds or "abort" in self.client.transport.calls
         self.session.connection_lost(None)
         self.run()
         self.turn()

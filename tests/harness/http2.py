@@ -57,6 +57,7 @@ class Client:
         self.hints = []
         self.ended, self.resets = set(), {}
         self.goaways = []  # the last stream and the code of each
+        self.pongs = []
         self._octets = b""  # of a frame that is not complete
         self.gives_room = True  # acknowledges octets of bodies
         _, self.transport = self.harness.connect(self.session)
@@ -106,6 +107,8 @@ class Client:
             self.ended.add(event.stream_id)
         elif isinstance(event, h2.events.StreamReset):
             self.resets[event.stream_id] = event.error_code
+        elif isinstance(event, h2.events.PingAckReceived):
+            self.pongs.append(bytes(event.ping_data))
         elif isinstance(event, h2.events.ConnectionTerminated):
             self.goaways.append((event.last_stream_id, event.error_code))
 
@@ -118,6 +121,11 @@ class Client:
     def status(self, stream_id):
         """Return the status of a stream's response."""
         return int(self.heads[stream_id][b":status"])
+
+    @property
+    def is_closed(self):
+        """Whether the server has said that it sends no more."""
+        return self.transport.is_closing() or "write_eof" in self.transport.calls
 
     def dispose(self):
         """Close the socket."""

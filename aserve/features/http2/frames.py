@@ -13,7 +13,7 @@ import contextlib
 from typing import Any, cast
 
 from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
+from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import DenialOfServiceError, ProtocolError
 from h2.settings import SettingCodes, Settings
@@ -23,6 +23,9 @@ from ...protocols.base import Limits
 
 # A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
 STREAM_WINDOW = 1 << 18
+CONNECTION_WINDOW = 1 << 20
+DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
+LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
 NO_RFC7540_PRIORITIES = 9  # RFC 9218 2.1: dependencies and weights mean nothing here; h2 has no name for it
 FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
 KEPT_STREAMS = 200  # closed ones among them. Guess: 1 KiB each.
@@ -95,6 +98,14 @@ class Frames(H2Connection):
         frame.settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
         return super()._receive_settings_frame(frame)
 
+    def _receive_goaway_frame(self, frame: Any) -> Any:
+        """Receive the client's GOAWAY: h2 takes the connection for closed, and drops what waits to be sent; RFC 9113 6.8 does not."""
+        state, octets = self.state_machine.state, self.data_to_send()
+        received = super()._receive_goaway_frame(frame)
+        self.state_machine.state = state
+        self._data_to_send += octets
+        return received
+
     def _receive_frame(self, frame: Any) -> list[Any]:
         events: list[Any] = super()._receive_frame(frame)
         return events or [LateUpdate() if isinstance(frame, WindowUpdateFrame) else Dropped()]
@@ -124,6 +135,12 @@ def new_frames(limits: Limits, max_streams: int, takes_websockets: bool) -> H2Co
     return made
 
 
+def begin(frames: H2Connection) -> None:
+    """Send our settings, and the room of the connection."""
+    frames.initiate_connection()
+    frames.increment_flow_control_window(CONNECTION_WINDOW - DEFAULT_WINDOW)
+
+
 def reset(frames: H2Connection, stream_id: int, code: ErrorCodes) -> None:
     """Reset a stream, unless its client has just done so: h2 knows that before the session does."""
     with contextlib.suppress(ProtocolError):
@@ -139,8 +156,3 @@ def give_room(frames: H2Connection, count: int, stream_id: int) -> None:
 def encode_goaway(last_id: int, code: ErrorCodes) -> bytes:
     """Return a GOAWAY to be sent past h2, which would send nothing after it."""
     return bytes(GoAwayFrame(0, last_stream_id=last_id, error_code=code).serialize())
-
-
-def ignore_goaway(frames: H2Connection) -> None:
-    """Go on after the client's GOAWAY: h2 takes the connection for closed, RFC 9113 6.8 does not."""
-    frames.state_machine.state = ConnectionState.SERVER_OPEN

@@ -25,6 +25,8 @@ FRAMES = 100
 class Takes(Protocol):
     """The session, as an argument of each call: an attribute would make a cycle, which only the garbage collector frees."""
 
+    is_closed: bool  # it acts on no more frames
+
     @property
     def transport(self) -> asyncio.Transport:
         """The connection's."""
@@ -54,14 +56,15 @@ class Portions(FrameBuffer):
 class Intake:
     """What one connection has received, and not yet acted on."""
 
-    __slots__ = ("_frames", "_is_at_end", "_is_behind", "_loop", "_portions", "_waiting")
+    __slots__ = ("_frames", "_is_behind", "_loop", "_portions", "_waiting", "is_at_end")
 
     def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
         self._portions = frames.incoming_buffer = Portions(server=True)
         self._waiting: collections.deque[bytes] = collections.deque()
         # `_catch_up` is about to be called; the transport reads no more, but may have octets.
-        self._is_behind = self._is_at_end = False
+        self._is_behind = False
+        self.is_at_end = False  # the client sends no more
 
     def receive(self, session: Takes, data: bytes) -> None:
         """Receive a portion now, and others when other connections have had their turn."""
@@ -72,12 +75,12 @@ class Intake:
 
     def end(self, session: Takes) -> None:
         """End the input behind what has come."""
-        self._is_at_end = True
+        self.is_at_end = True
         if not self._is_behind:
             session.end_input()
 
     def _catch_up(self, session: Takes) -> None:
-        if not session.transport.is_closing():
+        if not session.is_closed and not session.transport.is_closing():
             self._receive(session, self._waiting.popleft() if self._portions.left and self._waiting else b"")
 
     def _receive(self, session: Takes, data: bytes) -> None:
@@ -88,12 +91,14 @@ class Intake:
             session.end(f"the client broke HTTP/2: {exc or type(exc).__name__}")
             return
         session.take(events)
+        if session.is_closed:
+            return
         if self._waiting or not self._portions.left:
             self._fall_behind(session)
         elif self._is_behind:
             self._is_behind = False
             session.transport.resume_reading()
-            if self._is_at_end:
+            if self.is_at_end:
                 session.end_input()
 
     def _fall_behind(self, session: Takes) -> None:

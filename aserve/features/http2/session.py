@@ -19,27 +19,24 @@ from h2.errors import ErrorCodes
 
 from ...connections.carrier import Carrier, new_stream
 from ...connections.connection import Connection
-from ...connections.progress import LINGER_SECONDS
 from ...connections.wire_loop import LoopWire
 from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
 from . import frames
 from .allowance import Allowance
 from .fields import UNLIKE_LENGTH, Field, Malformed, content_length, encode_head, is_trailer_section
-from .frames import STREAM_WINDOW
+from .frames import CONNECTION_WINDOW, LAST_STREAM, STREAM_WINDOW
 from .intake import Intake
 from .leftovers import Leftovers
+from .lingering import Lingering
 from .request import StreamRequest
 from .stream import StreamTransport
 from .turns import Turns, updated_urgency, urgency_of
 
 logger = logging.getLogger("aserve")
 
-CONNECTION_WINDOW = 1 << 20
-DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
-LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
 
 
 class Session(Carrier):
@@ -53,12 +50,13 @@ class Session(Carrier):
         self._scratch = Scratch(service.limits)
         self._streams: dict[int, StreamTransport] = {}
         self._leftovers = Leftovers()
-        self._is_write_paused = self._is_closed = self.is_at_eof = False
+        self._is_write_paused = self.is_closed = self.is_at_eof = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
         self._allowance = Allowance()
-        self._quiet_seconds = 0.0  # without a stream; or since it was closed
+        self._quiet_seconds = 0.0  # without a stream
         self._goaways = 0  # sent
+        self._lingering: Lingering | None = None  # behind the last octets
         self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
         self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
         self._intake, self._turns = Intake(self._h2, service.loop), Turns(self._h2, service.loop)
@@ -70,27 +68,30 @@ class Session(Carrier):
         self.transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
         if not self._connection.identify(transport):
-            self._close()
+            self.abort()
             return
-        self._h2.initiate_connection()
-        self._h2.increment_flow_control_window(CONNECTION_WINDOW - DEFAULT_WINDOW)
+        frames.begin(self._h2)
         self.flush()
         if self._service.is_draining:  # begun since the client connected: `drain` did not reach it
             self._ask_for_no_more()
 
     def data_received(self, data: bytes) -> None:
         """Frames have come."""
-        if not self._is_closed:
+        if not self.is_closed:
             self._intake.receive(self, data)
+        else:
+            self.drop_octets(data)
 
     def eof_received(self) -> bool:
         """The client will send no more."""
         self._intake.end(self)
+        if self.is_closed:
+            self.transport.close()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
-        self._is_closed = True
+        self.is_closed = True
         self._service.connections.discard(self)
         for stream in list(self._streams.values()):
             self.leave(stream)
@@ -110,7 +111,7 @@ class Session(Carrier):
         """Act on frames."""
         for event in events:
             act = ACTIONS.get(type(event))
-            if act is not None and not self._is_closed:
+            if act is not None and not self.is_closed:
                 act(self, event)
         self.flush()
         if self._is_write_paused and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
@@ -139,16 +140,17 @@ class Session(Carrier):
 
     def on_second(self) -> None:
         """See Carrier."""
+        if self._lingering is not None:
+            self._lingering.on_second(self._service.is_draining)
+        if self.is_closed:
+            return
         self._allowance.on_second()
-        self._quiet_seconds = 0.0 if self._streams and not self._is_closed else self._quiet_seconds + 1.0
+        self._quiet_seconds = 0.0 if self._streams else self._quiet_seconds + 1.0
         for stream_id in self._leftovers.on_second():
             frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
         self.flush()
         config = self._service.config
-        if self._is_closed:
-            if self._quiet_seconds > LINGER_SECONDS:
-                self.transport.abort()
-        elif self._goaways:
+        if self._goaways:
             self._say_goodbye()
         elif self._connection.is_spent:
             self._ask_for_no_more()
@@ -164,11 +166,13 @@ class Session(Carrier):
 
     def abort(self) -> None:
         """See Carrier."""
-        self._is_closed = True
+        self.is_closed = True
         self.transport.abort()
 
     def drop_octets(self, data: bytes) -> None:
         """See Carrier."""
+        if self._lingering is not None:
+            self._lingering.drop(len(data))
 
     # Requests
 
@@ -279,11 +283,6 @@ class Session(Carrier):
         elif not event.stream_id:
             self._turns.add(self, self._streams.values())
 
-    def _on_goaway(self, event: Any) -> None:
-        """Go on: the client asks for no more streams, and those that are open finish."""
-        frames.ignore_goaway(self._h2)
-        self._say_goodbye()
-
     def _on_unknown(self, event: Any) -> None:
         """Count a frame that h2 does not know; obey one that makes an open stream more urgent, or less."""
         self._count_frame(event)
@@ -304,7 +303,7 @@ class Session(Carrier):
 
     def _on_change(self, stream: StreamTransport) -> None:
         """Send octets of a stream soon, or let its client send."""
-        if self._is_closed or stream.stream_id not in self._streams:
+        if self.is_closed or stream.stream_id not in self._streams:
             return
         self._give_room(stream)
         self._turns.add(self, [stream])
@@ -312,7 +311,7 @@ class Session(Carrier):
     @property
     def may_send(self) -> bool:
         """See Sends."""
-        return not self._is_write_paused and not self._is_closed
+        return not self._is_write_paused and not self.is_closed
 
     def finish(self, stream: StreamTransport) -> None:
         """End a stream whose response is sent; the rest of its request is not wanted."""
@@ -339,7 +338,7 @@ class Session(Carrier):
     def flush(self) -> None:
         """Give the frames to the transport."""
         octets = self._h2.data_to_send()
-        if octets and not self._is_closed:
+        if octets and not self.is_closed:
             self.transport.write(octets)
 
     # The end
@@ -355,9 +354,9 @@ class Session(Carrier):
         if not self._goaways:
             self._send_goaway(LAST_STREAM)
 
-    def _say_goodbye(self) -> None:
-        """Send the last GOAWAY, and close when no stream is left."""
-        if self._is_closed:
+    def _say_goodbye(self, event: Any = None) -> None:
+        """Send the last GOAWAY, and close when no stream is left; streams that are open finish. `event`: the client's GOAWAY."""
+        if self.is_closed:
             return
         if self._goaways < 2:
             self._goaways = 1
@@ -376,10 +375,9 @@ class Session(Carrier):
             self.leave(stream)
 
     def _close(self) -> None:
-        """Send what is pending, then close; a client that does not read it is cut off by `on_second`."""
-        self._is_closed = True
-        self._quiet_seconds = 0.0
-        self.transport.close()
+        """Send what is pending, then close."""
+        self.is_closed = True
+        self._lingering = Lingering(self.transport, self._service.config, self._intake.is_at_end)
 
 
 ACTIONS: dict[type, Callable[[Session, Any], None]] = {
@@ -396,5 +394,5 @@ ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     frames.LateUpdate: Session._on_window,
     h2.events.PriorityUpdated: Session._count_frame,
     h2.events.UnknownFrameReceived: Session._on_unknown,
-    h2.events.ConnectionTerminated: Session._on_goaway,
+    h2.events.ConnectionTerminated: Session._say_goodbye,
 }

@@ -53,7 +53,7 @@ def test_the_end_comes_last(uploading):
     uploading.session.data_received(ONE * (FRAMES + 9) + DataFrame(1, b"!", flags=["END_STREAM"]).serialize())
     assert uploading.session.eof_received()
     uploading.pump()
-    assert uploading.bodies[1] == b"/" + b"x" * (FRAMES + 9) + b"!" and uploading.transport.is_closing()
+    assert uploading.bodies[1] == b"/" + b"x" * (FRAMES + 9) + b"!" and uploading.is_closed
 
 
 def test_an_end_meanwhile(uploading):

@@ -13,8 +13,7 @@ from harness.replies import Chunks, returning
 from hyperframe.frame import RstStreamFrame
 
 from aserve.core.exchange import CLIENT_GONE
-from aserve.features.http2.frames import STREAM_WINDOW
-from aserve.features.http2.session import CONNECTION_WINDOW
+from aserve.features.http2.frames import CONNECTION_WINDOW, STREAM_WINDOW
 
 BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the transport holds
 
@@ -387,7 +386,7 @@ def test_the_rest_of_a_body_that_is_answered(connect, end):
     client.pump()
     client.session.drain()
     client.pump()
-    assert client.goaways and not client.transport.is_closing()
+    assert client.goaways and not client.is_closed
     client.h2.increment_flow_control_window(100, stream)
     client.h2.send_data(stream, bytes(100 if end != "reset" else 1), end_stream=end == "data")
     if end == "trailers":
@@ -395,7 +394,7 @@ def test_the_rest_of_a_body_that_is_answered(connect, end):
     elif end == "reset":
         client.h2.reset_stream(stream)
     client.pump()
-    assert client.transport.is_closing() and not client.resets
+    assert client.is_closed and not client.resets
 
 
 def test_a_stream_that_is_left(connect):

@@ -191,7 +191,7 @@ def test_a_frame_of_too_many_settings(connect, caplog, numbers):
     client = connect()
     client.session.data_received(settings_frame(numbers))
     client.pump()
-    assert client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)] and client.transport.is_closing()
+    assert client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)] and client.is_closed
     assert "a frame of 33 settings" in caplog.text
 
 
@@ -227,7 +227,7 @@ def test_floods_of_frames_that_change_nothing(connect, frame):
     client.pump()
     client.session.data_received(frame.serialize() * (BURST + 20))
     client.pump()
-    assert client.transport.is_closing() and client.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM
+    assert client.is_closed and client.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM
 
 
 @pytest.mark.parametrize(
@@ -240,4 +240,4 @@ def test_floods_of_malformed_requests(connect, fields):
         for _ in range(50):
             client.ask(*fields)
         client.pump()
-    assert client.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM and client.transport.is_closing()
+    assert client.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM and client.is_closed

@@ -42,12 +42,12 @@ def test_a_head_that_does_not_come(slow, has_stream):
     for _ in range(3):
         slow.session.data_received(frame(CONTINUATION, 0, 9, b""))
         slow.pass_seconds(1)
-    assert not slow.transport.is_closing()
+    assert not slow.is_closed
     slow.pass_seconds(10)
     slow.pump()
     slow.pass_seconds(62)
     slow.pump()
-    assert slow.transport.is_closing() and slow.goaways
+    assert slow.is_closed and slow.goaways
 
 
 @pytest.mark.parametrize("octets", [b"", b"x"])
