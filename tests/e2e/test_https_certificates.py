@@ -11,37 +11,16 @@ import pathlib
 import pwd
 import shutil
 import signal
-import ssl
-import stat
 import subprocess
 import sys
 import tempfile
-import threading
 
 import pytest
-from harness.https_site import DAY, NEEDS, RENEWAL, SECONDS
+from harness.https_site import DAY, NEEDS, RENEWAL, SECONDS, UMASK, Load, private, rights_below
 from harness.pebble import NOBODYS_ADDRESS
 from harness.waiting import wait_until
 
 pytestmark = NEEDS
-UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")  # the rights of new files are then those that the server asks for
-
-
-def rights_below(folder):
-    """Return the rights of a folder and of all in it: whether it is a folder, its mode, its owner."""
-    found = set()
-    for path in [folder, *folder.rglob("*")]:
-        try:
-            status = path.lstat()
-        except FileNotFoundError:  # a file that lives for a moment
-            continue
-        found.add((path.is_dir(), stat.S_IMODE(status.st_mode), status.st_uid))
-    return found
-
-
-def private(uid=0):
-    """Return the rights of folders and files that no other user can read."""
-    return {(True, 0o700, uid), (False, 0o600, uid)}
 
 
 @pytest.mark.parametrize(
@@ -110,64 +89,6 @@ def test_renewal_under_load(pebble, serve_https):
         site.set_clock(0)
         load.go_on(100)
     assert load.faults == [] and second != first
-    assert site.stop() == 0
-
-
-class Load:
-    """Clients that ask over TLS, on kept connections and on new ones."""
-
-    def __init__(self, host):
-        self.count, self.faults = 0, []
-        self._host, self._is_over = host, threading.Event()
-        self._context = ssl._create_unverified_context()
-        self._threads = [threading.Thread(target=self._ask, args=(length,), daemon=True) for length in (1, 1, 1000)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(SECONDS)
-
-    def go_on(self, count):
-        """Wait until so many more have been answered."""
-        until = self.count + count
-        wait_until(lambda: self.count >= until or self.faults, SECONDS)
-
-    def _ask(self, length):
-        try:
-            while not self._is_over.is_set():
-                client = http.client.HTTPSConnection(self._host, timeout=SECONDS, context=self._context)
-                for _ in range(length):
-                    client.request("GET", "/")
-                    response = client.getresponse()
-                    assert response.status == 200 and response.read().startswith(b"one ")
-                    self.count += 1
-                    if self._is_over.is_set():
-                        break
-                client.close()
-        except Exception as exc:
-            self.faults.append(exc)
-
-
-@pytest.mark.long_on_pypy
-def test_a_reload_while_ordering(pebble, serve_https):
-    """SIGHUP replaces the workers while the authority lets one wait; another gets the certificate."""
-    site = serve_https("shop.example", flags=("--workers=2",))
-    site.wait_for_certificate("shop.example")
-    pebble.pause()
-    before = site.wait_for_workers(2)
-    site.set_clock(RENEWAL)
-    wait_until(lambda: site.count_orders("shop.example") == 2, SECONDS, lambda: site.log)
-    site.signal(signal.SIGHUP)
-    site.wait_for_log("SIGHUP: done", SECONDS)
-    assert not set(before) & set(site.wait_for_workers(2))
-    first = site.wait_for_certificate("shop.example")
-    pebble.resume()
-    site.wait_for_certificate("shop.example", first)
     assert site.stop() == 0
 
 

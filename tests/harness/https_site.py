@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import pathlib
 import socket
 import ssl
+import stat
 import sys
+import threading
 import time
 from typing import Any
 
@@ -27,6 +30,7 @@ NEEDS = [
 SECONDS = 60.0  # for an order, on a machine that does much else
 HOUR, DAY = 3600, 86400
 RENEWAL = 64 * DAY  # a certificate of 90 days is then due
+UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")  # the rights of new files are then those that the server asks for
 # The command, for which a minute passes in a moment. Its time of day for renewals is apart from the real one by the seconds in a file.
 COMMAND = """\
 import os, sys, time
@@ -95,3 +99,61 @@ class HTTPSSite(Workers):
     def count_orders(self, name: str) -> int:
         """Return how often a certificate has been asked for."""
         return self.count(rf"asking \S+ for a certificate for {name}\n")
+
+
+class Load:
+    """Clients that ask over TLS, on kept connections and on new ones."""
+
+    def __init__(self, host: str) -> None:
+        self.count = 0
+        self.faults: list[Exception] = []
+        self._host, self._is_over = host, threading.Event()
+        self._context = ssl._create_unverified_context()
+        self._threads = [threading.Thread(target=self._ask, args=(length,), daemon=True) for length in (1, 1, 1000)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(SECONDS)
+
+    def go_on(self, count: int) -> None:
+        """Wait until so many more have been answered."""
+        until = self.count + count
+        wait_until(lambda: self.count >= until or self.faults, SECONDS)
+
+    def _ask(self, length: int) -> None:
+        try:
+            while not self._is_over.is_set():
+                client = http.client.HTTPSConnection(self._host, timeout=SECONDS, context=self._context)
+                for _ in range(length):
+                    client.request("GET", "/")
+                    response = client.getresponse()
+                    assert response.status == 200 and response.read().startswith(b"one ")
+                    self.count += 1
+                    if self._is_over.is_set():
+                        break
+                client.close()
+        except Exception as exc:
+            self.faults.append(exc)
+
+
+def rights_below(folder: pathlib.Path) -> set[tuple[bool, int, int]]:
+    """Return the rights of a folder and of all in it: whether it is a folder, its mode, its owner."""
+    found: set[tuple[bool, int, int]] = set()
+    for path in [folder, *folder.rglob("*")]:
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # a file that lives for a moment
+            continue
+        found.add((path.is_dir(), stat.S_IMODE(status.st_mode), status.st_uid))
+    return found
+
+
+def private(uid: int = 0) -> set[tuple[bool, int, int]]:
+    """Return the rights of folders and files that no other user can read."""
+    return {(True, 0o700, uid), (False, 0o600, uid)}

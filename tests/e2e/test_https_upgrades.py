@@ -1,0 +1,68 @@
+"""New code and new settings while a certificate is ordered: no request is lost, and the certificate comes."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+
+import pytest
+from harness.https_site import NEEDS, RENEWAL, SECONDS, UMASK, Load, private, rights_below
+from harness.waiting import wait_until
+
+pytestmark = [*NEEDS, pytest.mark.long_on_pypy]
+NAME = "shop.example"
+DONE = {signal.SIGHUP: "SIGHUP: done", signal.SIGUSR2: "SIGUSR2: done"}
+
+
+@pytest.mark.parametrize(
+    ("number", "flags"),
+    [
+        pytest.param(signal.SIGHUP, (), id="reload"),
+        pytest.param(signal.SIGHUP, ("--preload",), id="reload-preload", marks=pytest.mark.long),
+        pytest.param(signal.SIGUSR2, (), id="upgrade", marks=pytest.mark.long),
+        pytest.param(signal.SIGUSR2, ("--preload",), id="upgrade-preload"),
+    ],
+)
+def test_new_workers_while_ordering(pebble, serve_https, number, flags):
+    """
+    The workers are replaced while the authority lets one wait: a new one begins the order anew, and gets the certificate.
+
+    No client notices; at no moment can others read a key; nothing of the order that was cut off is left, nor a turn.
+    """
+    site = serve_https(NAME, flags=("--workers=2", *flags), launcher=UMASK)
+    first = site.wait_for_certificate(NAME)
+    before = site.wait_for_workers(2 + len(flags))  # with --preload one more, which has imported the app
+    seen = set()
+    with Load(pebble.host) as load:
+        pebble.pause()
+        site.set_clock(RENEWAL)
+        wait_until(lambda: site.count_orders(NAME) == 2, SECONDS, lambda: site.log)
+        site.signal(number)
+        wait_until(lambda: seen.update(rights_below(site.files)) or site.count(DONE[number]), SECONDS, lambda: site.log)
+        assert not set(before) & set(site.wait_for_workers(2 + len(flags)))
+        assert site.certificate(NAME) == first
+        pebble.resume()
+        wait_until(
+            lambda: seen.update(rights_below(site.files)) or site.certificate(NAME) not in (None, first),
+            SECONDS,
+            lambda: site.log,
+        )
+        site.set_clock(0)
+        load.go_on(100)
+    assert load.faults == [] and site.count_orders(NAME) > 2
+    wait_until(
+        lambda: is_turn_free(site), SECONDS, lambda: site.log
+    )  # while the clock was wrong, each certificate was due
+    assert list((site.files / "challenges").iterdir()) == [] and list(site.files.rglob("*.new")) == []
+    assert seen | rights_below(site.files) == private()
+    assert site.stop() == 0 and is_turn_free(site)
+
+
+def is_turn_free(site):
+    """Return whether no process has its turn to order."""
+    with open(site.files / "lock", "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
