@@ -245,21 +245,66 @@ def other_systems(scratch: pathlib.Path) -> str:
 
 
 def musl(scratch: pathlib.Path) -> str:
-    """In a root with musl, busybox and CPython, as Alpine has them, pip installs the wheel, and it serves."""
+    """In a root with musl, busybox and CPython, as Alpine has them, pip installs each wheel, and it serves."""
     if os.getuid() != 0 or not shutil.which("apt-get"):
         return "not checked: that needs root's rights, and Debian"
     folder = CACHE / "musl"
     run(ROOT / ".ci" / "musl", folder)
-    place = emptied(folder / "root" / "srv")
-    (wheel,) = cross_wheels(scratch, {MUSL: CROSS[MUSL]})
-    wheels = place / "wheels"
+    wheels = emptied(folder / "root" / "srv") / "wheels"
+    (every,) = cross_wheels(scratch, {MUSL: CROSS[MUSL]})
     platform = ("--platform", CROSS[MUSL], "--platform", "musllinux_1_1_x86_64", "--python-version", "3.11")
-    run(tool("pip"), "download", "--quiet", "--only-binary", ":all:", *platform, "-d", wheels, wheel, "pip")
-    # busybox's env(1) changes no folder.
-    inside = [ROOT / ".ci" / "root", "run", folder, "/bin/sh", "-c", 'cd /srv && exec "$@"', "sh", "/usr/bin/python3"]
+    run(
+        tool("pip"),
+        "download",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        *platform,
+        "-d",
+        wheels,
+        every,
+        "pip",
+        *BUILD_REQUIRES,
+    )
+    one = native_on_musl(scratch, folder / "root" / "usr" / "bin" / "python3", wheels)
+    said = "; ".join(one_on_musl(folder, wheels, name) for name in (every.name, one.name))
+    return f"{said}; the interpreter is built from Debian's sources"
+
+
+def native_on_musl(scratch: pathlib.Path, python: pathlib.Path, wheels: pathlib.Path) -> pathlib.Path:
+    """Build the wheel with the native path by the root's CPython, outside the root, where its compiler is; return its file."""
     (pip,) = wheels.glob("pip-*.whl")
-    run(*inside, f"wheels/{pip.name}/pip", "install", "--quiet", "--no-index", "--find-links", "wheels", "aserve-wsgi")
-    return f"{serves(inside, '/usr/bin/aserve')}, from the wheel; the interpreter is built from Debian's sources"
+    (headers,) = (
+        python.parent.parent / "include"
+    ).iterdir()  # setuptools would take those of the prefix, which are Debian's
+    inside = ["env", f"PYTHONPATH={scratch / 'build'}", f"CFLAGS=-I{headers}", python, pip / "pip"]
+    run(
+        *inside,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--find-links",
+        wheels,
+        "--target",
+        scratch / "build",
+        *BUILD_REQUIRES,
+    )
+    run(*inside, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, only("*.tar.gz"))
+    (wheel,) = (path for path in wheels.glob("aserve_wsgi-*.whl") if is_native(path.name))
+    return wheel
+
+
+def one_on_musl(folder: pathlib.Path, wheels: pathlib.Path, name: str) -> str:
+    """Install this wheel in a fresh environment of the root, and serve; return what that was."""
+    # busybox's env(1) changes no folder.
+    inside = [ROOT / ".ci" / "root", "run", folder, "/bin/sh", "-c", 'cd /srv && exec "$@"', "sh"]
+    run(*inside, "/usr/bin/python3", "-m", "venv", "--clear", "--without-pip", "venv")
+    (pip,) = wheels.glob("pip-*.whl")
+    options = ("--quiet", "--no-index", "--find-links", "wheels")
+    run(*inside, "venv/bin/python", f"wheels/{pip.name}/pip", "install", *options, f"wheels/{name}")
+    python = serves([*inside, "venv/bin/python"], "venv/bin/aserve")
+    told = run(*inside, "venv/bin/aserve", "--version").strip()
+    return f"{python}, {'-'.join(name.split('-')[2:4])}: {told.rpartition(', ')[2]}"
 
 
 def interpreters(pythons: Sequence[str]) -> Callable[[pathlib.Path], str]:
