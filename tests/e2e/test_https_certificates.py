@@ -9,11 +9,13 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 from harness.https_site import DAY, NEEDS, RENEWAL, SECONDS, UMASK, Load, private, rights_below
@@ -53,11 +55,11 @@ def test_names_and_workers(pebble, serve_https):
     """
     Each name has a certificate of its own, which one of the workers orders and all serve; a name that leads elsewhere stops no other.
 
-    The status says which has one, and why another has none.
+    The status says which has one, and why another has none; the metrics say until when each is valid.
     """
     pebble.lead("elsewhere.example", NOBODYS_ADDRESS)
     names = ("elsewhere.example", "a.example", "b.example")
-    site = serve_https(*names, flags=("--workers=2", "--control=control"))
+    site = serve_https(*names, flags=("--workers=2", "--control=control", f"--metrics={pebble.host}:9100"))
     line = site.wait_for_log("ERROR .*https: no certificate for elsewhere.example: (.*)\n", SECONDS)[1]
     assert "could not connect to elsewhere.example at port 80" in line and "must lead to this machine" in line
     assert site.wait_for_certificate("a.example") != site.wait_for_certificate("b.example")
@@ -67,7 +69,17 @@ def test_names_and_workers(pebble, serve_https):
     told = status(site)
     assert [each["name"] for each in told] == [*names] and [bool(each["until"]) for each in told] == [False, True, True]
     assert [each["fault"] in line for each in told] == [True] * 3 and told[0]["fault"] and not told[1]["fault"]
+    ends = certificate_ends(pebble)
+    assert ends["elsewhere.example"] == 0  # a placeholder
+    assert [round((ends[name] - time.time()) / DAY) for name in names[1:]] == [90, 90]
     assert site.stop() == 0
+
+
+def certificate_ends(pebble):
+    """Return by name what the metrics tell: until when its certificate is valid."""
+    text = pebble.ask("GET", f"http://{pebble.host}:9100/metrics").decode()
+    line = r'(?m)^aserve_certificate_not_after_timestamp_seconds\{file="[^"]*/certificates/([^"]+)\.pem"\} (\S+)$'
+    return {name: float(end) for name, end in re.findall(line, text)}
 
 
 def status(site):
