@@ -101,6 +101,7 @@ def test_renewal_under_load(pebble, serve_https):
         site.set_clock(0)
         load.go_on(100)
     assert load.faults == [] and second != first
+    assert site.count_orders("shop.example") == 2  # and not one with each look
     assert site.stop() == 0
 
 

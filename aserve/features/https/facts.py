@@ -1,6 +1,6 @@
 """The facts of one name, and what to do next for it: facts in, one action out.
 
-Owns:     Facts, Do, decide.
+Owns:     Facts, Do, decide; fault_of.
 Thread:   any; pure: no clock, file, store or log.
 Not here: gathering the facts and acting (renewal.py), which challenge (attempts.py), notes (notes.py), dates (issued.py).
 
@@ -11,9 +11,10 @@ process or host has done meanwhile.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from ...core.named_tuple import NamedTuple
-from .issued import Given, Issued
+from .issued import Given, Issued, show_time
 from .notes import Notes
 
 
@@ -67,6 +68,18 @@ def decide(facts: Facts) -> Do:
     if facts.is_comparable and _is_worth_having(facts.ours, facts.theirs, facts.now):
         return Do.GIVE
     return Do.ORDER if facts.is_due and not facts.is_waiting else Do.NOTHING
+
+
+def fault_of(facts: Facts) -> dict[str, Any]:
+    """
+    Return the fault of an order that has succeeded, as order.py does; an empty one: it has none.
+
+    A certificate that is due as soon as it is there would have the authority asked with each look, until it refuses.
+    """
+    if not facts.is_due:
+        return {}
+    dates = f"it is valid until {show_time(facts.ours.until)}" if facts.ours is not None else "its dates cannot be read"
+    return {"kind": "due", "detail": dates}
 
 
 def _is_worth_having(one: Issued | None, other: Issued | None, now: float) -> bool:

@@ -64,6 +64,10 @@ FAULTS = {
     "badNonce": ("{authority} refuses requests as replayed, again and again", "nothing is to be done here, unless a proxy keeps its answers"),
     "timeout": ("{authority} has come to no decision: {detail}", "nothing is to be done here"),
     # This machine.
+    "due": (
+        "the certificate that {authority} has given is to be renewed already: {detail}",
+        "see that the clock of this machine is right",
+    ),
     "unreachable": (
         "{authority} cannot be reached from here: {detail}",
         "see that this machine finds its address, and may connect to it",

@@ -16,6 +16,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from ...workers.threads import Watcher
 from .answers import kinds_of
 from .attempts import first_kind, second_kind
 from .child import Child, ChildError
-from .facts import Do, Facts, decide
+from .facts import Do, Facts, decide, fault_of
 from .faults import explain
 from .folder import Folder
 from .issued import Given, Issued, show_time
@@ -159,10 +160,14 @@ class Renewal:
         result = self._attempt(name, notes.failures, lock)
         if self._is_over.is_set():
             return  # the child was ended
+        found = facts._replace(
+            now=self._now(), notes=Notes.of(self._folder, name), issued=Issued.of(self._folder, name)
+        )
+        result = result or fault_of(found)
         if result:
-            self._fail(name, notes, result)
+            self._fail(found, notes.failures + 1, result)
         else:
-            self._succeed(facts)
+            self._succeed(found)
 
     def _attempt(self, name: str, failures: int, lock: int) -> dict[str, Any]:
         """Return the result of an order; if it could be another by the other kind of challenge, that one's."""
@@ -193,23 +198,22 @@ class Renewal:
             self._child = None
 
     def _succeed(self, facts: Facts) -> None:
-        name, issued = facts.name, Issued.of(self._folder, facts.name)
-        self._logged.pop(name, None)
-        if issued is not None:
-            logger.info(
-                "https: %s has a certificate until %s; it will be renewed on %s",
-                name, show_time(issued.until), show_time(issued.renew_at),
-            )  # fmt: skip
+        assert facts.ours is not None
+        self._logged.pop(facts.name, None)
+        logger.info(
+            "https: %s has a certificate until %s; it will be renewed on %s",
+            facts.name, show_time(facts.ours.until), show_time(facts.ours.renew_at),
+        )  # fmt: skip
         if self._hosts is not None:
             self._give(facts)  # if the store is away, `_share` does so later
 
-    def _fail(self, name: str, notes: Notes, result: dict[str, Any]) -> None:
-        at, why = self._now(), explain(name, self._authority, self._folder.path, result)
+    def _fail(self, facts: Facts, failures: int, result: Mapping[str, Any]) -> None:
+        name, at = facts.name, facts.now
+        why = explain(name, self._authority, self._folder.path, result)
         asked = seconds_of(result.get("retry_after", ""), at)
-        failures = notes.failures + 1
         again = at + delay_after(failures, asked) * random.uniform(1.0, 1.1)  # noqa: S311 - processes need not agree
-        notes = notes._replace(failures=failures, at=at, again=again, fault=why)
-        notes = notes._replace(is_asked=asked is not None, asked=self._config.acme_directory)
+        notes = facts.notes._replace(failures=failures, at=at, again=again, fault=why)
+        notes = notes._replace(is_asked=asked is not None, asked=facts.directory)
         notes.write(self._folder, name)
         if self._hosts is not None:
             self._hosts.wait(name, again - at)

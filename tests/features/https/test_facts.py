@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.https.facts import Do, Facts, decide
+from aserve.features.https.facts import Do, Facts, decide, fault_of
 from aserve.features.https.issued import Given, Issued
 from aserve.features.https.notes import MAX_RETRY_SECONDS, Notes
 
@@ -79,6 +79,7 @@ def test_alone(found, do):
         (shared(Notes(), NEW, GIVEN, OVER, is_held=True), Do.NOTHING),
         (shared(Notes(), None, GIVEN, Issued(NOW, 900.0)), Do.ORDER),
         (shared(SIGNED, OVER, None, None), Do.ORDER),
+        (shared(SIGNED, Issued(800.0, 700.0), GIVEN, OVER), Do.ORDER),
         (shared(SIGNED, OVER, None, None, is_held=True), Do.NOTHING),
         # A placeholder is not given, nor what another authority has signed.
         (shared(Notes(), NEW, None, None), Do.ORDER),
@@ -98,3 +99,16 @@ def test_alone(found, do):
 def test_several_hosts(found, do):
     """One certificate is ordered for all, by one of them; each serves the one that is valid for the longest time."""
     assert decide(found) is do
+
+
+@pytest.mark.parametrize(
+    ("found", "detail"),
+    [
+        (facts(SIGNED, NEW), None),
+        (facts(SIGNED, OLD), "it is valid until 1970-01-01 00:17 UTC"),
+        (facts(SIGNED, None), "its dates cannot be read"),
+    ],
+)
+def test_a_certificate_that_is_due_at_once(found, detail):
+    """An order whose certificate is to be renewed already counts as one that failed: so the next waits for its delay."""
+    assert fault_of(found).get("detail") == detail

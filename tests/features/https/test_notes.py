@@ -78,6 +78,7 @@ def test_other_files(folder, text, notes):
         # Once the clock is right, what it said before counts no more.
         (1e9, 1600.0, False),
         (0.0, 1e9, False),
+        (100, 100 + MAX_RETRY_SECONDS, True),
         (100, 101 + MAX_RETRY_SECONDS, False),
     ],
 )

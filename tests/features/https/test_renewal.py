@@ -260,11 +260,31 @@ def test_a_damaged_certificate(site):
         assert len(site.jobs) == count
 
 
-def test_a_success_whose_file_is_gone(site):
-    """There is nothing to say of its dates."""
-    site.results.append({})
+def test_a_certificate_that_is_due_at_once(site):
+    """A clock that is months ahead has each one renewed at once: the authority is asked ever less often, and the log says to look at the clock."""
+    site.results += [None, None, None]
+    site.now += 80 * 86400
     site.renewal.look()
-    assert "has a certificate until" not in site.caplog.text
+    site.renewal.look()
+    assert len(site.jobs) == 1
+    assert "is to be renewed already: it is valid until" in site.caplog.text and "clock" in site.caplog.text
+    assert "the present one is valid until" in site.caplog.text
+    site.now += 700
+    site.renewal.look()
+    site.now += 700
+    site.renewal.look()
+    assert len(site.jobs) == 2
+    site.now -= 80 * 86400 + 1400  # once the clock is right, all is well
+    site.renewal.look()
+    assert len(site.jobs) == 2
+
+
+def test_a_success_whose_file_is_gone(site):
+    """The authority is not asked for another with each look."""
+    site.results += [{}, {}]
+    site.renewal.look()
+    site.renewal.look()
+    assert len(site.jobs) == 1 and "is to be renewed already: its dates cannot be read" in site.caplog.text
 
 
 def test_start_and_stop(site, monkeypatch):
