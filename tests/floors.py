@@ -194,6 +194,7 @@ FLOORS = {
     "aserve/features/http2/request.py": 100,
     "aserve/features/http2/session.py": 100,
     "aserve/features/http2/settings.py": 100,
+    "aserve/features/http2/states.py": 100,
     "aserve/features/http2/stream.py": 100,
     "aserve/features/http2/turns.py": 100,
     "aserve/features/https/__init__.py": 100,

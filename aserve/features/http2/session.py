@@ -120,7 +120,7 @@ class Session(Carrier):
     def end_input(self) -> None:
         """Answer whole requests, as far as the windows allow."""
         self.is_at_eof = True
-        for stream in [each for each in self._streams.values() if not each.is_received]:
+        for stream in [each for each in self._streams.values() if not each.request.is_ended]:
             self.leave(stream)
         self._turns.add(self, self._streams.values())
         self._leftovers.end_sending()
@@ -241,7 +241,7 @@ class Session(Carrier):
             self._reset_malformed(stream.stream_id, UNLIKE_LENGTH)
 
     def _give_room(self, stream: StreamTransport) -> None:
-        if stream.is_reading() and not stream.is_received and stream.unread_bytes >= STREAM_WINDOW // 2:
+        if stream.is_reading() and not stream.request.is_ended and stream.unread_bytes >= STREAM_WINDOW // 2:
             frames.give_room(self._h2, stream.unread_bytes, stream.stream_id)
             stream.unread_bytes = 0
 
@@ -315,7 +315,7 @@ class Session(Carrier):
 
     def finish(self, stream: StreamTransport) -> None:
         """End a stream whose response is sent; the rest of its request is not wanted."""
-        if not stream.is_received:
+        if not stream.request.is_ended:
             self._leftovers.add_sending(stream.stream_id)
         self.leave(stream)
         if self._connection.is_spent:

@@ -83,7 +83,7 @@ def test_a_client_that_comes_while_the_server_drains(connect):
     assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
     client.pass_seconds(1)
     client.pump()
-    assert client.goaways[1:] == [(stream, ErrorCodes.NO_ERROR)] and client.transport.is_closing()
+    assert client.goaways[1:] == [(stream, ErrorCodes.NO_ERROR)] and client.is_closed
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])
