@@ -88,11 +88,10 @@ def _beside(config: Config) -> list[str]:
 def _where(bind: str) -> str:
     if parse_bind(bind).is_given:
         return str(parse_bind(bind))
+    shown = bind if bind.startswith("unix:") or "://" in bind else f"http://{bind}"
     if bind.startswith("https://"):
-        return bind.partition("?")[0]
-    if bind.startswith("unix:") or "://" in bind:
-        return bind
-    return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
+        shown = bind.partition("?")[0]
+    return f"{shown} (all interfaces)" if "://:" in shown else shown
 
 
 # At the start

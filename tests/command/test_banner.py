@@ -24,7 +24,9 @@ def test_command(monkeypatch, found):
     ("bind", "shown"),
     [
         ("127.0.0.1:1", "http://127.0.0.1:1"),
-        (":1", "port 1 of all interfaces"),
+        (":1", "http://:1 (all interfaces)"),
+        ("https://:2?certificate=a", "https://:2 (all interfaces)"),
+        ("uwsgi://:3", "uwsgi://:3 (all interfaces)"),
         ("unix:/a", "unix:/a"),
         ("fd:3", "fd:3"),
     ],

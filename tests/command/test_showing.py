@@ -20,7 +20,7 @@ def test_check_of_certificates(served, authority, capsys):
     expired = authority.issue("localhost", days=-1)
     assert cli.main(["--check", f"--bind=https://:1?certificate={expired.certificate}&key={expired.key}"]) == 0
     out, err = capsys.readouterr()
-    assert "bind:    https://:1\n" in out
+    assert "bind:    https://:1 (all interfaces)\n" in out
     assert "expired on" in err
 
 
@@ -34,7 +34,7 @@ def test_check(served, capsys):
     text = capsys.readouterr().out
     for part in (
         "hello:app (a function)",
-        "port 1 of all interfaces",
+        "http://:1 (all interfaces)",
         "http://[::1]:2",
         "unix:a",
         "bind:    uwsgi://:3",
