@@ -61,6 +61,7 @@ SEARCHED = {
     "docs/limits": ("limit", "413", "431"),
     "docs/logging": ("json log", "access log", "logrotate", "log"),
     "docs/metrics": ("prometheus", "grafana", "statsd"),
+    "docs/moving-from-emperor": ("emperor",),
     "docs/moving-from-granian": ("granian", "uvicorn"),
     "docs/moving-from-gunicorn": ("gunicorn",),
     "docs/moving-from-uwsgi": ("uwsgi.ini",),

@@ -1,4 +1,4 @@
-"""Write the tables of docs/moving-from-uwsgi.md and moving-from-gunicorn.md, from those that the loaders read: `make docs`."""
+"""Write the tables of docs/moving-from-uwsgi-options.md and moving-from-gunicorn.md, from those that the loaders read: `make docs`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aserve.features.moving.gunicorn_table import ROWS as GUNICORN
 from aserve.features.moving.uwsgi_table import ROWS as UWSGI
 
 DOCS = pathlib.Path(__file__).parent
-PAGES = {"moving-from-uwsgi.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}
+PAGES = {"moving-from-uwsgi-options.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}
 LINK = re.compile(r"(?<![\w/(\[])([a-z-]+\.md)")
 
 

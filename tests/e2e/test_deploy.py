@@ -28,7 +28,7 @@ __all__ = ["fronts"]  # a fixture
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 PAGES = ("deploy", "systemd", "containers", "workers", "upgrades", "preload", "health")
-UWSGI = (ROOT / "docs/moving-from-uwsgi.md").read_text()
+EMPEROR = (ROOT / "docs/moving-from-emperor.md").read_text()
 SITES = (ROOT / "docs/several-sites.md").read_text()
 TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 ANALYZE = shutil.which("systemd-analyze")
@@ -56,7 +56,7 @@ def test_the_pages_show_the_examples():
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
     shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
     shown += [(block, (EXAMPLES / "systemd/site@.service").read_text()) for block in blocks("ini", SITES)]
-    emperor = [block for block in blocks("ini", UWSGI) if "ExecStart" in block]
+    emperor = [block for block in blocks("ini", EMPEROR) if "ExecStart" in block]
     shown += [(block, (EXAMPLES / "systemd/aserve@.service").read_text()) for block in emperor]
     assert len(shown) == 5
     for block, text in shown:

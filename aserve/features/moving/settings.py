@@ -61,13 +61,13 @@ class MovingSettings(EngineSettings):
     dropped_guards: str = row(
         "refuse", "Process", "--dropped-guards", choice("refuse", "warn"),
         "what follows if a file of uWSGI or gunicorn has a rule that keeps clients from the app, such as a route with ldapauth, and aserve cannot "
-        "obey it: no start, or a warning; see docs/moving-from-uwsgi.md",
+        "obey it: no start, or a warning; see docs/moving-from-uwsgi-options.md",
         "A site that asked for a password must not be served without one because its server is another.",
     )
     master_fifo: str | None = row(
         None, "Process", "--master-fifo", FILE,
         "FIFO that the supervisor makes, and whose letters it obeys as uWSGI does its master-fifo's: r and c reload, q ends, + and - change the "
-        "number of workers, l opens logs anew; see docs/moving-from-uwsgi.md",
+        "number of workers, l opens logs anew; see docs/moving-from-uwsgi-options.md",
         "It is for deploy scripts that were written for uWSGI; `aserve reload` says whether the new code serves.",
         needs=REPLACED,
         fixed=True,

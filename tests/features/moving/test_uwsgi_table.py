@@ -123,7 +123,7 @@ def test_what_people_have(name):
 
 
 @pytest.mark.checkout
-@pytest.mark.parametrize("name", ["moving-from-uwsgi.md", "moving-from-gunicorn.md"])
+@pytest.mark.parametrize("name", ["moving-from-uwsgi-options.md", "moving-from-gunicorn.md"])
 def test_the_pages(name):
     """What people read is the table."""
     spec = importlib.util.spec_from_file_location("make_moving", ROOT / "docs/make_moving.py")
