@@ -12,38 +12,15 @@ from typing import Any, Callable
 
 from .desync import Pair
 from .http2_client import Field, HTTP2Client
+from .over_http2 import FILES_NOT_OVER_HTTP2
 
-CHUNKS = "DATA frames have no chunks"
-LINES = "a head is a field section, without lines"
-VERSIONS = "a stream has no version"
-# By the beginning of the file's name: those without a meaning over HTTP/2.
-NO_MEANING = {
-    "absolute-form": "scheme, authority and path are fields of their own (tests/features/http2/test_fields.py)",
-    "answer-to-upgrade-with-chunks": CHUNKS,
-    "bad-behind-good": LINES,
-    "body-behind-get": LINES,
-    "body-over-the-limit-in-chunks": CHUNKS,
-    "chunk-": CHUNKS,
-    "cr-first": LINES,
-    "empty-line-": LINES,
-    "eof-": "a stream says itself where it ends; the end of the connection: test_session_ends.py",
-    "field-without-colon": LINES,
-    "host-space-before-colon": LINES,
-    "http-1-0-": VERSIONS,
-    "lf-first": LINES,
-    "line-http2-preface": VERSIONS,
-    "line-space-": LINES,
-    "line-tls": LINES,
-    "line-two-spaces": LINES,
-    "line-version-": VERSIONS,
-}
 # Accepted over HTTP/1.1, as another request follows the body.
 BODIES = {"body-longer-than-length"}
 
 
 def expected_of(pair: Pair) -> dict[str, Any] | None:
     """Return what must become of a pair over HTTP/2: as over HTTP/1.1, but that no refusal ends the connection; None: it has no meaning."""
-    if pair.name.startswith(tuple(NO_MEANING)):
+    if pair.name.startswith(tuple(FILES_NOT_OVER_HTTP2)):
         return None
     expected = {**pair.expected, **pair.by("http2"), "then": "open"}
     if is_one(pair):

@@ -1,4 +1,7 @@
-"""A client of HTTP/2 that tests of HTTP/1.1 can use: it sends what they say in octets as streams, and receives responses in the order of requests."""
+"""The client of HTTP/2 on a socket; tests of HTTP/1.1 can use it: what they say in octets it sends as streams.
+
+It receives responses in the order of requests. A client in memory is in http2.py; http2_load.py and http2_websockets.py are made of this one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import collections
 import http.client
 import ssl
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Callable
 
 import h2.config
 import h2.connection
@@ -45,8 +48,12 @@ class HTTP2Client(TLSClient):
 
     protocol = "HTTP/2.0"
 
-    def __init__(self, address: Any, receive_buffer_bytes: int | None = None) -> None:
-        context = ssl.create_default_context(cafile=self.authority)
+    def __init__(
+        self, address: Any, receive_buffer_bytes: int | None = None, context: ssl.SSLContext | None = None,
+        on_event: Callable[[Any], object] = lambda event: None,
+    ) -> None:  # fmt: skip
+        """`on_event`: called with each event of h2."""
+        context = context or ssl.create_default_context(cafile=self.authority)
         context.set_alpn_protocols(["h2"])
         super().__init__(address, receive_buffer_bytes, context)
         # Strict about what it receives, and about nothing that it sends.
@@ -54,6 +61,7 @@ class HTTP2Client(TLSClient):
             header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False
         )
         self.frames = h2.connection.H2Connection(config)
+        self._on_event = on_event
         self.streams: dict[int, Stream] = {}
         self.goaways: list[tuple[int | None, int]] = []
         self._asked: collections.deque[int] = collections.deque()  # whose final heads have not been received
@@ -91,11 +99,11 @@ class HTTP2Client(TLSClient):
         self._asked.append(stream_id)
         self.frames.send_headers(stream_id, list(fields), end_stream=is_whole and body is None)
         if body is not None:
-            self._send_data(stream_id, body, is_whole)
+            self.send_data(stream_id, body, is_whole)
         self.flush()
         return stream_id
 
-    def _send_data(self, stream_id: int, octets: bytes, is_last: bool) -> None:
+    def send_data(self, stream_id: int, octets: bytes, is_last: bool) -> None:
         """Send octets as the windows allow, while the stream is open."""
         while True:
             self.flush()
@@ -158,11 +166,20 @@ class HTTP2Client(TLSClient):
             left -= len(octets)
             is_last = not left
         self._open = None if is_last else (stream_id, left)
-        self._send_data(stream_id, octets, is_last)
+        self.send_data(stream_id, octets, is_last)
         self.flush()
         return True
 
     # Receiving
+
+    def receive(self) -> None:
+        """Receive what comes next; the end raises Truncated."""
+        self._fill()
+
+    def wait_for_settings(self) -> None:
+        """Wait until the server's settings have come."""
+        while self.frames.remote_settings.max_header_list_size is None:
+            self._fill()
 
     def recv_head(self) -> Reply:
         """Receive the head of a response; a reset raises Truncated."""
@@ -275,6 +292,7 @@ class HTTP2Client(TLSClient):
         self.flush()
 
     def _note(self, event: Any) -> None:
+        self._on_event(event)
         stream = self.streams.get(getattr(event, "stream_id", 0))
         if isinstance(event, h2.events.ConnectionTerminated):
             self.goaways.append((event.last_stream_id, int(event.error_code)))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import collections
-import socket
+import contextlib
 import ssl
 from typing import Any, Callable
 
-import h2.connection
 import h2.events
 
-from .http2 import receive, request
-
-SECONDS = 30  # that any answer may take
+from .client import Truncated
+from .http2 import request
+from .http2_client import HTTP2Client
 
 
 class KeptStreams:
@@ -21,7 +20,6 @@ class KeptStreams:
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext, count: int) -> None:
         """`count`: requests at a time."""
         self._address, self._context, self._count = address, context, count
-        self._context.set_alpn_protocols(["h2"])
         self.connections = self.answered = self.lost = 0
         self.statuses: dict[int, int] = collections.Counter()
         self._asked = 0
@@ -34,46 +32,30 @@ class KeptStreams:
         while not is_over():
             self.connections += 1
             self._is_ending = False
-            with (
-                socket.create_connection(self._address, SECONDS) as plain,
-                self._context.wrap_socket(plain, server_hostname="localhost") as connection,
-            ):
-                self._use(connection)
+            with contextlib.closing(HTTP2Client(self._address, None, self._context, self._on_event)) as self._client:
+                self._use()
             self.lost += len(self._open)
             self._open.clear()
 
-    def _use(self, connection: ssl.SSLSocket) -> None:
-        self._frames = frames = h2.connection.H2Connection()
-        frames.initiate_connection()
-        for _ in range(self._count):
-            self._ask()
-        received = b""
-        while self._open:
-            try:
-                connection.sendall(frames.data_to_send())
-                octets = connection.recv(1 << 16)
-            except ConnectionError:
-                octets = b""
-            if not octets:
-                return
-            received = receive(frames, received + octets, self._on_event)
+    def _use(self) -> None:
+        with contextlib.suppress(ConnectionError, Truncated):
+            for _ in range(self._count):
+                self._ask()
+            while self._open:
+                self._client.receive()
 
     def _ask(self) -> None:
         """Send a request; each third has a body."""
         self._asked += 1
         has_body = self._asked % 3 == 0
-        stream_id = self._frames.get_next_available_stream_id()
-        self._open.add(stream_id)
-        self._frames.send_headers(stream_id, request(b"POST" if has_body else b"GET"), end_stream=not has_body)
-        if has_body:
-            self._frames.send_data(stream_id, b"x" * 1000, end_stream=True)
+        self._open.add(self._client.ask(request(b"POST" if has_body else b"GET"), b"x" * 1000 if has_body else None))
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, h2.events.ResponseReceived):
             self.statuses[int(dict(event.headers)[b":status"])] += 1
         elif isinstance(event, h2.events.DataReceived):
             if event.flow_controlled_length:
-                self._frames.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._client.frames.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, h2.events.StreamEnded):
             self._open.remove(event.stream_id)
             self.answered += 1

@@ -1,9 +1,12 @@
-"""Which tests of the marker `also_http2` have no meaning over HTTP/2, and why; what they guard there instead."""
+"""What has no meaning over HTTP/2, and why: tests of the marker `also_http2`, and files of corpus/desync; what they guard there instead."""
 
 from __future__ import annotations
 
 CHUNKS = "DATA frames have no chunks; Transfer-Encoding is malformed (corpus/desync, te-*)"
 LINES = "a head is a field section, without lines; octets that would end one: corpus/desync, lf-* and cr-*"
+VERSIONS = "a stream has no version"
+ABSOLUTE = "scheme, authority and path are fields of their own, and the target is the path (tests/features/http2/test_fields.py)"
+STREAM_ENDS = "a stream says itself where it ends; the end of the connection: test_session_ends.py"
 ENDS = "a refusal ends its stream, and no connection; the same requests: corpus/desync"
 
 # By the name of the test.
@@ -14,10 +17,31 @@ NOT_OVER_HTTP2 = {
     "test_http_0_9": LINES,
     "test_bad_hosts": ENDS,
     "test_bad_targets": ENDS,
-    "test_absolute_form": "scheme, authority and path are fields of their own, and the target is the path",
+    "test_absolute_form": ABSOLUTE,
     "test_date_in_every_answer": "its refusals are those of HTTP/1.1; test_directly of test_desync.py asks each answer for its Date",
     "test_incomplete_requests": "a head that does not come: tests/features/http2/test_session_times.py; a body: there, too, as it ends no connection",
     "test_dripping_head": "it comes in frames: tests/features/http2/test_session_times.py",
     "test_lingering_is_not_for_ever": "there is no Connection field; the end of a connection: test_session_ends.py",
     "test_close_is_obeyed": "there is no Connection field, nor HTTP/1.0; the end of a connection: test_session_ends.py",
+}
+# By the beginning of the name of a file of corpus/desync.
+FILES_NOT_OVER_HTTP2 = {
+    "absolute-form": ABSOLUTE,
+    "answer-to-upgrade-with-chunks": CHUNKS,
+    "bad-behind-good": LINES,
+    "body-behind-get": LINES,
+    "body-over-the-limit-in-chunks": CHUNKS,
+    "chunk-": CHUNKS,
+    "cr-first": LINES,
+    "empty-line-": LINES,
+    "eof-": STREAM_ENDS,
+    "field-without-colon": LINES,
+    "host-space-before-colon": LINES,
+    "http-1-0-": VERSIONS,
+    "lf-first": LINES,
+    "line-http2-preface": VERSIONS,
+    "line-space-": LINES,
+    "line-tls": LINES,
+    "line-two-spaces": LINES,
+    "line-version-": VERSIONS,
 }
