@@ -344,10 +344,11 @@ class Session(Carrier):
     # The end
 
     def _send_goaway(self, last_id: int, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
-        """Send a GOAWAY."""
+        """Send a GOAWAY, unless the last octets are sent: behind write_eof(), asyncio raises."""
         self._goaways += 1
         self.flush()
-        self.transport.write(frames.encode_goaway(last_id, code))
+        if not self.is_closed:
+            self.transport.write(frames.encode_goaway(last_id, code))
 
     def _ask_for_no_more(self) -> None:
         """Send the first GOAWAY: streams on their way are still served; `on_second` sends the last one."""

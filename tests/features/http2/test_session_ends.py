@@ -239,6 +239,26 @@ def test_floods(connect, flood):
     assert client.is_closed and client.goaways == [(0, ErrorCodes.ENHANCE_YOUR_CALM)]
 
 
+@pytest.mark.parametrize("count", range(BURST - 4, BURST + 1))
+def test_a_flood_that_ends_with_a_fault(connect, count):
+    """The client gets one GOAWAY, whichever of the two is seen: nothing is written behind the FIN."""
+    client = connect()
+    malformed = b"\0\0\0\x10\0\0\0\0\0"  # a PRIORITY_UPDATE of nothing
+    client.session.data_received(frames(PingFrame(0, b"12345678"), count) + malformed)
+    client.pump()
+    assert client.is_closed and len(client.goaways) == 1
+
+
+def test_a_drain_behind_the_end(connect):
+    """A client that broke the rules just before a reload does not keep the other connections from their end: nothing is written to it any more."""
+    client = connect()
+    client.session.data_received(DataFrame(99, b"x").serialize())
+    client.harness.service.is_replaced = True
+    client.session.drain()
+    client.pump()
+    assert client.is_closed and len(client.goaways) == 1
+
+
 def test_updates_for_what_is_sent_are_no_flood(connect):
     """A client may give room in small portions."""
     client = connect(returning([b"x" * 60_000]))
