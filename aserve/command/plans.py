@@ -54,6 +54,7 @@ def read_plan(args: Mapping[str, object], before: Plan | None = None) -> Plan:
     on_life(
         Life.READ, LifeContext(plan, environ=os.environ)
     )  # raises if something that an extension names is not there
+    # Asked of the texts: a reload without a change of settings parses no bind.
     if any(bind.startswith("https://") for bind in plan.config.bind):
         load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
     return plan

@@ -211,7 +211,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
     try:
         # Before clients can connect: afterwards, an end without a drain would lose requests.
         if is_main:
-            has_certificates = any(bind.startswith("https://") for bind in config.bind)
+            has_certificates = bool(config.tls_binds)
             is_reload = has_certificates or manager.is_heard  # Type=notify-reload sends SIGHUP, and waits for a report
             for number in (signal.SIGTERM, signal.SIGINT, *(() if is_reload else _hangup_if_default())):
                 signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)

@@ -608,9 +608,8 @@ class EngineSettings(Settings):
                 raise ConfigError(
                     f"bind {proxied[0]!r}: no client could connect there; name the balancers in trusted-proxies"
                 )
-        for bind in map(parse_bind, self.bind):
-            if bind.protocol == "https":
-                self.tls_settings(bind)
+        for bind in self.tls_binds:
+            self.tls_settings(bind)
         for setting, package in (("loop", "uvloop"), ("http-parser", "httptools")):
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
@@ -621,6 +620,11 @@ class EngineSettings(Settings):
         """All addresses to listen at, those of features among them."""
         beside = [getattr(self, row.name) for row in self.rows() if row.kind is LISTENING]
         return [*self.bind, *(place for place in beside if place is not None)]
+
+    @property
+    def tls_binds(self) -> list[Bind]:
+        """The binds that speak TLS."""
+        return [bind for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
 
     def has(self, needs: Needs) -> bool:
         """See Settings; a scheme is looked for in all addresses."""

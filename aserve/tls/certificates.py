@@ -26,7 +26,7 @@ from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
 from ..core.accounts import name_user
 from ..core.patterns import lazy_pattern
-from ..settings import ConfigError, EngineSettings, TLSSettings, parse_bind, split_sni
+from ..settings import ConfigError, EngineSettings, TLSSettings, split_sni
 
 logger = logging.getLogger("aserve")
 
@@ -367,5 +367,4 @@ def load_certificates(config: EngineSettings, protocols: Iterable[str] = ()) -> 
     Raises:
         ConfigError: a file or a setting cannot be used.
     """
-    binds = [parse_bind(bind) for bind in config.bind if bind.startswith("https://")]
-    return Certificates(map(config.tls_settings, binds), protocols)
+    return Certificates(map(config.tls_settings, config.tls_binds), protocols)

@@ -321,3 +321,10 @@ def test_what_reload_goes_with(settings, text):
 # What a setting needs
 
 # A value that asks for something, of each setting that has no effect without another.
+
+
+def test_binds_that_speak_tls():
+    """They are found by their protocol, with their options."""
+    config = Config(bind=[":80", "https://:443", "https://unix:/run/s?tls-min=1.3", "uwsgi://:1"], certificate="a.pem")
+    assert [bind.spec for bind in config.tls_binds] == ["https://:443", "https://unix:/run/s?tls-min=1.3"]
+    assert Config(bind=":80").tls_binds == []

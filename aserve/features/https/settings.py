@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core.patterns import lazy_pattern
 from ...core.systemd import state_folder
-from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
+from ...settings import ConfigError, EngineSettings, Needs, row
 from ...settings.kinds import FILE, Kind, choice, count, parse_list, show_text, show_texts
 from ...settings.paths import whole
 from ..sharing.settings import SharingSettings
@@ -186,7 +186,7 @@ class HTTPSSettings(SharingSettings):
         """See Settings."""
         if not self.https:
             return
-        if not any(bind.startswith("https://") for bind in self.bind):
+        if not self.tls_binds:
             raise ConfigError(
                 f"https {self.https[0]} needs a bind that speaks TLS, and {', '.join(self.bind)} does not: write https:// before its "
                 "address, or leave bind out for ports 443 and 80"
@@ -240,5 +240,4 @@ def certificate_of(config: HTTPSSettings, name: str) -> str:
 
 def serves_tls_alpn(config: EngineSettings) -> bool:
     """Whether the authority may reach a bind for TLS at port 443: it is that port, or it is unknown as another process has bound it."""
-    binds = [parse_bind(text) for text in config.bind if text.startswith("https://")]
-    return any(bind.port == 443 or bind.is_given for bind in binds)
+    return any(bind.port == 443 or bind.is_given for bind in config.tls_binds)

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from .single import Single
 
 
-def _is_counting(config: MetricsSettings) -> bool:
-    return bool(config.metrics or config.stats or config.statsd)
-
-
 class AgentCheck(Extension[MetricsSettings]):
     """--agent-check without counts: answers balancers, unless a supervisor does."""
 
@@ -42,7 +38,7 @@ class AgentCheck(Extension[MetricsSettings]):
     @staticmethod
     def is_on(config: MetricsSettings) -> bool:
         """See Extension."""
-        return bool(config.agent_check) and not _is_counting(config)
+        return bool(config.agent_check) and not Metrics.is_on(config)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Import the modules of the answering and the counting processes early: --user may not be able to read them; warn in a check."""
@@ -96,7 +92,7 @@ class Metrics(AgentCheck):
     @staticmethod
     def is_on(config: MetricsSettings) -> bool:
         """See Extension."""
-        return _is_counting(config)
+        return bool(config.metrics or config.stats or config.statsd)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See AgentCheck; let what the app counts be where a supervisor finds it."""

@@ -11,7 +11,7 @@ import base64
 import os
 from collections.abc import Iterator
 
-from ...settings import EngineSettings, parse_bind, split_sni
+from ...settings import EngineSettings, split_sni
 from ...tls.certificates import PEM_CERTIFICATE
 from ...tls.validity import PLACEHOLDER, read_validity
 
@@ -34,7 +34,7 @@ class CertificateFiles:
 
 def _paths_of(config: EngineSettings) -> list[str]:
     found = []
-    for bind in (parse_bind(text) for text in config.bind if text.startswith("https://")):
+    for bind in config.tls_binds:
         settings = config.tls_settings(bind)
         found += [settings.certificate, *(split_sni(text)[1] for text in settings.sni)]
     return list(dict.fromkeys(map(os.path.abspath, found)))
