@@ -4,8 +4,8 @@ Owns:     Facts, Do, decide; fault_of.
 Thread:   any; pure: no clock, file, store or log.
 Not here: gathering the facts and acting (renewal.py), which challenge (attempts.py), notes (notes.py), dates (issued.py).
 
-`decide` is called with facts that are gathered anew after each action, and once more behind each lock: so it does not matter what another
-process or host has done meanwhile.
+`decide` is called with facts that are gathered at each look, and if something is due, anew behind the locks: so it does not matter what another
+process or host has done meanwhile. One action follows from it; the next look finds what is due then.
 """
 
 from __future__ import annotations

@@ -56,7 +56,6 @@ class Renewal:
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
         self._child: Child | None = None
-        self._by_do = {Do.TAKE: self._take, Do.GIVE: self._give}  # an order needs turns
         self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
 
     def start(self, tells: bool = True) -> None:
@@ -107,24 +106,18 @@ class Renewal:
             logger.exception("https: certificates could not be looked at; aserve has a mistake here")
 
     def _take_turn(self, name: str) -> None:
-        """Do what is due still once this process has its turn; order, if that is due still once this host has its, too."""
+        """Do what is due still once this process has its turn; an order takes this host's turn, too."""
         with take_turn(self._folder.lock) as lock:
-            if lock is None or self._share(name) is None:
+            if lock is None:
                 return
+            by_do: dict[Do, Callable[[Facts], None]] = {
+                Do.TAKE: self._take, Do.GIVE: self._give, Do.ORDER: functools.partial(self._order, lock),
+            }  # fmt: skip
             with self._hosts.turn(name) if self._hosts is not None else contextlib.nullcontext(True) as may_order:
-                facts = self._share(name, is_held=not may_order)
-                if facts is not None:
-                    self._order(facts, lock)
-
-    def _share(self, name: str, is_held: bool = False) -> Facts | None:
-        """Take the other hosts' certificate, or give them ours, if that is next; return the facts by which an order is, then; None: none is."""
-        facts = self._facts(name, is_held)
-        do = decide(facts)
-        if do in self._by_do:
-            self._by_do[do](facts)
-            facts = self._facts(name, is_held)
-            do = decide(facts)
-        return facts if do is Do.ORDER else None
+                facts = self._facts(name, is_held=not may_order)
+                act = by_do.get(decide(facts))
+                if act is not None:
+                    act(facts)
 
     def _facts(self, name: str, is_held: bool = False) -> Facts:
         given = self._hosts.get(name) if self._hosts is not None else None
@@ -152,7 +145,7 @@ class Renewal:
     def _notes(self, name: str) -> Notes:
         return Notes.of(self._folder, name).for_authority(self._config.acme_directory)
 
-    def _order(self, facts: Facts, lock: int) -> None:
+    def _order(self, lock: int, facts: Facts) -> None:
         name, notes = facts.name, facts.notes.for_authority(facts.directory)
         # First: without room for a file each look would have the authority sign another certificate, until it refuses.
         notes.write(self._folder, name)
@@ -205,7 +198,7 @@ class Renewal:
             facts.name, show_time(facts.ours.until), show_time(facts.ours.renew_at),
         )  # fmt: skip
         if self._hosts is not None:
-            self._give(facts)  # if the store is away, `_share` does so later
+            self._give(facts)  # if the store is away, a later look does
 
     def _fail(self, facts: Facts, failures: int, result: Mapping[str, Any]) -> None:
         name, at = facts.name, facts.now

@@ -141,6 +141,17 @@ def test_failures(site):
     assert len(site.jobs) == 3 and len(errors()) == 2
 
 
+def test_a_failure_after_a_success(site):
+    """It is another one, and is said, even if it is the same as an hour ago."""
+    site.results += [{"kind": "serverInternal", "detail": "x"}, None, {"kind": "serverInternal", "detail": "x"}]
+    site.renewal.look()
+    site.now += 700
+    site.renewal.look()
+    os.remove(site.renewal._folder.certificate(NAME))
+    site.renewal.look()
+    assert site.caplog.text.count("has trouble of its own") == 2
+
+
 def test_the_old_one_serves(site):
     """A renewal that fails leaves what is there."""
     site.results += [None, {"kind": "rateLimited", "detail": "x", "retry_after": "864000"}]
@@ -149,6 +160,7 @@ def test_the_old_one_serves(site):
     site.renewal.look()
     assert "the present one is valid until" in site.caplog.text
     site.now += 7 * 86400  # the authority's word counts, up to eight days
+    site.renewal.begin(tells=False)  # for a start, too
     site.renewal.look()
     assert len(site.jobs) == 2
 
@@ -300,6 +312,13 @@ def test_start_and_stop(site, monkeypatch):
     monkeypatch.undo()
 
 
+def test_no_order_after_the_end(site):
+    """A look that comes late begins none."""
+    site.renewal.stop()
+    site.renewal.look()
+    assert site.jobs == []
+
+
 def test_the_end_of_an_order(site, monkeypatch):
     """An order that is cut off by the server's end is no failure: the next start begins it anew."""
 
@@ -326,7 +345,7 @@ def test_an_end_while_an_order_begins(site):
     site.renewal.stop()
     site.results.append(ChildError("its process ended with status -9"))
     with take_turn(site.renewal._folder.lock) as lock:
-        site.renewal._order(site.renewal._facts(NAME), lock)
+        site.renewal._order(lock, site.renewal._facts(NAME))
     assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
 
@@ -460,6 +479,19 @@ def test_another_hosts_turn(site, hosts):
     hosts.may_order = False
     site.renewal.look()
     assert site.jobs == []
+
+
+def test_done_by_another_host_meanwhile(site, hosts, monkeypatch):
+    """Once it is this one's turn, the certificate may be there: it is taken, and no second one is ordered."""
+
+    @contextlib.contextmanager
+    def turn(name):
+        hosts.given = given_of(site)
+        yield True
+
+    monkeypatch.setattr(hosts, "turn", turn)
+    site.renewal.look()
+    assert site.jobs == [] and Notes.of(site.renewal._folder, NAME).has_certificate
 
 
 def test_a_failure_is_all_hosts(site, hosts):
