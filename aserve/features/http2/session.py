@@ -136,7 +136,7 @@ class Session(Carrier):
     @property
     def idle_seconds(self) -> float:  # type: ignore[override]
         """See Carrier."""
-        return 0.0 if self._streams or not self._last_id else self._quiet_seconds
+        return 0.0 if self._streams or self.is_closed or not self._last_id else self._quiet_seconds
 
     def on_second(self) -> None:
         """See Carrier."""

@@ -40,6 +40,7 @@ def test_idle(connect, asks, seconds):
     client.pass_seconds(1)
     client.pump()
     assert client.goaways == [(stream, ErrorCodes.NO_ERROR)] and client.is_closed
+    assert client.session.idle_seconds == 0  # at the limit of connections, one that can still make room is closed
 
 
 def test_not_idle(connect):
