@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
+.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check quick lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-http2 bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -103,6 +103,22 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 	for compiler in cc clang; do \
 	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler PYTHON=$(abspath $(VENV))/bin/python || exit 1; \
 	done
+
+# What has refused changes that pass their own tests: pages that are made from code, links, the order of rooms, floors of new modules, the build.
+QUICK := tests/test_layout.py tests/test_docs.py tests/test_measures.py tests/test_faults.py tests/test_features.py tests/test_setup.py \
+	tests/test_benchmarks.py tests/test_simulate_scale.py tests/settings/test_table.py tests/command/test_cli.py \
+	tests/features/moving/test_uwsgi_table.py tests/features/uwsgi_api/test_names.py \
+	$(addprefix tests/e2e/test_conformance.py::test_,the_page_is_up_to_date every_rule_is_one deviations_are_on_the_page) \
+	$(addprefix tests/e2e/test_moving_table.py::test_,the_table_is_of_the_records the_pages_are_of_the_records)
+
+# The second run of mypy is a user's: of an example, without this project's settings.
+quick: $(VENV)/.ready-test $(VENV)/.ready-lint  ## ruff, mypy, measures, and the tests of layout, pages and build: under a minute
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m mypy --strict --config-file= --follow-imports=silent --cache-dir=.mypy_cache/user examples/typed.py
+	$(VENV)/bin/python tests/measures.py
+	$(LIMIT) $(RUN) -m pytest -q $(QUICK)
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*

@@ -317,3 +317,12 @@ def test_the_users_page():
     exec(block[1], names)
     body = b"".join(names["app"]({}, lambda status, headers: None))
     assert f"# {body.decode()}" in text
+
+
+def test_make_quick_sees_the_pages_that_are_made():
+    """It names no file that is not there, and each that asks for `make docs` after a change of the code."""
+    named = (ROOT / "Makefile").read_text().partition("\nQUICK := ")[2].partition("\n\n")[0]
+    files = set(re.findall(r"tests/[\w/]+\.py", named))
+    assert len(files) > 10 and [file for file in files if not (ROOT / file).is_file()] == []
+    tests = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    assert {file for file, text in tests.items() if '"run `make docs`"' in text} <= files
