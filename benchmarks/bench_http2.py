@@ -27,9 +27,7 @@ from typing import Any
 
 import command
 import procs
-import record
 import servers
-import tables
 import tls
 from h2_client import FLOODS, Client, flood
 from procs import BenchmarkError
@@ -209,13 +207,7 @@ def measure_rows(pair: Pair, probes: list[str], only: list[str]) -> list[dict[st
 
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status: 0 measured, 1 aserve was not, 2 it could not begin."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    kinds = list(PROBES)
-    parser.add_argument(
-        "--probes", type=command.choice_of(*kinds), default=kinds, metavar="PROBE,...", help=", ".join(kinds)
-    )
-    parser.add_argument("--only", type=command.names, default=[], metavar="NAME,...", help="these servers")
-    command.add_place_flags(parser)
+    parser = command.probes_parser(__doc__, PROBES)
     return command.run("bench_http2", measure, parser.parse_args(argv), "h2load")
 
 
@@ -223,15 +215,7 @@ def measure(args: argparse.Namespace) -> int:
     """Measure, print the tables, write the file; return the exit status."""
     pair = servers.find_pair(args.interpreter, args.aserve, args.peers)
     rows = measure_rows(pair, args.probes, args.only)
-    document = {
-        **record.describe_run(BENCH),
-        "aserve_python": servers.without_folders(pair.aserve_facts),
-        "peer_python": servers.without_folders(pair.peer_facts),
-        "targets": [],
-        "probes": rows,
-    }
-    print("\n".join(tables.probes_tables(document)))
-    command.write_document(BENCH, args, pair, document)
+    command.write_probes(BENCH, args, pair, rows, [])
     return int(any(row["note"].startswith(MISSING) for row in rows if row["server"] == "aserve"))
 
 

@@ -29,9 +29,7 @@ from typing import Any
 import clients
 import command
 import procs
-import record
 import servers
-import tables
 import targets
 from procs import BenchmarkError
 from servers import Pair, Server
@@ -287,14 +285,8 @@ def measure_rows(pair: Pair, probes: list[str], only: list[str], rounds: int) ->
 
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status: 0 measured, 1 aserve was not, 2 it could not begin."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    kinds = list(PROBES)
-    parser.add_argument(
-        "--probes", type=command.choice_of(*kinds), default=kinds, metavar="PROBE,...", help=", ".join(kinds)
-    )
-    parser.add_argument("--only", type=command.names, default=[], metavar="NAME,...", help="these servers")
+    parser = command.probes_parser(__doc__, PROBES)
     parser.add_argument("--rounds", type=command.positive(int), help=str(ROUNDS))
-    command.add_place_flags(parser)
     return command.run("bench_probes", measure, parser.parse_args(argv), "wrk")
 
 
@@ -303,16 +295,8 @@ def measure(args: argparse.Namespace) -> int:
     pair = servers.find_pair(args.interpreter, args.aserve, args.peers)
     rows = measure_rows(pair, args.probes, args.only, args.rounds or (QUICK_ROUNDS if args.quick else ROUNDS))
     judged = judge(rows, pair.interpreter)
-    document = {
-        **record.describe_run(BENCH),
-        "aserve_python": servers.without_folders(pair.aserve_facts),
-        "peer_python": servers.without_folders(pair.peer_facts),
-        "targets": judged,
-        "probes": rows,
-    }
-    print("".join(tables.probes_tables(document)))
+    command.write_probes(BENCH, args, pair, rows, judged)
     print(targets.format_judgement(judged))
-    command.write_document(BENCH, args, pair, document)
     return int(any(row["note"] for row in rows if row["server"] == "aserve"))
 
 

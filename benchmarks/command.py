@@ -18,6 +18,7 @@ import procs
 import record
 import rounds
 import servers
+import tables
 import targets
 from figures import WHOLE_REQUESTS_ONLY, Plan, Result, format_table
 from procs import BenchmarkError
@@ -72,6 +73,15 @@ def add_place_flags(parser: argparse.ArgumentParser) -> None:
     result = parser.add_argument_group("result")
     result.add_argument("--save", action="store_true", help="write benchmarks/results/COMMAND-INTERPRETER.json")
     result.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the same to another file")
+
+
+def probes_parser(description: str, kinds: Iterable[str]) -> argparse.ArgumentParser:
+    """Return a parser with the flags of a command that probes servers, in each of these ways."""
+    parser, known = argparse.ArgumentParser(description=description.splitlines()[0]), list(kinds)
+    parser.add_argument("--probes", type=choice_of(*known), default=known, metavar="PROBE,...", help=", ".join(known))
+    parser.add_argument("--only", type=names, default=[], metavar="NAME,...", help="these servers")
+    add_place_flags(parser)
+    return parser
 
 
 def counts(text: str) -> tuple[int, ...]:
@@ -183,6 +193,21 @@ def write(
     """Write the results where the flags say; say where."""
     pair = next(iter(results.values()))[0].plan.pair
     write_document(bench, args, pair, record.document(bench, results, judged))
+
+
+def write_probes(
+    bench: str, args: argparse.Namespace, pair: Pair, rows: list[dict[str, Any]], judged: list[dict[str, Any]]
+) -> None:
+    """Print what was probed, a table for each probe, and write it where the flags say."""
+    document = {
+        **record.describe_run(bench),
+        "aserve_python": servers.without_folders(pair.aserve_facts),
+        "peer_python": servers.without_folders(pair.peer_facts),
+        "targets": judged,
+        "probes": rows,
+    }
+    print("\n".join(tables.probes_tables(document)))
+    write_document(bench, args, pair, document)
 
 
 def write_document(bench: str, args: argparse.Namespace, pair: Pair, document: dict[str, Any]) -> None:

@@ -574,3 +574,18 @@ def test_results_that_are_kept_can_be_read():
             assert {each["server"] for each in kept["probes"]} == {"aserve", "gunicorn", "granian", "hypercorn"}, path
         else:  # of the report some are of one round, as they say
             assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path
+
+
+def test_what_was_probed(tmp_path, capsys):
+    """The commands that probe have the same flags, print a table for each probe, and write one form of file."""
+    parser = command.probes_parser("What.\nMore.", tables.PROBES)
+    probe = next(iter(tables.PROBES))
+    args = parser.parse_args(["--probes", probe, "--json", str(tmp_path / "a.json")])
+    assert args.probes == [probe] and args.only == [] and parser.parse_args([]).probes == [*tables.PROBES]
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--probes", "nothing"])
+    rows = [{"probe": probe, "server": "aserve", "note": "by hand"}]
+    command.write_probes("bench_probes", args, pair(), rows, [])
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert (kept["probes"], kept["targets"], kept["aserve_python"]["version"]) == (rows, [], "3.11")
+    assert f"### {probe}" in capsys.readouterr().out
