@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import json
 import os
@@ -13,8 +14,10 @@ import threading
 
 import pytest
 from harness import apps
+from harness.client import RawClient
 from harness.front import Page, fronts, octets, site
 from harness.interpreter import first_on_pypy
+from harness.load import load
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 
@@ -395,42 +398,9 @@ def test_a_streamed_upload_that_nobody_reads(behind):
 # A restart
 
 
-class Load:
-    """Clients that ask again and again, and remember what they got."""
-
-    def __init__(self, nginx, count):
-        self.statuses: list[object] = []
-        self._nginx, self._is_over = nginx, threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(count)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(20)
-
-    def _run(self, number):
-        connection = self._nginx.connect()
-        while not self._is_over.wait(0.005):  # the rest of the CPU is the servers'
-            try:
-                # Half of them are POST, which nginx does not send twice.
-                connection.request("POST" if number % 2 else "GET", "/echo" if number % 2 else "/", body=b"x" * 100)
-                response = connection.getresponse()
-                response.read()
-                self.statuses.append(response.status)
-            except (OSError, http.client.HTTPException) as exc:
-                self.statuses.append(repr(exc))
-                connection.close()
-        connection.close()
-
-
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("protocol", ["uwsgi"] if IS_PYPY else ["uwsgi", "scgi"])
-def test_a_restart_loses_nothing(start_process, raw_client, fronts, wait_until, protocol, lane):
+def test_a_restart_loses_nothing(start_process, raw_client, fronts, protocol, lane):
     """SIGTERM to one of two under load: it says that it drains, finishes all, and no request fails."""
     sockets = [str(fronts.folder / name) for name in ("one.sock", "two.sock")]
     processes = [start_process("site", "--bind", f"{protocol}://unix:{path}", "--lane", lane) for path in sockets]
@@ -439,8 +409,11 @@ def test_a_restart_loses_nothing(start_process, raw_client, fronts, wait_until, 
         changes["uwsgi_pass"] = "scgi_pass"
     block = PAGE.block("Two instances, and a restart without a lost request", "nginx")
     nginx = fronts.nginx(block.replace("uwsgi_params", f"{protocol}_params"), changes)
-    with Load(nginx, 8) as load:
-        wait_until(lambda: len(load.statuses) > 100, 20)
+    connect, kept = functools.partial(RawClient, ("127.0.0.1", nginx.port)), ("kept",) * 4
+    # nginx does not send a POST twice.
+    with load(connect, kinds=kept) as asked, load(connect, "/echo", kept, body=b"x" * 100) as posted:
+        for each in (asked, posted):
+            each.go_on(50, 20)
         first = processes[0]
         if protocol == "uwsgi":
             monitor = raw_client(sockets[0])
@@ -451,8 +424,6 @@ def test_a_restart_loses_nothing(start_process, raw_client, fronts, wait_until, 
         else:
             first.signal(signal.SIGTERM)
         assert first.wait() == 0 and not os.path.exists(sockets[0])
-        seen = len(load.statuses)
-        wait_until(lambda: len(load.statuses) > seen + 100, 20)
-    bad = [status for status in load.statuses if status != 200]
-    assert bad == [], bad[:10] + [nginx.log[-2000:]]
+        for each in (asked, posted):
+            each.go_on(50, 20)
     assert "Traceback" not in first.log

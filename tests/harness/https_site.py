@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import os
 import pathlib
 import socket
 import ssl
 import stat
 import sys
-import threading
 import time
 from typing import Any
 
 import pytest
 
+from .client import RawClient
 from .interpreter import has_module
+from .load import Load, load
 from .pebble import Pebble, needs_pebble, on_linux
 from .waiting import wait_until
 from .workers import Workers
@@ -101,45 +102,16 @@ class HTTPSSite(Workers):
         return self.count(rf"asking \S+ for a certificate for {name}\n")
 
 
-class Load:
-    """Clients that ask over TLS, on kept connections and on new ones."""
+def load_over_tls(host: str) -> contextlib.AbstractContextManager[Load]:
+    """Ask over TLS, on kept connections and on new ones, as `load` does."""
+    context = ssl._create_unverified_context()
 
-    def __init__(self, host: str) -> None:
-        self.count = 0
-        self.faults: list[Exception] = []
-        self._host, self._is_over = host, threading.Event()
-        self._context = ssl._create_unverified_context()
-        self._threads = [threading.Thread(target=self._ask, args=(length,), daemon=True) for length in (1, 1, 1000)]
+    def connect() -> RawClient:
+        client = RawClient((host, 443))
+        client.sock = context.wrap_socket(client.sock)
+        return client
 
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(SECONDS)
-
-    def go_on(self, count: int) -> None:
-        """Wait until so many more have been answered."""
-        until = self.count + count
-        wait_until(lambda: self.count >= until or self.faults, SECONDS)
-
-    def _ask(self, length: int) -> None:
-        try:
-            while not self._is_over.is_set():
-                client = http.client.HTTPSConnection(self._host, timeout=SECONDS, context=self._context)
-                for _ in range(length):
-                    client.request("GET", "/")
-                    response = client.getresponse()
-                    assert response.status == 200 and response.read().startswith(b"one ")
-                    self.count += 1
-                    if self._is_over.is_set():
-                        break
-                client.close()
-        except Exception as exc:
-            self.faults.append(exc)
+    return load(connect, kinds=("fresh", "fresh", "kept"))
 
 
 def rights_below(folder: pathlib.Path) -> set[tuple[bool, int, int]]:

@@ -8,10 +8,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .client import RawClient, Reply
-from .waiting import wait_until
+from .waiting import PATIENCE_SECONDS, wait_until
 
 KINDS = ("kept", "fresh")
 REFUSED_SECONDS = 0.01  # until the next try, after a refusal
@@ -38,9 +38,12 @@ class Load:
         path: str = "/",
         kinds: tuple[str, ...] = KINDS * 2,
         pause_seconds: float = PAUSE_SECONDS,
+        body: bytes = b"",
     ) -> None:
+        """With a `body` each request is a POST."""
         self._connect = connect
         self._path = path
+        self._sent: dict[str, Any] = {"method": "POST", "body": body} if body else {}
         self._pause_seconds = pause_seconds
         self._is_over = False
         self._lock = threading.Lock()
@@ -67,6 +70,11 @@ class Load:
         """Return once the body of a response has begun with this word: a client may rest while the server is changed."""
         wait_until(lambda: word in self.first_words)
 
+    def go_on(self, count: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Return once so many more have been answered, or one has failed."""
+        until = self.count + count
+        wait_until(lambda: self.count >= until or self.failures, seconds)
+
     def stop(self) -> None:
         """Send no more; every request that was sent has its answer, or is a failure."""
         self._is_over = True
@@ -92,7 +100,7 @@ class Load:
         """Ask on one connection, as long as it lasts."""
         while True:
             try:
-                reply = client.fetch(self._path, *(["Connection: close"] if kind == "fresh" else []))
+                reply = client.fetch(self._path, *(["Connection: close"] if kind == "fresh" else []), **self._sent)
             except (OSError, RawClient.Truncated) as exc:
                 self._fail(exc, kind)
                 return
@@ -128,9 +136,11 @@ def _name(exc: Exception) -> str:
 
 
 @contextlib.contextmanager
-def load(connect: Callable[[], RawClient], path: str = "/", kinds: tuple[str, ...] = KINDS * 2) -> Iterator[Load]:
-    """Ask while the block runs; afterwards, no request has failed."""
-    running = Load(connect, path, kinds)
+def load(
+    connect: Callable[[], RawClient], path: str = "/", kinds: tuple[str, ...] = KINDS * 2, **more: Any
+) -> Iterator[Load]:
+    """Ask while the block runs; afterwards, no request has failed. `more`: see Load."""
+    running = Load(connect, path, kinds, **more)
     try:
         yield running
     finally:
