@@ -98,6 +98,6 @@ def _remove(path: str, line: str) -> None:
             if file.read() == line:
                 os.unlink(path)
     except (FileNotFoundError, PermissionError):
-        pass  # the latter after --user: the start has said so, see note_that_it_stays
+        pass  # the latter after --user: the start has said so, see note_that_it_stays; or the folder's rights have changed since
     except OSError as exc:
         logger.info("the pid file %s stays: %s; the next start replaces it", path, exc.strerror)

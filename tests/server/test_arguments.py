@@ -84,6 +84,12 @@ def test_what_run_obeys(caplog):
     assert caplog.messages == ["settings without effect in a program, and what to use in their place: argv (sys.argv)"]
 
 
+def test_what_is_off_is_no_fault(caplog):
+    """To turn off what does not run there changes nothing."""
+    check_arguments(hello, aserve.Config(hang_warning_seconds=0.0))
+    assert caplog.records == []
+
+
 def test_the_page_names_what_has_no_effect():
     """docs/embedding.md lists the same settings."""
     _, _, text = (pathlib.Path(__file__).parents[2] / "docs/embedding.md").read_text().partition("Without effect are")

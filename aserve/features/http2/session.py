@@ -55,7 +55,7 @@ class Session(Carrier):
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
         self._allowance = Allowance()
         self._quiet_seconds = 0.0  # without a stream
-        self._goaways = 0  # sent
+        self._goaways, self._asked_seconds = 0, 0  # sent; begun since the first
         self._lingering: Lingering | None = None  # behind the last octets
         self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
         self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
@@ -149,8 +149,8 @@ class Session(Carrier):
         for stream_id in self._leftovers.on_second():
             frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
         self.flush()
-        config = self._service.config
-        if self._goaways:
+        config, self._asked_seconds = self._service.config, self._asked_seconds + bool(self._goaways)
+        if self._asked_seconds > 1:  # the first is not a whole one
             self._say_goodbye()
         elif self._connection.is_spent:
             self._ask_for_no_more()

@@ -62,12 +62,16 @@ class Facts(NamedTuple):
 
 
 def decide(facts: Facts) -> Do:
-    """Return what is to be done next. A certificate that is there already comes before an order."""
+    """
+    Return what is to be done next. A certificate that is there already comes before an order.
+
+    One that is due is not given: a store that loses what it is given would put the order off until it has expired.
+    """
     if facts.is_comparable and _is_worth_having(facts.theirs, facts.ours, facts.now):
         return Do.TAKE
-    if facts.is_comparable and _is_worth_having(facts.ours, facts.theirs, facts.now):
-        return Do.GIVE
-    return Do.ORDER if facts.is_due and not facts.is_waiting else Do.NOTHING
+    if facts.is_due and not facts.is_waiting:
+        return Do.ORDER
+    return Do.GIVE if facts.is_comparable and _is_worth_having(facts.ours, facts.theirs, facts.now) else Do.NOTHING
 
 
 def fault_of(facts: Facts) -> dict[str, Any]:

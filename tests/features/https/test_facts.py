@@ -74,6 +74,9 @@ def test_alone(found, do):
         (shared(SIGNED, NEW, GIVEN, None), Do.GIVE),
         (shared(SIGNED, LATER, GIVEN, NEW), Do.GIVE),
         (shared(SIGNED, NEW, None, None, is_held=True), Do.GIVE),
+        # One that is due is ordered first: a store that loses what it is given must not put that off.
+        (shared(SIGNED, OLD, None, None), Do.ORDER),
+        (shared(SIGNED, OLD, None, None, is_held=True), Do.GIVE),
         # What has expired helps no client: a new host stays where it is until there is a good one.
         (shared(Notes(), NEW, GIVEN, OVER), Do.ORDER),
         (shared(Notes(), NEW, GIVEN, OVER, is_held=True), Do.NOTHING),
