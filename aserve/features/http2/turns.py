@@ -90,6 +90,9 @@ class Turns:
                 self._next_fair = self.sent_count + FAIR_FRAMES
                 turn = [next(iter(self._waiting.values()))]
             self._send_turn(session, turn)
+        # Without room, too: a client that reads nothing must not hold the threads of its streams.
+        for stream in [each for each in self._waiting.values() if each.state is CUT]:
+            session.cut(stream)
         session.flush()
 
     def _send_turn(self, session: Sends, streams: list[StreamTransport]) -> None:

@@ -204,6 +204,23 @@ def test_a_transport_that_is_full(connect, count):
     assert client.bodies == dict.fromkeys(streams, BIG)
 
 
+def test_a_stream_that_is_cut_while_the_transport_is_full(connect):
+    """It ends at once, and its thread is free; the client learns it when it reads."""
+    client = connect(returning([BIG]))
+    client.h2.increment_flow_control_window(1 << 27)
+    client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 22})
+    client.pump()
+    client.transport.is_stuck = True
+    stream = client.ask()
+    client.pump()
+    client.session._streams[stream].abort()
+    client.pump()
+    assert not client.session.has_streams and not client.resets
+    client.transport.unstick()
+    client.pump()
+    assert client.resets == {stream: ErrorCodes.INTERNAL_ERROR}
+
+
 def test_a_live_body_that_is_not_read(connect):
     """The client has room for a window, and for more once the app reads."""
     client = connect(body="stream", body_memory_bytes=1 << 16)

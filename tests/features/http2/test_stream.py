@@ -10,6 +10,7 @@ import types
 import pytest
 
 from aserve.connections.listeners import limit_unsent
+from aserve.connections.outbox import queued_bytes
 from aserve.features.http2.states import State
 from aserve.features.http2.stream import HIGH_BYTES, StreamTransport
 
@@ -159,4 +160,5 @@ def test_extra(stream):
     assert stream.get_extra_info("peername") == ("peername", None)
     limit_unsent(stream.get_extra_info("socket"), 1000)
     stream.get_extra_info("socket").setsockopt(1, 2, 3)
+    assert queued_bytes(stream.get_extra_info("socket").fileno()) == 0
     assert not stream.can_write_eof()

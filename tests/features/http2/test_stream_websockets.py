@@ -64,6 +64,14 @@ def test_more_than_the_windows_hold(ask):
 
 
 @one_way
+def test_a_client_that_does_not_read(ask):
+    """It is cut off after --write-timeout, as over HTTP/1.1."""
+    client, server = ask(Switching(lambda sock: sock.sendall(bytes(8 * MB))), write_seconds=1.0)
+    assert client.status == 200
+    wait_until(lambda: not count(server))
+
+
+@one_way
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_client_that_leaves(ask, when):
     """A reset is the end that the app reads."""
