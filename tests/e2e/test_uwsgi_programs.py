@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -299,8 +300,9 @@ class UWSGI:
         self.address = ("127.0.0.1", port)
         self._log = open(folder / "uwsgi.log", "wb")
         self.process = subprocess.Popen(
-            [command, "--ini", "site.ini", "--die-on-term"], cwd=folder, stdout=self._log, stderr=self._log
-        )
+            [command, "--ini", "site.ini", "--die-on-term"], cwd=folder, stdout=self._log, stderr=self._log,
+            start_new_session=True,
+        )  # fmt: skip
 
     def end(self) -> None:
         """End it."""
@@ -308,7 +310,8 @@ class UWSGI:
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE_SECONDS)
         self._log.close()
 
 
