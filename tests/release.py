@@ -120,6 +120,11 @@ def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] 
     return folder / "bin"
 
 
+def download(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> None:
+    """Have pip put wheels of these packages, and of what they need, into a folder."""
+    run(tool("pip"), "download", "--quiet", "--only-binary", ":all:", *options, "-d", folder, *packages)
+
+
 def is_native(name: str) -> bool:
     """Whether a wheel of this name is for one CPython alone, and has the native path."""
     return re.search(r"-cp\d+-cp\d+-", name) is not None
@@ -162,17 +167,7 @@ def libc(scratch: pathlib.Path) -> str:
 def offline(scratch: pathlib.Path) -> str:
     """The sdist is built and installed from a folder of wheels, with no network."""
     wheels = scratch / "wheels"
-    run(
-        tool("pip"),
-        "download",
-        "--quiet",
-        "--only-binary",
-        ":all:",
-        "-d",
-        wheels,
-        *BUILD_REQUIRES,
-        only("*-abi3-*.whl"),
-    )
+    download(wheels, *BUILD_REQUIRES, only("*-abi3-*.whl"))
     next(wheels.glob("aserve_wsgi-*")).unlink()
     alone = ("unshare", "--net") if os.getuid() == 0 and shutil.which("unshare") else ()
     options = ("--no-index", "--find-links", str(wheels))
@@ -253,19 +248,7 @@ def musl(scratch: pathlib.Path) -> str:
     wheels = emptied(folder / "root" / "srv") / "wheels"
     (every,) = cross_wheels(scratch, {MUSL: CROSS[MUSL]})
     platform = ("--platform", CROSS[MUSL], "--platform", "musllinux_1_1_x86_64", "--python-version", "3.11")
-    run(
-        tool("pip"),
-        "download",
-        "--quiet",
-        "--only-binary",
-        ":all:",
-        *platform,
-        "-d",
-        wheels,
-        every,
-        "pip",
-        *BUILD_REQUIRES,
-    )
+    download(wheels, every, "pip", *BUILD_REQUIRES, options=platform)
     one = native_on_musl(scratch, folder / "root" / "usr" / "bin" / "python3", wheels)
     said = "; ".join(one_on_musl(folder, wheels, name) for name in (every.name, one.name))
     return f"{said}; the interpreter is built from Debian's sources"
@@ -274,21 +257,11 @@ def musl(scratch: pathlib.Path) -> str:
 def native_on_musl(scratch: pathlib.Path, python: pathlib.Path, wheels: pathlib.Path) -> pathlib.Path:
     """Build the wheel with the native path by the root's CPython, outside the root, where its compiler is; return its file."""
     (pip,) = wheels.glob("pip-*.whl")
-    (headers,) = (
-        python.parent.parent / "include"
-    ).iterdir()  # setuptools would take those of the prefix, which are Debian's
+    # Without them named, setuptools takes those of the prefix, which are Debian's.
+    (headers,) = (python.parent.parent / "include").iterdir()
     inside = ["env", f"PYTHONPATH={scratch / 'build'}", f"CFLAGS=-I{headers}", python, pip / "pip"]
-    run(
-        *inside,
-        "install",
-        "--quiet",
-        "--no-index",
-        "--find-links",
-        wheels,
-        "--target",
-        scratch / "build",
-        *BUILD_REQUIRES,
-    )
+    options = ("--quiet", "--no-index", "--find-links", wheels, "--target", scratch / "build")
+    run(*inside, "install", *options, *BUILD_REQUIRES)
     run(*inside, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, only("*.tar.gz"))
     (wheel,) = (path for path in wheels.glob("aserve_wsgi-*.whl") if is_native(path.name))
     return wheel
