@@ -33,21 +33,9 @@ class Found(NamedTuple):
     slowest_seconds: float
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process."""
-    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / 100
-
-
-def memory_bytes(pid: int) -> int:
-    """Return the memory that it has now."""
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
-
-
 def measure(process: ServerProcess, name: str, seconds: float) -> Found:
     """Flood the server, and ask beside that."""
-    began, cpu, memory = time.monotonic(), cpu_seconds(process.pid), memory_bytes(process.pid)
+    began, cpu, memory = time.monotonic(), process.cpu_seconds(), process.memory_bytes()
     host, port = process.address
     command = [sys.executable, __file__, "--flood", RawClient.authority, host, str(port), name, str(seconds)]
     flooder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # a process, so that this one has a CPU
@@ -58,11 +46,11 @@ def measure(process: ServerProcess, name: str, seconds: float) -> Found:
         assert client.fetch().body == b"hello\n"
         client.close()
         times.append(time.monotonic() - asked)
-        most = max(most, memory_bytes(process.pid))
+        most = max(most, process.memory_bytes())
         time.sleep(0.02)
     taken = time.monotonic() - began
     sent, connections = map(int, flooder.communicate()[0].split())
-    return Found(sent, connections, taken, cpu_seconds(process.pid) - cpu, most - memory, len(times), max(times))
+    return Found(sent, connections, taken, process.cpu_seconds() - cpu, most - memory, len(times), max(times))
 
 
 def start(folder: pathlib.Path, *flags: str) -> ServerProcess:

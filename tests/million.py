@@ -126,7 +126,7 @@ class Million:
             self._run_round(len(self.rounds))
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 30)
-            before = soak.rss_mib(self._server.pid)
+            before = self._server.memory_bytes() / soak.MIB
             with contextlib.closing(RawClient(self._server.address)) as client:
                 client.sock.settimeout(GRACE_SECONDS)
                 client.fetch("/collect")
@@ -134,7 +134,7 @@ class Million:
                 client.recv_to_end()
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 30)
-            memory, files = soak.rss_mib(self._server.pid), len(self._server.open_files())
+            memory, files = self._server.memory_bytes() / soak.MIB, len(self._server.open_files())
             figures = {"before": round(before, 2), "rss_mib": round(memory, 2)}
             self.rounds.append({"requests": self.total, "fds": files, **figures})
             print(json.dumps(self.rounds[-1]), flush=True)

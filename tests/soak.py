@@ -28,6 +28,7 @@ from harness.interpreter import IS_PYPY
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
+MIB = 1 << 20
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
 SAMPLES = 24  # of what is in use: when garbage is collected, and free memory given back
@@ -250,14 +251,6 @@ class Soak:
                 self.bad += 1
 
 
-def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process."""
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no VmRSS")
-
-
 def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
     """Run it; return the result."""
     app = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
@@ -332,12 +325,12 @@ def sample_while(
     next_look = time.monotonic() + every_seconds
     for thread in threads:
         while thread.is_alive():
-            resident.append(rss_mib(server.pid))
+            resident.append(server.memory_bytes() / MIB)
             if time.monotonic() >= next_look:
                 client = RawClient(server.address)
                 client.fetch("/collect")
                 client.close()
-                in_use.append(rss_mib(server.pid))
+                in_use.append(server.memory_bytes() / MIB)
                 next_look = time.monotonic() + every_seconds
             thread.join(0.1)
     return resident, in_use

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import pathlib
 import sys
 import threading
 
@@ -18,11 +17,6 @@ MIB = 1 << 20
 BOUND = (500 if sys.implementation.name == "pypy" else 250) * MIB
 
 
-def most_memory(pid):
-    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-
-
 @pytest.fixture
 def process(start_process, authority, localhost):
     """A server of HTTP/2."""
@@ -34,7 +28,7 @@ def process(start_process, authority, localhost):
 def test_floods(process):
     """Nothing is logged as a fault, either."""
     is_served(process)
-    before = most_memory(process.pid)
+    before = process.memory_bytes("VmHWM")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         for name in FLOODS:
             is_over = threading.Event()
@@ -48,7 +42,7 @@ def test_floods(process):
                 is_over.set()
             assert is_ended.result(60) == (name not in ENDLESS), name
     assert is_served(process)
-    assert most_memory(process.pid) - before < BOUND
+    assert process.memory_bytes("VmHWM") - before < BOUND
 
 
 def is_served(process):

@@ -141,12 +141,6 @@ def test_endless_responses_block_nobody(start_server, raw_client, wait_until):
     assert raw_client(server).fetch().body == b"hello\n"
 
 
-def memory_bytes(pid, which):
-    """VmRSS, or VmHWM: the most it ever was."""
-    with open(f"/proc/{pid}/status") as status:
-        return int(next(line for line in status if line.startswith(which)).split()[1]) * 1024
-
-
 def is_served(client):
     body = client.fetch().body
     client.close()
@@ -174,7 +168,7 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
     """64 clients do not read 8 MiB each, of 4 workers: others are answered; then those get every octet."""
     process = start_process("site", "--threads", "4", "--write-timeout", "5m")
     raw_client(process).fetch()
-    files, memory = held_by(process), memory_bytes(process.pid, "VmRSS")
+    files, memory = held_by(process), process.memory_bytes()
     stuck = [raw_client(process, receive_buffer_bytes=4096) for _ in range(64)]
     for client in stuck:
         client.request("/stream?2048")
@@ -193,7 +187,7 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
 
     all_at_once(read, stuck)
     wait_until(lambda: held_by(process) == files, explain=lambda: f"{held_by(process)} {files}")
-    assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
+    assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
 @pytest.mark.long  # the same as above, of bodies that one client reads below
@@ -202,7 +196,7 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
     """64 clients do not read 8 MiB each, given in one piece: most of it waits on the disk, and all comes in the end."""
     process = start_process("site", "--threads", "4", "--write-timeout", "5m", "--response-memory", "32M")
     raw_client(process).fetch()
-    memory = memory_bytes(process.pid, "VmRSS")
+    memory = process.memory_bytes()
     stuck = [raw_client(process, receive_buffer_bytes=4096) for _ in range(64)]
     for client in stuck:
         client.request(f"/big?{8 * MIB}")
@@ -220,7 +214,7 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
     all_at_once(read, stuck)
     wait_until(lambda: spool_count(process) == 0, 30)
     if sys.implementation.name != "pypy":  # whose collector lets go of such objects late
-        assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
+        assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
 def test_a_stream_that_fails_behind_its_spool(start_server, raw_client):
@@ -311,7 +305,7 @@ def test_hostile_clients(start_process, raw_client, wait_until):
     """64 clients of each kind at once, and 4 workers: a good client is answered among them; memory is bounded."""
     process = start_process("site", "--threads", "4")
     raw_client(process).fetch()
-    files, memory = held_by(process), memory_bytes(process.pid, "VmRSS")
+    files, memory = held_by(process), process.memory_bytes()
     for kind, (pieces, status) in HOSTILE.items():
         bad = [raw_client(process, receive_buffer_bytes=4096) for _ in range(64)]
         threads = [threading.Thread(target=send_all, args=(client, pieces), daemon=True) for client in bad]
@@ -326,7 +320,7 @@ def test_hostile_clients(start_process, raw_client, wait_until):
                 assert client.recv_head().status == status, kind
             client.reset()
         wait_until(lambda: held_by(process) == files, explain=lambda kind=kind: f"{kind}: {held_by(process)} {files}")
-    assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
+    assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
 def send_all(client, pieces):

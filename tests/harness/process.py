@@ -105,6 +105,11 @@ class ServerProcess:
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def memory_bytes(self, which: str = "VmRSS") -> int:
+        """Return its resident memory, or with VmHWM the most that it ever was; Linux only."""
+        lines = pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{which}:"))
+
     def open_files(self) -> list[str]:
         """Return what its file descriptors are, the standard ones left out."""
         names = []
