@@ -12,6 +12,7 @@ import types
 
 import pytest
 from harness.asking import get, is_open
+from harness.front import free_port
 
 from aserve.connections.acceptor import Acceptor
 from aserve.connections.listeners import bind_listeners
@@ -30,12 +31,6 @@ LOOPBACK = "127.0.0.1:0"
 def hello(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"hello"]
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 # Settings
