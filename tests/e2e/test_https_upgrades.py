@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import signal
 
 import pytest
@@ -50,19 +49,7 @@ def test_new_workers_while_ordering(pebble, serve_https, number, flags):
         site.set_clock(0)
         load.go_on(100, SECONDS)
     assert load.first_words == {b"one"} and site.count_orders(NAME) > 2
-    wait_until(
-        lambda: is_turn_free(site), SECONDS, lambda: site.log
-    )  # while the clock was wrong, each certificate was due
+    wait_until(site.is_turn_free, SECONDS, lambda: site.log)  # while the clock was wrong, each certificate was due
     assert list((site.files / "challenges").iterdir()) == [] and list(site.files.rglob("*.new")) == []
     assert seen | rights_below(site.files) == private()
-    assert site.stop() == 0 and is_turn_free(site)
-
-
-def is_turn_free(site):
-    """Return whether no process has its turn to order."""
-    with open(site.files / "lock", "rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+    assert site.stop() == 0 and site.is_turn_free()

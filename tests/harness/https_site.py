@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import socket
@@ -96,6 +97,15 @@ class HTTPSSite(Workers):
             return None if found == other_than else found
 
         return wait_until(look, SECONDS, lambda: self.log)
+
+    def is_turn_free(self) -> bool:
+        """Return whether no process has its turn to order."""
+        with open(self.files / "lock", "rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
 
     def count_orders(self, name: str) -> int:
         """Return how often a certificate has been asked for."""
