@@ -59,8 +59,7 @@ def start(folder: pathlib.Path, *flags: str) -> ServerProcess:
     RawClient.authority = str(authority.certificate)
     issued = authority.issue("localhost", "127.0.0.1")
     spec = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
-    tls = ["--bind", "https://127.0.0.1:0", "--certificate", str(issued.certificate), "--key", str(issued.key)]
-    return ServerProcess([spec, *tls, "--http2", "auto", *flags], folder, {}, launcher=["env"])
+    return ServerProcess([spec, *issued.flags, "--http2", "auto", *flags], folder, {}, launcher=["env"])
 
 
 def main(arguments: list[str]) -> None:

@@ -290,8 +290,7 @@ def test_an_age_of_the_connection(serve_http2, context):
 
 def test_reload_with_streams_in_flight(start_workers, context, localhost):
     """SIGHUP, twice: its clients go to new workers, and what they have sent is answered, or the GOAWAY says that it is not served."""
-    flags = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
-    process = start_workers("--workers", "2", "--http2", "auto", *flags)
+    process = start_workers("--workers", "2", "--http2", "auto", *localhost.flags)
     process.wait_for_workers(2)
     host, port = process.wait_for_log(r"https://([^\s,]+):(\d+)").groups()
     done = threading.Event()
@@ -315,8 +314,7 @@ def test_reload_with_streams_in_flight(start_workers, context, localhost):
 @pytest.mark.long_on_pypy
 def test_reload_under_load(start_workers, authority, localhost):
     """SIGHUP: no request of any client fails, on kept connections and on new ones."""
-    flags = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
-    process = start_workers("--workers", "2", "--http2", "auto", *flags)
+    process = start_workers("--workers", "2", "--http2", "auto", *localhost.flags)
     before = process.wait_for_workers(2)
     url = process.wait_for_log(r"(https://[^\s,]+)")[1]
     done = threading.Event()

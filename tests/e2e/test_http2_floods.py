@@ -21,8 +21,7 @@ BOUND = (500 if sys.implementation.name == "pypy" else 250) * MIB
 def process(start_process, authority, localhost):
     """A server of HTTP/2."""
     RawClient.authority = str(authority.certificate)
-    tls = ["--bind", "https://127.0.0.1:0", "--certificate", str(localhost.certificate), "--key", str(localhost.key)]
-    return start_process("site", *tls, "--http2", "auto", "--threads", "4", launcher=["env"])
+    return start_process("site", *localhost.flags, "--http2", "auto", "--threads", "4", launcher=["env"])
 
 
 def test_floods(process):

@@ -133,21 +133,10 @@ def test_two_workers(start_workers, tmp_path):
     assert process.stop() == 0
 
 
-def test_promtool(start_workers, raw_client, tmp_path, tls_settings):
+def test_promtool(start_workers, raw_client, tmp_path, localhost):
     """It has nothing to say about our text; and what the alerts, the dashboard and the docs ask for is in it."""
-    tls = (
-        "--bind",
-        "http://127.0.0.1:0",
-        "--bind",
-        tls_settings["bind"],
-        "--certificate",
-        tls_settings["certificate"],
-        "--key",
-        tls_settings["key"],
-    )
-    process = start_workers(
-        "--workers", "2", *tls, "--metrics", "127.0.0.1:0", "--spooler", f"{tmp_path}/jobs", app=APP
-    )
+    flags = ("--workers", "2", "--metrics", "127.0.0.1:0", "--spooler", f"{tmp_path}/jobs")
+    process = start_workers(*flags, "--bind", "http://127.0.0.1:0", *localhost.flags, app=APP)
     for slot in (1, 2):
         process.wait_for_log(rf"worker {slot} .* is ready")
     raw_client(process).fetch("/")

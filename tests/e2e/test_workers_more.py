@@ -72,8 +72,7 @@ def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):
 def test_tls(start_workers, authority, localhost, monkeypatch, loop):
     """TLS works in workers, and a reload loses no request of it."""
     monkeypatch.setattr(RawClient, "authority", str(authority.certificate))
-    flags = ["--certificate", str(localhost.certificate), "--key", str(localhost.key), "--loop", loop]
-    process = start_workers("--workers", "2", "--bind", "https://127.0.0.1:0", *flags)
+    process = start_workers("--workers", "2", "--loop", loop, *localhost.flags)
     process.wait_for_workers(2)
     port = int(re.search(r"https://127.0.0.1:(\d+)", process.log)[1])
     with load(functools.partial(TLSClient, ("127.0.0.1", port)), kinds=("kept", "fresh")):

@@ -53,6 +53,11 @@ class Issued(NamedTuple):
     certificate: pathlib.Path
     key: pathlib.Path
 
+    @property
+    def flags(self) -> list[str]:
+        """The flags of a command that serves with it, on a free port of loopback."""
+        return ["--bind", "https://127.0.0.1:0", "--certificate", str(self.certificate), "--key", str(self.key)]
+
 
 class Authority:
     """A certificate authority with a folder of its own."""
