@@ -8,12 +8,12 @@ import httpx
 import pytest
 from harness import apps
 from harness.front import fronts
+from harness.http2_frames import PREFACE, SETTINGS, frame
 from harness.tls_clients import SECONDS
 
 __all__ = ["fronts"]  # a fixture
 pytestmark = [pytest.mark.any_parser]
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRONTS = {
     "haproxy": """\
 frontend front
@@ -74,8 +74,8 @@ def test_a_preface_in_pieces(start_server, raw_client):
     client = raw_client(serve(start_server))
     for octet in PREFACE:
         client.send(bytes([octet]))
-    client.send(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-    assert client.recv_exactly(9)[3:4] == b"\4"  # RFC 9113 6.5: SETTINGS
+    client.send(frame(SETTINGS, 0, 0))
+    assert client.recv_exactly(9)[3] == SETTINGS
 
 
 @pytest.mark.one_way

@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 from harness.fuzzing import SECONDS
 from harness.http2 import Client, request
-from harness.http2_floods import CONTINUATION, DATA, HEADERS, PING, PRIORITY, RESET, SETTINGS, WINDOW, frame
+from harness.http2_frames import (
+    CONTINUATION,
+    DATA,
+    HEADERS,
+    PING,
+    PRIORITY,
+    RESET,
+    SETTINGS,
+    WINDOW,
+    frame,
+    setting,
+)
 from harness.replies import echo, returning
 from hypothesis import strategies as st
 
@@ -36,7 +47,7 @@ KINDS = st.one_of(
 )
 numbered = st.builds(struct.pack, st.just("!I"), NUMBERS)
 known_settings = st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 5, 6, 8]), NUMBERS), max_size=4).map(
-    lambda pairs: b"".join(struct.pack("!HI", *pair) for pair in pairs)
+    lambda pairs: b"".join(setting(*pair) for pair in pairs)
 )
 whole_frames = st.one_of(
     st.tuples(st.just("section"), STREAMS, st.sampled_from([5, 5, 4, 4, 1, 0, 0x24]), st.integers(0, len(FIELDS) - 1)),
@@ -139,7 +150,7 @@ class Talk:
 
     def set(self, pairs: Any) -> bytes:
         """Return settings."""
-        return frame(SETTINGS, 0, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
+        return frame(SETTINGS, 0, 0, b"".join(setting(*pair) for pair in pairs))
 
     def one(self, place: int) -> int:
         """Return one of the last streams that were begun, but for the good one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import select
 import socket
 import ssl
@@ -11,32 +10,27 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from hpack import Encoder
-
 from .client import RawClient
+from .http2_frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    PREFACE,
+    PRIORITY,
+    PRIORITY_UPDATE,
+    RESET,
+    SETTINGS,
+    WINDOW,
+    frame,
+    section,
+    setting,
+)
 
-DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, WINDOW, CONTINUATION, PRIORITY_UPDATE = 0, 1, 2, 3, 4, 6, 8, 9, 16
-END_STREAM = ACK = 1
-END_HEADERS = 4
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 COUNT = 50  # frames, or pairs of them, of a portion
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Return one frame."""
-    return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
-
-
-def setting(number: int, value: int) -> bytes:
-    """Return one setting of a SETTINGS frame."""
-    return struct.pack("!HI", number, value)
-
-
-@functools.lru_cache(None)
-def section(method: bytes = b"GET", path: bytes = b"/", *further: tuple[bytes, bytes]) -> bytes:
-    """Return a request's field section, which uses no table."""
-    fields = [(b":method", method), (b":scheme", b"https"), (b":authority", b"localhost"), (b":path", path), *further]
-    return Encoder().encode([(name, value, True) for name, value in fields])
 
 
 def streams(number: int, count: int = COUNT) -> Iterable[int]:

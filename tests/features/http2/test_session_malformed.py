@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-
 import h2.settings
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
+from harness.http2_frames import SETTINGS, frame, setting
 from harness.replies import returning
 from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
@@ -63,8 +62,8 @@ def test_a_body_of_another_length(logged, frames, body):
     client = logged(body=body)
     stream = client.ask(*OF_FIVE, ends=False)
     client.pump(runs=False)
-    for frame in frames:
-        client.session.data_received(frame)
+    for each in frames:
+        client.session.data_received(each)
     ran = [exchange for _, exchange in client.harness.executor.jobs]
     assert len(ran) == (body == "stream")
     if not ran:
@@ -167,8 +166,7 @@ def test_streams_that_send_on_after_their_responses(connect):
 
 
 def settings_frame(numbers):
-    settings = b"".join(struct.pack("!HI", number, 1) for number in numbers)
-    return struct.pack("!I", len(settings))[1:] + b"\4\0\0\0\0\0" + settings
+    return frame(SETTINGS, 0, 0, b"".join(setting(number, 1) for number in numbers))
 
 
 def test_settings_that_are_unknown(connect):

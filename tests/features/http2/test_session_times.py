@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
-from harness.http2_floods import CONTINUATION, HEADERS, frame, section
+from harness.http2_frames import CONTINUATION, HEADERS, frame, section
 from harness.replies import returning
 
 BIG = bytes(1 << 20)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
+from harness.http2_frames import PRIORITY_UPDATE, frame
 from harness.replies import returning
 
 from aserve.features.http2.stream import StreamTransport
-from aserve.features.http2.turns import FAIR_FRAMES, PRIORITY_UPDATE, urgency_of
+from aserve.features.http2.turns import FAIR_FRAMES, urgency_of
 
 
 @pytest.mark.parametrize(
@@ -60,14 +61,9 @@ def test_nothing_starves(connect, order):
     assert client.ended == {late, urgent}
 
 
-def frame(on, body):
-    """Return a PRIORITY_UPDATE; `on`: the stream that it comes on."""
-    return len(body).to_bytes(3, "big") + bytes([PRIORITY_UPDATE, 0]) + on.to_bytes(4, "big") + body
-
-
 def update(stream_id, value, on=0):
-    """Return a PRIORITY_UPDATE for a stream."""
-    return frame(on, stream_id.to_bytes(4, "big") + value)
+    """Return a PRIORITY_UPDATE for a stream; `on`: the stream that it comes on."""
+    return frame(PRIORITY_UPDATE, 0, on, stream_id.to_bytes(4, "big") + value)
 
 
 def test_an_update(connect, order):
@@ -81,7 +77,7 @@ def test_an_update(connect, order):
     assert client.ended == {first, second} and not client.goaways
 
 
-@pytest.mark.parametrize("octets", [update(0, b"u=1"), update(1, b"u=1", on=1), frame(0, b"")])
+@pytest.mark.parametrize("octets", [update(0, b"u=1"), update(1, b"u=1", on=1), frame(PRIORITY_UPDATE, 0, 0)])
 def test_an_update_that_is_none(connect, octets):
     """RFC 9218 7.1: it ends the connection."""
     client = connect()
