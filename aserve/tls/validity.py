@@ -1,6 +1,6 @@
 """From when and until when a certificate is valid.
 
-Owns:     warn_of_dates, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
+Owns:     warn_of_dates; Validity, dates_of, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
 Thread:   any; pure, but for the clock.
 Spec:     RFC 5280 section 4.1.
 Not here: loading certificates (certificates.py).
@@ -12,20 +12,39 @@ import base64
 import datetime
 from collections.abc import Iterator
 
+from ..core.named_tuple import NamedTuple
+
 PLACEHOLDER = "aserve: placeholder until the certificate is there"  # the organization of its subject
 
 
 def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
     """Return a warning if a certificate, the base64 of a PEM file, is not valid now."""
-    try:
-        begin, end = read_validity(base64.b64decode(pem))
-    except (ValueError, IndexError):
+    found = dates_of(pem)
+    if found is None:
         return  # OpenSSL accepted it; only its dates cannot be read here
+    _, begin, end = found
     now = datetime.datetime.now(datetime.timezone.utc)
     if now > end:
         yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
     elif now < begin:
         yield f"the certificate {path} is not valid before {begin:%Y-%m-%d %H:%M} UTC; until then clients refuse it"
+
+
+class Validity(NamedTuple):
+    """The dates of a certificate."""
+
+    certificate: bytes  # DER
+    begin: datetime.datetime
+    end: datetime.datetime
+
+
+def dates_of(pem: bytes) -> Validity | None:
+    """Return the dates of a certificate, the base64 of a PEM file; None: it is damaged."""
+    try:
+        octets = base64.b64decode(pem)
+        return Validity(octets, *read_validity(octets))
+    except (ValueError, IndexError):
+        return None
 
 
 def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:

@@ -7,13 +7,12 @@ Not here: ordering one (renewal.py).
 
 from __future__ import annotations
 
-import base64
 import datetime
 import re
 
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
-from ...tls.validity import read_validity
+from ...tls.validity import dates_of
 from .folder import MAX_BYTES, Folder
 from .schedule import renew_at
 
@@ -38,13 +37,11 @@ class Issued(NamedTuple):
     @classmethod
     def of_pem(cls, pem: bytes) -> Issued | None:
         """Return those of the first certificate in a text; None: there is none, or it is damaged."""
-        found = _CERTIFICATE.search(pem)
-        try:
-            octets = base64.b64decode(found[1] if found is not None else b"")
-            begin, end = read_validity(octets)
-        except (ValueError, IndexError):
+        text = _CERTIFICATE.search(pem)
+        found = dates_of(text[1]) if text is not None else None
+        if found is None:
             return None
-        return cls(end.timestamp(), renew_at(begin, end, octets))
+        return cls(found.end.timestamp(), renew_at(found.begin, found.end, found.certificate))
 
 
 class Given(NamedTuple):

@@ -7,13 +7,12 @@ Not here: loading them for TLS (tls/certificates.py), renewing them (features/ht
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterator
 
 from ...settings import EngineSettings, split_sni
 from ...tls.certificates import PEM_CERTIFICATE
-from ...tls.validity import PLACEHOLDER, read_validity
+from ...tls.validity import PLACEHOLDER, dates_of
 
 
 class CertificateFiles:
@@ -43,8 +42,10 @@ def _paths_of(config: EngineSettings) -> list[str]:
 def _end_of(path: str) -> float | None:
     try:
         with open(path, "rb") as file:
-            found = PEM_CERTIFICATE.search(file.read())
-        octets = base64.b64decode(found[1] if found is not None else b"")
-        return 0 if PLACEHOLDER.encode() in octets else read_validity(octets)[1].timestamp()
-    except (OSError, ValueError, IndexError):
+            text = PEM_CERTIFICATE.search(file.read())
+    except OSError:
         return None
+    found = dates_of(text[1]) if text is not None else None
+    if found is None:
+        return None
+    return 0 if PLACEHOLDER.encode() in found.certificate else found.end.timestamp()

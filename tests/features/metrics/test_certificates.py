@@ -39,6 +39,16 @@ def test_files_of_binds(authority):
     assert days_left(Config()) == {}
 
 
+def test_a_file_that_cannot_be_read(authority):
+    """The metric leaves it out, and has the others."""
+    here, gone = authority.issue("a.example", days=9), authority.issue("b.example")
+    gone.certificate.unlink()
+    config = Config(
+        bind="https://:1", certificate=here.certificate, key=here.key, sni=f"b.example={gone.certificate}:{gone.key}"
+    )
+    assert days_left(config) == {str(here.certificate): 9}
+
+
 def test_a_placeholder(authority):
     """It is no certificate, whatever its dates."""
     issued = authority.issue("a.example", subject=f"/O={PLACEHOLDER}", days=9)
