@@ -1,7 +1,7 @@
 """Answers to the challenges of an authority, from files that any process may have written.
 
-Owns:     HTTPAnswers, the step of HTTP-01; new_context, which gives the context of TLS-ALPN-01; the names of both kinds of challenges, and of
-          their files; kinds_of, the kinds that a server answers.
+Owns:     HTTPAnswers, the step of HTTP-01; new_context, which gives the context of TLS-ALPN-01; the names of both kinds of challenges, their
+          ports and their files; kinds_of, the kinds that a server answers.
 Thread:   HTTPAnswers a worker (with --threads 0: the event loop); new_context the event loop.
 Spec:     RFC 8555 section 8.3; RFC 8737 section 3.
 Not here: writing the files (challenges.py).
@@ -24,6 +24,7 @@ from .folder import MAX_BYTES, Folder
 from .settings import HTTPSSettings, serves_tls_alpn
 
 HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
+PORTS = {HTTP_01: 80, TLS_ALPN_01: 443}  # at which an authority asks: RFC 8555 8.3, RFC 8737 3
 ALPN_NAME = "acme-tls/1"  # RFC 8737 6.2
 PREFIX = "/.well-known/acme-challenge/"
 # RFC 8555 8.1: base64url. So it is no path, and has no dot, as the names of all other files have.

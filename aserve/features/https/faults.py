@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.patterns import lazy_pattern
-from .answers import HTTP_01
+from .answers import PORTS, TLS_ALPN_01
 
 MAX_DETAIL = 300
 _REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|certificate verify failed: ([^(']*[^(' ])")
@@ -110,7 +110,7 @@ def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -
         kind = "account"
     what, remedy = FAULTS.get(kind, UNCHECKED if challenge else OTHER)
     text = f"{what}; {remedy}"
-    port = 80 if challenge == HTTP_01 else 443
+    port = PORTS.get(str(challenge), PORTS[TLS_ALPN_01])
     return text.format(
         authority=authority, name=name, port=port, folder=folder, kind=kind, detail=_shorten(kind, result)
     )
