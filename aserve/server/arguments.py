@@ -106,9 +106,8 @@ def check_arguments(app: object, config: EngineSettings, is_run: bool = False) -
 
 def _warn_without_effect(config: EngineSettings, instead: Mapping[str, str]) -> None:
     rows = [row for row in config.rows() if row.name in instead]
-    given = [
-        row.name for row in rows if getattr(config, row.name) not in (row.default, 0, None)
-    ]  # what is off stays off
+    # One that is turned off asks for nothing.
+    given = [row.name for row in rows if getattr(config, row.name) not in (row.default, 0, None)]
     if given:
         text = "settings without effect in a program, and what to use in their place: %s"
         logger.warning(text, ", ".join(f"{name} ({instead[name]})" for name in given))

@@ -64,7 +64,7 @@ class Session(Carrier):
     # --- called by the transport, as by an event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
+        """The client speaks HTTP/2: ALPN has chosen it, or it has begun with it."""
         self.transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
         if not self._connection.identify(transport):

@@ -20,8 +20,7 @@ def first_kind(kinds: Sequence[str], failures: int) -> str:
 
 def second_kind(kinds: Sequence[str], failures: int, result: Mapping[str, Any]) -> str | None:
     """Return the kind for another attempt at once, after the result of the first; None: there is none, and the order has ended."""
-    is_untried = (
-        result.get("kind") == "no-challenge"
-    )  # the authority offers the other kind alone: so nothing was checked
+    # In that case the authority offers the other kind alone, so nothing was checked.
+    is_untried = result.get("kind") == "no-challenge"
     may_succeed = is_untried or (may_help(result) and not failures)
     return first_kind(kinds, failures + 1) if may_succeed and len(kinds) > 1 else None

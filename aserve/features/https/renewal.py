@@ -80,13 +80,14 @@ class Renewal:
         """Let names whose last order failed wait no longer than a start allows; see `start`."""
         with contextlib.suppress(OSError), take_turn(self._folder.lock) as lock:  # without a turn they wait on
             for name in self._config.https if lock is not None else ():
-                notes = self._notes(name).after_start()
-                if notes != Notes.of(self._folder, name):
+                found = Notes.of(self._folder, name)
+                notes = found.for_authority(self._config.acme_directory).after_start()
+                if notes != found:
                     notes.write(self._folder, name)
                     if self._hosts is not None:
                         self._hosts.wait_no_more(name)
         for name in self._config.https if tells else ():
-            notes = self._notes(name)
+            notes = Notes.of(self._folder, name).for_authority(self._config.acme_directory)
             if notes.is_waiting(self._now()):
                 logger.warning(
                     "https: the last order for %s failed: %s; next try at %s; %s",
@@ -141,9 +142,6 @@ class Renewal:
         assert self._hosts is not None
         with open(self._folder.certificate(facts.name), "rb") as file:
             self._hosts.put(facts.name, Given(facts.directory, file.read()))
-
-    def _notes(self, name: str) -> Notes:
-        return Notes.of(self._folder, name).for_authority(self._config.acme_directory)
 
     def _order(self, lock: int, facts: Facts) -> None:
         name, notes = facts.name, facts.notes.for_authority(facts.directory)
