@@ -12,7 +12,7 @@ from aserve.features.moving.uwsgi_table import ROWS as UWSGI
 
 DOCS = pathlib.Path(__file__).parent
 PAGES = {"moving-from-uwsgi-options.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}
-LINK = re.compile(r"(?<![\w/(\[])([a-z-]+\.md)")
+LINK = re.compile(r"(?<![\w/(\[])([a-z0-9-]+\.md)")
 
 
 def build_page(text: str, server: str, rows: Sequence[Row]) -> str:

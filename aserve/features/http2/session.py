@@ -149,7 +149,8 @@ class Session(Carrier):
         for stream_id in self._leftovers.on_second():
             frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
         self.flush()
-        config, self._asked_seconds = self._service.config, self._asked_seconds + bool(self._goaways)
+        config = self._service.config
+        self._asked_seconds += bool(self._goaways)
         if self._asked_seconds > 1:  # the first is not a whole one
             self._say_goodbye()
         elif self._connection.is_spent:

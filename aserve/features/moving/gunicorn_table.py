@@ -65,6 +65,7 @@ ROWS: tuple[Row, ...] = (
     always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
     always("proc_name default_proc_name", "a process has aserve's name"),
     always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric", "it is as a server needs it"),
+    unlike("http2_cleartext", "`--http2 h2c`, for the peers in `--trusted-proxies`; see http2.md"),
     unlike("check_config print_config spew config", "`aserve --check`, and `aserve translate`"),
     # The process
     unlike("daemon", "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
