@@ -166,7 +166,7 @@ class Handovers:
             if made is None:
                 self._lose(wire.connection)
             if on_ready is not None:
-                on_ready(cast("LoopWire | None", made))  # only a new connection has another protocol, and no exchange
+                on_ready(cast("LoopWire | None", made))  # it comes with an exchange, which a Beginning has not
         if self._is_over and made is not None:
             made.abort()
 

@@ -5,7 +5,7 @@ Thread:   event loop only.
 Spec:     RFC 9113 section 3.3 (prior knowledge).
 Not here: any one such protocol (carrier.py); the choice by ALPN (tls_transport.py); the PROXY protocol (greeting.py).
 
-Other peers get what HTTP/1.x answers: behind an untrusted one may be a client that a front server has let through unread.
+From any other peer, and behind a request, a preface is a request of HTTP/1.x that is refused: only the operator's proxies may choose.
 """
 
 from __future__ import annotations
