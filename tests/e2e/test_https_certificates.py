@@ -153,7 +153,7 @@ def test_a_worker_that_dies_while_ordering(pebble, serve_https):
 
 @pytest.mark.long_on_pypy
 def test_files_that_are_lost(pebble, serve_https):
-    """A file that somebody has damaged, or the whole folder removed, is made anew; until then the certificate of before is served."""
+    """A file that is damaged, or a whole folder that is removed, is made anew; until then the old certificate is served."""
     site = serve_https("shop.example")
     first = site.wait_for_certificate("shop.example")
     (site.files / "certificates/shop.example.pem").write_text("damaged")

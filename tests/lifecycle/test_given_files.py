@@ -1,4 +1,4 @@
-"""Files that root makes for the user whom the process becomes."""
+"""Files that root makes for the user that the process becomes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_what_is_missing(site, tmp_path, caplog):
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 @pytest.mark.provokes("damaged")
 def test_a_key_with_a_passphrase(site, tmp_path):
-    """The start asks nobody for it: no server could read the file."""
+    """The start does not ask for it: no server could read the file."""
     issued = Authority(tmp_path / "authority").issue("a.example")
     subprocess.run(
         ["openssl", "pkey", "-in", issued.key, "-aes256", "-passout", "pass:secret", "-out", tmp_path / "locked"],
