@@ -11,7 +11,6 @@ import ssl
 import stat
 import sys
 import time
-from typing import Any
 
 import pytest
 
@@ -56,18 +55,21 @@ class HTTPSSite(Workers):
     command = (sys.executable, "-I", "-c", COMMAND)
 
     def __init__(
-        self, pebble: Pebble, folder: pathlib.Path, *names: str, flags: tuple[str, ...] = (), **more: Any
-    ) -> None:
-        """`more`: directory, the URL of one; tls_port; http, whether it has a bind without TLS; launcher; host, another address; binds."""
+        self, pebble: Pebble, folder: pathlib.Path, *names: str, flags: tuple[str, ...] = (), directory: str | None = None,
+        host: str | None = None, tls_port: int = 443, http: bool = True, binds: tuple[str, ...] | None = None,
+        launcher: tuple[str, ...] = ("env",),
+    ) -> None:  # fmt: skip
+        """`directory`: the URL of one, not the authority's own; `http`: it has a bind without TLS, too; `binds`: in place of these two."""
         self._pebble, self._clock = pebble, folder / "clock"
         self.files = folder / "https"
         self.set_clock(0)
-        self.host, self.tls_port = more.get("host", pebble.host), more.get("tls_port", 443)
-        binds = [f"https://{self.host}:{self.tls_port}", *([f"{self.host}:80"] if more.get("http", True) else [])]
-        words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in more.get("binds", binds)]
+        self.host, self.tls_port = host or pebble.host, tls_port
+        if binds is None:
+            binds = (f"https://{self.host}:{tls_port}", *([f"{self.host}:80"] if http else []))
+        words = [f"--https={name}" for name in names] + [f"--bind={bind}" for bind in binds]
         words += [f"--https-folder={self.files}", "--acme-terms=accept", f"--acme-ca={pebble.ca}", "--log-level=info"]
-        words += [f"--acme-directory={more.get('directory', pebble.url)}", *flags]
-        launcher = more.get("launcher", ("env",))  # with one, there is no bind but these
+        words += [f"--acme-directory={directory or pebble.url}", *flags]
+        # With a launcher, there is no bind but these.
         super().__init__(folder, "one", *words, launcher=launcher, CLOCK=str(self._clock))
 
     def set_clock(self, seconds: float) -> None:
