@@ -1,4 +1,4 @@
-"""What floods of HTTP/2 cost a server: python tests/http2_floods.py [SECONDS] [FLAGS...]
+"""What floods of HTTP/2 cost a server: python tests/http2_floods.py [SECONDS] [--only=FLOOD] [FLAGS...]
 
 Each flood of harness/http2_floods.py comes for some seconds, on one connection, which is made anew when the server ends it, while a client of HTTP/2 asks
 again and again.  For each, it prints what was sent, how often the connection ended, how much CPU time and memory the server has used, and what the
@@ -73,11 +73,11 @@ def main(arguments: list[str]) -> None:
         print(flooder.sent_bytes, flooder.connections)
         return
     seconds = float(arguments.pop(0)) if arguments and arguments[0].replace(".", "").isdigit() else 3.0
-    only = [arguments.pop(0)[7:] for _ in arguments[:1] if arguments[0].startswith("--only=")]
+    names = [arguments.pop(0).partition("=")[2]] if arguments and arguments[0].startswith("--only=") else list(FLOODS)
     with tempfile.TemporaryDirectory() as folder:
         process = start(pathlib.Path(folder), *arguments)
         try:
-            for name in only or FLOODS:
+            for name in names:
                 found = measure(process, name, seconds)
                 print(
                     f"| {name} | {found.sent_bytes / 1e6 / found.seconds:.2f} MB/s | {found.connections} | "

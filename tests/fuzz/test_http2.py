@@ -232,10 +232,8 @@ class Talk:
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
 def test_any_frames(hold):
     """In pieces of any size, with time passing, and apps that run, between them."""
-    count = [0]
 
     def holds(history: list[Any], size: int, body: str) -> None:
-        count[0] += 1
         talk = Talk(body)
         try:
             for step in history:
@@ -246,4 +244,3 @@ def test_any_frames(hold):
 
     sizes = st.integers(1, 200)
     hold(holds, 300, history=histories, size=sizes, body=st.sampled_from(["buffer", "buffer", "stream"]))
-    print(f"{count[0]} histories")

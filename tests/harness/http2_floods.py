@@ -33,9 +33,9 @@ from .http2_frames import (
 COUNT = 50  # frames, or pairs of them, of a portion
 
 
-def streams(number: int, count: int = COUNT) -> Iterable[int]:
+def streams(number: int) -> Iterable[int]:
     """Return the numbers of the streams of a portion; the first stream of all is another's."""
-    return range(3 + 2 * count * number, 3 + 2 * count * (number + 1), 2)
+    return range(3 + 2 * COUNT * number, 3 + 2 * COUNT * (number + 1), 2)
 
 
 def each(make: Callable[[int], bytes]) -> Callable[[int], bytes]:
