@@ -7,12 +7,9 @@ import concurrent.futures
 import contextlib
 import os
 import signal
-import socket
 import ssl
 import threading
 
-import h2.connection
-import h2.events
 import httpx
 import pytest
 from h2.settings import SettingCodes
@@ -150,7 +147,7 @@ def test_a_slow_reader_holds_no_thread(serve_http2, new_client):
         assert size + sum(map(len, pieces)) == 10_000_000
 
 
-def test_a_reset(serve_http2, new_client, context):
+def test_a_reset(serve_http2, context):
     """A client that leaves a stream is one that the app notices; the connection stays."""
     gone = threading.Event()
 
@@ -159,24 +156,14 @@ def test_a_reset(serve_http2, new_client, context):
         return endless(gone) if environ["PATH_INFO"] == "/endless" else [b"x"]
 
     server = serve_http2(app, response_spool_bytes=0)
-    context.set_alpn_protocols(["h2"])
-    frames = h2.connection.H2Connection()
-    frames.initiate_connection()
-    frames.increment_flow_control_window(1 << 24)  # the first stream uses no more than its own
-    frames.send_headers(1, request(b"GET", b"/endless"), end_stream=True)
-    with (
-        socket.create_connection(server.address, SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as client,
-    ):
-        client.sendall(frames.data_to_send())
-        while not any(isinstance(event, h2.events.DataReceived) for event in frames.receive_data(client.recv(1 << 16))):
-            pass
-        frames.reset_stream(1)
-        frames.send_headers(3, request(), end_stream=True)
-        client.sendall(frames.data_to_send())
-        while not any(isinstance(each, h2.events.StreamEnded) for each in frames.receive_data(client.recv(1 << 16))):
-            pass
-    assert gone.wait(SECONDS)
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+        client.frames.increment_flow_control_window(1 << 24)  # the first stream uses no more than its own
+        left = client.ask(request(b"GET", b"/endless"))
+        assert client.recv_head().status == 200 and client.recv_exactly(1)
+        client.frames.reset_stream(left)
+        client.ask(request())
+        assert client.recv_response().body == b"x"
+        assert gone.wait(SECONDS)
 
 
 def endless(gone):
