@@ -16,7 +16,8 @@ from aserve.features.http2.session import Session
 from .fakes import Harness
 from .replies import echo
 
-GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
+# Of a client: strict about what it receives, and about nothing that it sends, as tests break rules.
+CONFIG = H2Configuration(header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False)
 
 
 def request(method=b"GET", path=b"/", *further):
@@ -47,11 +48,7 @@ class Client:
         self.harness.service.is_draining = is_draining
         self.harness.service.connections = ConnectionLimit()
         self.session = Session(Connection(self.harness.service), max_streams)
-        # It breaks rules, if a test wants that.
-        config = H2Configuration(
-            header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False,
-        )  # fmt: skip
-        self.h2 = h2.connection.H2Connection(config)
+        self.h2 = h2.connection.H2Connection(CONFIG)
         self.bodies = collections.defaultdict(bytes)  # by stream
         self.heads = {}
         self.hints = []
@@ -67,7 +64,7 @@ class Client:
     def ask(self, *fields, data=None, ends=True):
         """Send a request; return the number of its stream."""
         stream_id = self.h2.get_next_available_stream_id()
-        self.h2.send_headers(stream_id, list(fields) or GET, end_stream=ends and data is None)
+        self.h2.send_headers(stream_id, list(fields) or request(), end_stream=ends and data is None)
         if data is not None:
             self.h2.send_data(stream_id, data, end_stream=ends)
         return stream_id

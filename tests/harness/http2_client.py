@@ -11,12 +11,11 @@ import ssl
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
-import h2.config
 import h2.connection
 import h2.events
 
 from .client import Reply, TLSClient, Truncated
-from .http2 import receive
+from .http2 import CONFIG, receive
 from .waiting import PATIENCE_SECONDS
 
 Field = tuple[bytes, bytes]
@@ -56,11 +55,7 @@ class HTTP2Client(TLSClient):
         context = context or ssl.create_default_context(cafile=self.authority)
         context.set_alpn_protocols(["h2"])
         super().__init__(address, receive_buffer_bytes, context)
-        # Strict about what it receives, and about nothing that it sends.
-        config = h2.config.H2Configuration(
-            header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False
-        )
-        self.frames = h2.connection.H2Connection(config)
+        self.frames = h2.connection.H2Connection(CONFIG)
         self._on_event = on_event
         self.streams: dict[int, Stream] = {}
         self.goaways: list[tuple[int | None, int]] = []
