@@ -318,11 +318,6 @@ def test_what_reload_goes_with(settings, text):
         Config(**settings)
 
 
-# What a setting needs
-
-# A value that asks for something, of each setting that has no effect without another.
-
-
 def test_binds_that_speak_tls():
     """They are found by their protocol, with their options."""
     config = Config(bind=[":80", "https://:443", "https://unix:/run/s?tls-min=1.3", "uwsgi://:1"], certificate="a.pem")
