@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pathlib
 import socket
@@ -14,7 +15,7 @@ import time
 
 import pytest
 
-from .client import RawClient
+from .client import TLSClient
 from .interpreter import has_module
 from .load import Load, load
 from .pebble import Pebble, needs_pebble, on_linux
@@ -116,13 +117,7 @@ class HTTPSSite(Workers):
 
 def load_over_tls(host: str) -> contextlib.AbstractContextManager[Load]:
     """Ask over TLS, on kept connections and on new ones, as `load` does."""
-    context = ssl._create_unverified_context()
-
-    def connect() -> RawClient:
-        client = RawClient((host, 443))
-        client.sock = context.wrap_socket(client.sock)
-        return client
-
+    connect = functools.partial(TLSClient, (host, 443), context=ssl._create_unverified_context())
     return load(connect, kinds=("fresh", "fresh", "kept"))
 
 
