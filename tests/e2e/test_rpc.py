@@ -13,7 +13,7 @@ import threading
 import urllib.parse
 
 import pytest
-from harness.front import Page, replaced
+from harness.front import Page, free_port, replaced
 from harness.interpreter import has_module
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
@@ -388,9 +388,7 @@ http {{
 def test_nginx(aserve_server, start_program, raw_client, tmp_path):
     """nginx, as docs/rpc.md has it, calls by path, and by its parameters read as an array."""
     address, _ = aserve_server()
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = free_port()
     locations = Page("rpc").block("Behind nginx", "nginx").replace("127.0.0.1:3031", address)
     # The page's function takes a name; ours, which answers by itself, a text.
     locations = replaced(locations, {"location = /hello": "location = /trick", "hello $arg_name": "raw $arg_text"})

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.front import free_port
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
@@ -118,9 +119,7 @@ def test_there(folder):
     command = shutil.which("uwsgi", path=os.path.dirname(sys.executable))
     if command is None or sys.implementation.name != "cpython":
         pytest.skip("uWSGI is not installed")
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = free_port()
     (folder / "site.ini").write_text(INI.format(port=port))
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen([command, "--ini", "site.ini", "--die-on-term"], cwd=folder, stdout=log, stderr=log)

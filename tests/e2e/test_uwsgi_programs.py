@@ -6,13 +6,13 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from typing import NamedTuple
 
 import pytest
 from harness.client import RawClient
+from harness.front import free_port
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
@@ -370,9 +370,7 @@ def test_there(tmp_path, name):
     if command is None or sys.implementation.name != "cpython":
         pytest.skip("uWSGI is not installed")
     program = PROGRAMS[name]
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = free_port()
     write(tmp_path, program, f"http-socket = 127.0.0.1:{port}")
     server = UWSGI(command, tmp_path, port)
     try:
