@@ -33,7 +33,7 @@ class Other(Carrier):
 
 @pytest.fixture
 def listener():
-    """Return a harness of a listener that one proxy may greet otherwise."""
+    """Return a harness of a listener where one proxy may begin with another protocol."""
     harness = Harness(echo)
     carriers = {b"HI HO\r\n": pytest.fail, PREFACE: Other}
     harness.service.carriers = Carriers(

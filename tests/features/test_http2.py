@@ -28,7 +28,7 @@ TLS = "https://127.0.0.1:0"
     ],
 )
 def test_switch(settings, is_on):
-    """It is on where there is TLS, whose ALPN chooses it, unless the setting turns it off."""
+    """It is on where there is TLS, as ALPN chooses it, unless the setting turns it off."""
     config = Config(certificate="c" if "bind" in settings else None, **settings)
     assert HTTP2.is_on(config) == is_on
     extensions = extensions_of(config)

@@ -30,7 +30,7 @@ def new(store_server, monkeypatch):
 
 
 def test_answers(new, store_server):
-    """One host's is all hosts', for as long as an order takes."""
+    """What one host has put, all hosts find, for as long as an order takes."""
     one, two = new(), new()
     one.put_answer("token", b"token.thumbprint")
     assert two.answer("token") == b"token.thumbprint" and two.answer("other") is None
@@ -38,7 +38,7 @@ def test_answers(new, store_server):
 
 
 def test_certificates(new, store_server):
-    """They come as they were given; what is not of that form is none."""
+    """They come as they were given; what has another form is not taken for a certificate."""
     one, two = new(), new()
     assert two.get(NAME) is None
     one.put(NAME, Given("https://ca.example", b"key and chain"))

@@ -111,5 +111,5 @@ def test_a_start(notes, again):
     ],
 )
 def test_another_authority(notes, directory, those):
-    """Its predecessor's failures do not hold it up; whose certificate there is, is known as before."""
+    """The failures of the one before do not hold it up; which authority has signed the certificate stays noted."""
     assert notes.for_authority(directory) == those

@@ -142,7 +142,7 @@ def test_failures(site):
 
 
 def test_a_failure_after_a_success(site):
-    """It is another one, and is said, even if it is the same as an hour ago."""
+    """It is logged, even if the same one was logged within the hour."""
     site.results += [{"kind": "serverInternal", "detail": "x"}, None, {"kind": "serverInternal", "detail": "x"}]
     site.renewal.look()
     site.now += 700
@@ -166,7 +166,7 @@ def test_the_old_one_serves(site):
 
 
 def test_a_private_authority(site, tmp_path, monkeypatch):
-    """The file of its root may be named as seen from here; the child has another folder."""
+    """The file of its root may have a relative path: the child, which has another working directory, gets an absolute one."""
     monkeypatch.chdir(tmp_path)
     site.results.append(None)
     Renewal(site.config.replace(acme_ca="ca.pem"), now=lambda: site.now).look()
@@ -182,7 +182,7 @@ def test_another_directory(site):
 
 
 def test_another_directory_after_a_failure(site):
-    """One that asked to wait for a week, or has refused often, does not hold up the next: its remedy is the staging directory."""
+    """An authority that asked to wait for a week, or has refused often, does not hold up another one, such as the staging directory."""
     site.results += [{"kind": "rateLimited", "detail": "x", "retry_after": "604800"}, {"kind": "serverInternal"}, None]
     site.renewal.look()
     other = Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now)

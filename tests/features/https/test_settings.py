@@ -149,7 +149,7 @@ def test_folder(uid, user, state, path, monkeypatch):
 
 
 def test_a_programs_folder(tmp_path, monkeypatch):
-    """It may be relative, and is what it was when the program changes its folder."""
+    """It may be relative, and stays the same folder when the program changes its working directory."""
     monkeypatch.chdir(tmp_path)
     assert folder_of(config(https_folder="keys")) == str(tmp_path / "keys")
 

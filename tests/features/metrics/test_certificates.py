@@ -23,7 +23,7 @@ def days_left(config, files=None):
 
 
 def test_files_of_binds(authority):
-    """Each file of any bind is told once, also an expired one; what is no certificate is not told."""
+    """Each file of any bind is there once, also an expired one; what is no certificate is left out."""
     soon, gone, own = (
         authority.issue("a.example", days=9),
         authority.issue("b.example", days=-2),
@@ -58,7 +58,7 @@ def test_a_placeholder(authority):
 
 
 def test_a_reload(authority, tmp_path, monkeypatch):
-    """It is of the new settings; a path without a folder is of the one at the start, wherever the app has gone since."""
+    """The files are those of the new settings; a relative path is below the working directory of the start, wherever the app has gone since."""
     old, new = authority.issue("a.example", days=9), authority.issue("b.example", days=4)
     monkeypatch.chdir(old.certificate.parent)
     config = Config(bind="https://:1", certificate=old.certificate.name, key=old.key)

@@ -101,7 +101,7 @@ def test_a_fleet(observed):
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 def test_certificates(observed, authority):
-    """It is told until when each is valid, whoever renews it."""
+    """The metrics tell until when each is valid, whatever renews it."""
     issued = authority.issue("a.example", days=9)
     observed.config = Config(bind="https://:1", certificate=issued.certificate, key=issued.key)
     end = read(observed)["aserve_certificate_not_after_timestamp_seconds", str(issued.certificate)]
