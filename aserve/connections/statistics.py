@@ -36,7 +36,7 @@ class Statistics(NamedTuple):
     is_draining: bool  # `drain` has begun
 
     connections_open: int  # in all: the sum of the next six
-    connections_in_handshake: int  # TLS, or the header of the PROXY protocol, up to its end
+    connections_in_handshake: int  # TLS, the header of the PROXY protocol, or a preface, up to its end
     connections_idle: int  # wait for a request, the first or another
     connections_receiving: int  # a request has begun, and is not complete
     connections_running: int  # their request waits for a worker or is with the app, or its response is sent
