@@ -94,11 +94,17 @@ def work():
         hit.append(1)
     retract()
     call()
+ACQUIRES = ("work", work.__code__.co_firstlineno + 3)
 if is_early:
     getattr(threading, how)(see)
 thread = threading.Thread(target=work, daemon=True)
 thread.start()
 begun.wait()
+seen = []
+while len(seen) < 5 or {{*seen[-5:]}} != {{ACQUIRES}}:  # until it waits in lock.acquire(): an interrupt before that would meet it at once
+    frame = sys._current_frames()[thread.ident]
+    seen.append((frame.f_code.co_name, frame.f_lineno))
+    time.sleep(0.01)
 if is_early:
     getattr(sys, how)(see)
 if is_pending:
