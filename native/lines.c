@@ -161,17 +161,17 @@ static int begin_second(lines *self, double ended_at)
 }
 
 /* The place of a thread, or one that is free; else that of another. */
-static int place_of(const lines *self, unsigned long thread_id)
+static size_t place_of(const lines *self, unsigned long thread_id)
 {
-    for (int i = 0; i < THREADS_KEPT; i++)
+    for (size_t i = 0; i < THREADS_KEPT; i++)
         if (self->threads[i].name == NULL || self->threads[i].id == thread_id)
             return i;
-    return (int)(thread_id >> 12) % THREADS_KEPT;
+    return (thread_id >> 12) % THREADS_KEPT;
 }
 
 static int learn_name(lines *self, unsigned long thread_id)
 {
-    int at = place_of(self, thread_id);
+    size_t at = place_of(self, thread_id);
     PyObject *name;
 
     if (self->threads[at].name != NULL && self->threads[at].id == thread_id)
@@ -296,7 +296,7 @@ static int put_piece(lines *self, const piece *asked, const line_request *of)
 
 static octets name_of(const lines *self, unsigned long thread_id)
 {
-    int at = place_of(self, thread_id);
+    size_t at = place_of(self, thread_id);
     PyObject *name = self->threads[at].name;
 
     if (name == NULL || self->threads[at].id != thread_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -21,6 +22,16 @@ LINE = re.compile(
     r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
     r'"(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\d+|-) "(?P<referer>[^"]*)" "(?P<agent>[^"]*)"'
 )  # fmt: skip
+
+# Each round of 100 requests has 100 threads; the response names the thread of its request.
+CROWD = """\
+import threading
+ALL_INSIDE = threading.Barrier(100)
+def app(environ, start_response):
+    ALL_INSIDE.wait(30)
+    start_response("200 OK", [])
+    return [threading.current_thread().name.encode()]
+"""
 
 
 def read_lines(path):
@@ -166,6 +177,26 @@ def test_standard_output(start_process, raw_client):
     process.signal()
     assert process.wait() == 0
     assert b'"GET /seen HTTP/1.1" 200 6' in process.process.stdout.read()
+
+
+@pytest.mark.long_on_pypy
+def test_names_of_a_hundred_threads(start_process, raw_client, tmp_path):
+    """Each line has the name of the thread that has served its request, however many threads there are."""
+    (tmp_path / "crowd.py").write_text(CROWD)
+    flags = "--access-log", "log", "--access-log-format", "json", "--threads", "100"
+    process = start_process(f"{tmp_path / 'crowd.py'}:app", *flags)
+    clients = [raw_client(process) for _ in range(100)]
+    served = {}
+    for turn in range(2):
+        for number, client in enumerate(clients):
+            client.request(f"/{turn}-{number}")
+        for number, client in enumerate(clients):
+            served[f"/{turn}-{number}"] = client.recv_response().body.decode()
+    process.signal()
+    assert process.wait() == 0
+    lines = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert {line["url.path"]: line["thread.name"] for line in lines} == served
+    assert len(set(served.values())) == 100
 
 
 @pytest.mark.parametrize("lane", ["auto", "off"])

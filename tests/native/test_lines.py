@@ -119,6 +119,19 @@ def test_the_names_of_threads():
     assert octets.decode().split() == list(map(str, ids * 3)) and asked == ids
 
 
+@pytest.mark.parametrize("count", [64, 65, 1000])
+@pytest.mark.parametrize("base", [4096, 0x7FEE7CFFA000, (1 << 64) - (1 << 36)])
+def test_more_threads_than_are_remembered(count, base):
+    """Each line has the name of its own thread, wherever the stacks lie: what is not remembered is asked for again."""
+    pieces, is_json, on_second, _ = new_program("%(thread)", lambda: EPOCH)
+    ids = [base + number * 0x801000 for number in range(count)]
+    end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
+    octets, _ = native.make_lines(
+        (pieces, is_json, on_second, lambda thread_id: b"%d" % thread_id), [in_c(*end, each) for each in ids * 2]
+    )
+    assert octets.decode().split() == list(map(str, ids * 2))
+
+
 @pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
 def test_vars_that_are_unusual(vars):
     """They are Python's."""
