@@ -24,7 +24,9 @@ counts *counts_new(PyObject *places)
         goto failed;
     }
     for (int i = 0; i < COUNTS_CLASSES; i++)
-        made->by_class[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(by_class, i));
+        if (!PyArg_Parse(PyTuple_GET_ITEM(by_class, i), "i",
+                         &made->by_class[i]))
+            goto failed;
     return made;
 failed:
     PyMem_Free(made);
@@ -47,7 +49,7 @@ void counts_add(counts *to, int status, int is_cut, size_t size, int was_timed,
 {
     to->count++;
     to->size += size;
-    to->ended[status / 100 % COUNTS_CLASSES][is_cut]++;
+    to->ended[(unsigned)status / 100 % COUNTS_CLASSES][is_cut]++;
     if (!was_timed)
         return;
     to->waited[bucket_of(to, wait)]++;

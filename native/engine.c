@@ -143,10 +143,12 @@ static PyObject *know(PyObject *object, PyObject *args)
 
 static PyObject *peer_of(PyObject *object, PyObject *fd)
 {
-    engine_peer *peer = peer_at((engine *)object, (int)PyLong_AsLong(fd));
+    engine_peer *peer;
     PyObject *addr, *port;
+    int number;
 
-    if (peer == NULL)
+    if (!PyArg_Parse(fd, "i", &number) ||
+        (peer = peer_at((engine *)object, number)) == NULL)
         return NULL;
     addr = peer->addr, port = peer->port;
     if (addr == NULL || port == NULL)

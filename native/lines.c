@@ -71,8 +71,10 @@ static int take_piece(lines *self, piece *to, PyObject *from)
         to->kind != A_MILLIS && (to->kind < A_SECS || to->kind > A_THREAD);
     if (PyUnicode_Check(argument))
         to->at = line_name(&self->names, argument);
+    else if (to->kind < A_FIELD || to->kind > A_USER)
+        PyArg_Parse(argument, "i", &to->at);
     else
-        to->at = (int)PyLong_AsLong(argument);
+        PyErr_BadArgument();
     return PyErr_Occurred() ? -1 : 0;
 }
 

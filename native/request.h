@@ -17,8 +17,11 @@ typedef struct plain_request plain_request;
 
 enum {
     REQUEST_HEAD_CAP = 1024, /* of the app's part; a longer one is not plain */
-    REQUEST_BUFFER_CAP = 4096, /* head and a small body: one send() */
-    REQUEST_FREE_MAX = 64      /* kept for the next ones */
+    /* Head and a small body: one send().  The app's part and the tail have
+     * REQUEST_HEAD_CAP octets at most, the field of the request's name 232
+     * (FIELD_NAME of settings/kinds.py, TOLD_MAX), all others together 128. */
+    REQUEST_BUFFER_CAP = 4096,
+    REQUEST_FREE_MAX = 64 /* kept for the next ones */
 };
 
 /* WAITING: no worker has begun it.  RUNNING: one has, here or in Python.  OVER:

@@ -126,11 +126,11 @@ int shown_put_seconds(shown *self, double of, int is_exact)
 
 int shown_put_millis(shown *self, double part)
 {
-    unsigned millis = part > 0.0 ? (unsigned)(part * 1000.0) : 0;
+    unsigned millis = part < 0.0   ? 0
+                      : part < 1.0 ? (unsigned)(part * 1000.0)
+                                   : 999;
     char digits[3];
 
-    if (millis > 999)
-        millis = 999;
     for (int i = 2; i >= 0; i--, millis /= 10)
         digits[i] = (char)('0' + millis % 10);
     return shown_put(self, (octets){digits, 3});

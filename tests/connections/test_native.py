@@ -435,3 +435,12 @@ class Waiting:
 def test_a_job():
     """Who looks for what waits finds the exchange of a plain request, too."""
     assert exchange_of((print, Waiting())) == "its exchange" and exchange_of((print, None)) is None
+
+
+@pytest.mark.parametrize("number", [-(1 << 40), -1, 1 << 16, (1 << 32) + 3, 1 << 70])
+def test_a_number_that_no_connection_has(start_server, number):
+    """It is refused, and taken for no other."""
+    engine = engine_of(start_server(apps.hello, native="auto"))
+    for call in (engine.peer_of, lambda number: engine.know(number, "", ""), engine.submit):
+        with pytest.raises((ValueError, OverflowError, TypeError)):
+            call(number)

@@ -46,8 +46,18 @@ def test_the_same_numbers(ends):
         assert abs(one - other) <= (place in SUMS), place
 
 
-@pytest.mark.parametrize("places", [(), ((1, 2), 1, 2, 3, 4), ((0,) * 10, 1, 2, 3, 32), ((0,) * 10, 1, 2, 3, -5), None])
+@pytest.mark.parametrize("status", [-(1 << 31), -100, -1, 0, 99, 999, 1000, (1 << 31) - 1])
+def test_a_status_without_a_class(status):
+    """Whatever it is, one of the classes counts it."""
+    found, _ = native.make_counts((tuple(range(10, 30, 2)), 1, 2, 3, 4), [(status, False, 0, False, 0.0, 0.0)])
+    assert len(found) == 1 and found[0][0] in range(10, 30, 2) and found[0][1] == 1
+
+
+@pytest.mark.parametrize(
+    "places",
+    [(), ((1, 2), 1, 2, 3, 4), ((0,) * 10, 1, 2, 3, 32), ((0,) * 10, 1, 2, 3, -5), ((1 << 32,) * 10, 1, 2, 3, 4), None],
+)
 def test_places_that_are_none(places):
     """They are refused."""
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError, OverflowError)):
         native.make_counts(places, [])

@@ -141,11 +141,12 @@ def test_vars_that_are_unusual(vars):
 
 @pytest.mark.parametrize(
     "program", [(), ((), False, None), (((99, "", b"", False),), False, None, None), (((-1, "", b"", False),), False, None, None),
-                (((0, None, b"", False),), False, None, None), (((3, "€", b"", False),), False, None, None)]
+                (((0, None, b"", False),), False, None, None), (((3, "€", b"", False),), False, None, None),
+                (((1, 1 << 32, b"", False),), False, None, None), *((((kind, 0, b"", False),), False, None, None) for kind in (3, 4, 5))]
 )  # fmt: skip
 def test_programs_that_are_none(program):
     """They are refused."""
-    with pytest.raises((TypeError, SystemError)):
+    with pytest.raises((TypeError, SystemError, OverflowError)):
         native.make_lines(program, [])
 
 
@@ -156,3 +157,11 @@ def test_a_second_that_is_none(second):
     end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
     with pytest.raises((TypeError, SystemError)):
         native.make_lines((pieces, is_json, lambda at: second, names), [end])
+
+
+@pytest.mark.parametrize(("at", "millis"), [(0.0, "000"), (0.9996, "999"), (1.0, "999"), (1e12, "999")])
+def test_millis_of_a_second_of_any_length(at, millis):
+    """There are three digits, also where the second that Python gives is none."""
+    end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, at, 1)
+    program = ((2, 0, b"", False),), False, lambda at: (0.0, 1e15, ()), None
+    assert native.make_lines(program, [end])[0].decode() == millis
