@@ -183,11 +183,11 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     ssize_t took;
     int is_lost;
 
-    if (!is_in_table(set, fd))
-        return (int)len;
-    conn = &set->conns[fd];
-    if (is_unowned(conn))
+    if ((uint64_t)head_len + body_len > INT32_MAX)
+        return LANE_UNSENT; /* no result could say how many were sent */
+    if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
         return (int)len; /* no reply is due */
+    conn = &set->conns[fd];
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
     if (!keep &&
         (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))

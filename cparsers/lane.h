@@ -50,7 +50,8 @@ enum {
 enum {
     LANE_UNSENT = -1, /* nothing was sent: closing now could reset octets that
                        * the client has not read, as no response announced the
-                       * close, and it may send more, or has sent more */
+                       * close, and it may send more, or has sent more; or
+                       * the response is longer than 2^31 - 1 octets */
     LANE_LOST = -2    /* the client is gone, and the connection is closed */
 };
 

@@ -29,7 +29,7 @@ from harness.lanes import (
     uwsgi,
 )
 
-from aserve._cparsers import lib
+from aserve._cparsers import ffi, lib
 
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
 
@@ -220,6 +220,16 @@ def test_a_number_without_a_place(lane, fd):
     """A descriptor that the table has no place for, such as the -1 of one that has left, is nobody's."""
     assert lane.reply(fd, b"this") == 4
     assert lib.lane_release(lane.set, fd) == 0 and lib.lane_own(lane.set, fd) == 0
+
+
+@pytest.mark.parametrize("size", [1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("body_size", [0, 1, (1 << 32) - 1])
+def test_a_reply_of_more_octets_than_can_be_counted(lane, size, body_size):
+    """Nothing of it is sent, and the connection stays the caller's."""
+    client = lane.connect(GET)
+    fd = lane.poll_one().fd
+    assert lib.lane_reply(lane.set, fd, ffi.NULL, size, ffi.NULL, body_size, True) == lib.LANE_UNSENT
+    assert lane.reply(fd, b"this") == 4 and client.recv(9) == b"this"
 
 
 # Sweeping
