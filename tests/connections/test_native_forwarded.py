@@ -155,9 +155,14 @@ def test_one_that_is_not_believed(start_server, caplog):
 def test_long_words(start_server):
     """Python reads what is longer than C keeps."""
     server = start_server(apps.environ_json, is_checked=False, native="auto", **TRUSTING)
+    for spaces in range(440, 456):  # 512 octets are kept, with names and Host
+        fields = f"X-Forwarded-For: 203.0.113.7,{' ' * spaces}203.0.113.7\r\n"
+        assert environ_of(server, fields)[1]["REMOTE_ADDR"] == "203.0.113.7"
+    counts = engine_of(server).plain_count, engine_of(server).promoted_count
+    assert sum(counts) == 16 and all(counts)
     fields = f"X-Forwarded-For: {', '.join(['203.0.113.7'] * 50)}\r\n"
     assert environ_of(server, fields)[1]["REMOTE_ADDR"] == "203.0.113.7"
-    assert (engine_of(server).plain_count, engine_of(server).promoted_count) == (0, 1)
+    assert (engine_of(server).plain_count, engine_of(server).promoted_count) == (counts[0], counts[1] + 1)
 
 
 @pytest.mark.provokes("raised")

@@ -207,6 +207,22 @@ def test_which_way(start_server, name, is_plain):
     assert (engine.plain_count, engine.promoted_count) == ((1, 0) if is_plain else (0, 1))
 
 
+def test_bodies_about_as_large_as_the_buffer(start_server, raw_client):
+    """Head and body are whole, whether both have room in one buffer or not: in one piece, and in two."""
+
+    def app(environ, start_response):
+        size = int(environ["PATH_INFO"][1:])
+        start_response("200 OK", apps.PLAIN)
+        return [b"a" * size] if environ["QUERY_STRING"] == "whole" else iter([b"a" * size, b"b" * size])
+
+    server = start_server(app, is_checked=False, native="auto")
+    client = raw_client(server)
+    for size in [*range(3850, 4110), 100_000]:
+        assert client.fetch(f"/{size}?whole").body == b"a" * size
+        assert client.fetch(f"/{size}").body == b"a" * size + b"b" * size
+    assert engine_of(server).plain_count == 2 * 261
+
+
 @pytest.mark.parametrize("protocol", ["uwsgi", "scgi"])
 @pytest.mark.provokes(*FAULTS)
 def test_behind_a_front_server(start_server, tmp_path, protocol):

@@ -165,3 +165,31 @@ def test_in_a_lane(lane: Lane):
         section.vars = ffi.buffer(section.vars)[:].replace(b"HTTP_HOST\0a\0", b"HTTP_HOST\0b\0")
     client.sendall(GET.replace(b": a", b": c"))
     assert lane.poll_one().vars["HTTP_HOST"] == "c"
+
+
+@pytest.mark.parametrize("field", [b"X: x", b"X:" + b"\r\nX:" * 200 + b"x"], ids=["raw", "pairs"])
+def test_sections_about_as_long_as_their_place(field):
+    """The longest that has room is kept, and is whole; one octet more is not kept."""
+    kept = []
+    for more in range(3000):
+        raw = b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"x" * more + b"\r\n\r\n"
+        known = keep(raw, max_fields=500)
+        if known is not None:
+            kept.append(more)
+            assert Parsed(raw, known, max_fields=500).found == Parsed(raw, max_fields=500).found
+            longest = known
+    assert kept == list(range(len(kept))) and 0 < len(kept) < 3000
+    assert longest.raw_len == lib.KNOWN_RAW_MAX or longest.vars_len == lib.KNOWN_VARS_MAX
+
+
+@pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
+def test_more_sections_than_places(lane: Lane):
+    """Each request has its own fields, whichever sections are kept."""
+    client = lane.connect()
+    for number in range(2 * 3 * lib.LANE_KNOWN):
+        host = f"h{number // 2}.shop.example"
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        arrival = lane.poll_one()
+        assert arrival.vars["HTTP_HOST"] == host
+        assert lane.reply(arrival.fd) == 2 and client.recv(9) == b"ok"
+    assert sum(bool(section.raw_len) for section in lane.owned["known"]) > lib.LANE_KNOWN // 2

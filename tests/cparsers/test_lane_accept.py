@@ -134,6 +134,15 @@ def test_all_who_wait_come_at_once(new_lane, count):
     assert lane.poll(0) == []
 
 
+@pytest.mark.parametrize("count", [64, 65, 130])
+def test_more_listeners_than_one_wait_takes(new_lane, count):
+    """The client of each arrives, at once or with the next wait."""
+    lane = new_lane(*["http"] * count)
+    for number in range(count):
+        lane.connect(GET, number)
+    assert sorted(arrival.listener for arrival in lane.poll_all(count)) == list(range(count))
+
+
 # The table, and listeners that are off
 
 

@@ -186,6 +186,16 @@ def test_turns(new):
     assert [pump.bodies[number].offset > 0 for number in numbers] == [True] * 4 + [False] * 2
 
 
+def test_a_full_table(new):
+    """As many bodies as there is room for end, each once, also those that all end in one run."""
+    pump = new()
+    numbers = [pump.add(pump.connect()[1], b"x") for _ in range(pump.set.cap)]
+    ended = []
+    while len(ended) < len(numbers):
+        ended += pump.run()
+    assert sorted(ended) == numbers and all(pump.bodies[number].outcome == SENT for number in numbers)
+
+
 def test_clients_that_do_not_read_hold_nobody_up(new, reading):
     """Their turns end; who waits behind any number of them is served, and there are more turns than before."""
     pump = new()

@@ -46,6 +46,16 @@ def test_the_same_numbers(ends):
         assert abs(one - other) <= (place in SUMS), place
 
 
+@pytest.mark.parametrize(
+    ("seconds", "bucket"),
+    [(0.0, 0), (0.001, 0), (2.0**29 / 1000, 29), (2.0**30 / 1000, 30), (2.0**31 / 1000, 31), (9e12, 31)],
+)
+def test_as_many_buckets_as_there_is_room_for(seconds, bucket):
+    """Times beyond the last bound are in the last bucket, however long they are."""
+    found, _ = native.make_counts(((0,) * 10, 1000, 100, 200, 31), [(200, False, 0, True, seconds, seconds)])
+    assert [place for place, _ in found if 100 <= place < 132] == [100 + bucket]
+
+
 @pytest.mark.parametrize("status", [-(1 << 31), -100, -1, 0, 99, 999, 1000, (1 << 31) - 1])
 def test_a_status_without_a_class(status):
     """Whatever it is, one of the classes counts it."""

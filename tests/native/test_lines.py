@@ -132,6 +132,36 @@ def test_more_threads_than_are_remembered(count, base):
     assert octets.decode().split() == list(map(str, ids * 2))
 
 
+@pytest.mark.parametrize("count", [30, 31, 32, 1000])
+def test_as_many_variables_as_there_is_room_for(count):
+    """Each is shown, and one beside these is refused: Authorization has a place of its own."""
+    fields = [(f"HTTP_X{number}", str(number)) for number in range(count)]
+    program = tuple((3, name, b" ", False) for name, _ in fields), False, lambda at: (0.0, 9.0, ()), None
+    ends = [in_c(fields, True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)]
+    if count < 32:
+        assert native.make_lines(program, ends)[0].decode().split() == [value for _, value in fields]
+    else:
+        with pytest.raises(TypeError):
+            native.make_lines(program, ends)
+
+
+def test_requests_about_as_long_as_the_one_that_is_kept():
+    """A repeated request has the line of its own, whether there is room to keep it or not."""
+    program = (((3, "HTTP_X", b"", False),), False, lambda at: (0.0, 9.0, ()), None)
+    for size in [*range(2030, 2060), 8192]:
+        ends = [
+            in_c([("HTTP_X", octet * size)], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
+            for octet in "aabba"
+        ]
+        assert native.make_lines(program, ends)[0].decode() == "".join(octet * size for octet in "aabba")
+
+
+def test_the_largest_numbers():
+    """A size of as many octets as there can be is shown with all of its digits."""
+    ends = [in_c([("A", "b")], True, "", None, "", 200, (1 << 63) - 1, ANSWERED, 0.0, 0.0, 1.0, 1)]
+    assert native.make_lines(new_program("%(size)", lambda: EPOCH), ends)[0] == b"9223372036854775807\n"
+
+
 @pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
 def test_vars_that_are_unusual(vars):
     """They are Python's."""
