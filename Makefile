@@ -184,7 +184,7 @@ mutants: $(VENV)/.ready-test  ## each decision of processes/fleet.py changed, on
 	@.ci/need tools
 	$(RUN) tests/mutants.py $(ARGS)
 
-sanitize: $(VENV)/.ready-test  ## the C code under the sanitizers of addresses and undefined behaviour: parsers over the corpus, native/ by its tests; five minutes (ARGS="-k head": of these)
+sanitize: $(VENV)/.ready-test  ## the C code under the sanitizers of addresses, undefined behaviour and conversions: parsers over the corpus, both extensions by their tests; five minutes (ARGS="-k head": of these)
 	@.ci/need tools
 	$(MAKE) --no-print-directory -C tests/fuzz replay native PYTHON=$(abspath $(VENV))/bin/python
 

@@ -32,13 +32,13 @@ def need(*programs: str) -> None:
 
 @pytest.fixture
 def need_sanitizers(tmp_path):
-    """Skip where the C compiler has no sanitizers, or they do not run."""
-    need("make", "cc")
+    """Skip where clang has no sanitizers, or they do not run."""
+    need("make", "clang")
     source, program = tmp_path / "probe.c", tmp_path / "probe"
     source.write_text("int main(void) { return 0; }\n")
-    built = subprocess.run(["cc", "-fsanitize=address,undefined", "-o", program, source], capture_output=True)
+    built = subprocess.run(["clang", "-fsanitize=address,undefined", "-o", program, source], capture_output=True)
     if built.returncode or subprocess.run([program], capture_output=True).returncode:
-        pytest.skip("the C compiler's sanitizers are not here")
+        pytest.skip("clang's sanitizers are not here")
 
 
 def test_replay(need_sanitizers, tmp_path):
