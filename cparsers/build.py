@@ -1,7 +1,7 @@
 """Build aserve._cparsers from the C parsers.
 
 Owns:     the list of headers and sources, which nothing else names; flags for
-          compiler and linker beside Python's own.
+          compiler and linker beside Python's own, also for native/build.py.
 Use:      setup.py's `cffi_modules` takes `ffi` from here; run as a script,
           this file puts the extension into aserve/ of the checkout.
 Not here: the declarations.  They stand in the headers, between the cdef
@@ -77,6 +77,7 @@ HARDENING = [
     ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],  # the libc's checks of lengths it can see; needs -O
     ["-fstack-protector-strong"],
     ["-fstack-clash-protection"],
+    ["-fcf-protection"],  # x86: no jump into the middle of a function
 ]
 LINK_HARDENING = ["-Wl,-z,relro,-z,now"]  # ELF: no table of functions that can be written to
 PROBE = """\

@@ -3,7 +3,7 @@ Build aserve._native, the plain request on CPython.
 
 Owns:     the list of its sources, which nothing else names; where it is built at all.
 Use:      setup.py takes `EXTENSIONS` from here; run as a script, this file puts the extension into aserve/ of the checkout.
-Not here: the parsers (cparsers/build.py), which it calls through pointers that aserve hands over.
+Not here: the parsers, which it calls through pointers that aserve hands over, and the flags that harden both (cparsers/build.py).
 
 It uses CPython's own API, which changes from version to version, so it is built for each. Without it, and on PyPy and a CPython without
 a GIL, aserve does the same in Python.
@@ -12,6 +12,7 @@ a GIL, aserve does the same in Python.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -33,13 +34,15 @@ IS_BUILT = (
     and not sysconfig.get_config_var("Py_GIL_DISABLED")
     and os.environ.get("ASERVE_BUILD_NATIVE") != "off"
 )
+HARDENED = runpy.run_path(str(ROOT / "cparsers" / "build.py")) if IS_BUILT else {}
 EXTENSIONS = [
     Extension(
         "aserve._native",
         [f"native/{source}" for source in SOURCES],
         include_dirs=["cparsers"],
         depends=[f"{folder}/{path.name}" for folder in ("native", "cparsers") for path in (ROOT / folder).glob("*.h")],
-        extra_compile_args=["-std=c99", "-D_GNU_SOURCE"],
+        extra_compile_args=["-std=c99", "-D_GNU_SOURCE", *HARDENED["compile_flags"]],
+        extra_link_args=HARDENED["link_flags"],
         optional=True,  # the same goes without it
     )
 ] if IS_BUILT else []  # fmt: skip

@@ -11,8 +11,6 @@ import sys
 
 import pytest
 
-from aserve import _cparsers
-
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 BUILD = pathlib.Path(__file__).parents[2] / "cparsers" / "build.py"
@@ -31,13 +29,20 @@ def build():
     return module
 
 
-def readelf(*flags):
-    done = subprocess.run(["readelf", "--wide", *flags, _cparsers.__file__], capture_output=True, text=True, check=True)
-    return done.stdout
+@pytest.fixture(params=["_cparsers", "_native"])
+def readelf(request):
+    """readelf(*flags): what it says of an extension."""
+    extension = pytest.importorskip(f"aserve.{request.param}", reason=f"aserve.{request.param} is not built here")
+
+    def run(*flags):
+        command = ["readelf", "--wide", *flags, extension.__file__]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    return run
 
 
 @needs_readelf
-def test_the_linker_s_part():
+def test_the_linker_s_part(readelf):
     """Every function of others is bound when the extension is loaded, and the table of them is read-only then."""
     assert "BIND_NOW" in readelf("--dynamic") or " NOW" in readelf("--dynamic")
     assert "GNU_RELRO" in readelf("--program-headers")
@@ -45,7 +50,7 @@ def test_the_linker_s_part():
 
 
 @needs_readelf
-def test_the_compiler_s_part(build):
+def test_the_compiler_s_part(build, readelf):
     """A function that overruns a buffer on its stack ends the process."""
     if "-fstack-protector-strong" not in build.compile_flags:
         pytest.skip("this compiler has no stack protector")
@@ -73,8 +78,9 @@ def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(build, "FORTIFIED", build.PROBE)  # a compiler that asks for it by itself
     compiler()
-    assert build.hardening() == (["-fstack-protector-strong", "-fstack-clash-protection"], build.LINK_HARDENING)
-    compiler("-fstack-clash-protection", "-Wl,-z*")
+    others = ["-fstack-protector-strong", "-fstack-clash-protection", "-fcf-protection"]
+    assert build.hardening() == (others, build.LINK_HARDENING)
+    compiler("-fstack-clash-protection", "-fcf-protection", "-Wl,-z*")
     assert build.hardening() == (["-fstack-protector-strong"], [])
     compiler("*")
     assert build.hardening() == ([], [])
