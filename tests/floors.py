@@ -481,6 +481,7 @@ FLOORS = {
     "aserve/settings/variables.py": 100,
     "aserve/tls/__init__.py": 100,
     "aserve/tls/certificates.py": 100,
+    "aserve/tls/chain.py": 100,
     "aserve/tls/client_hello.py": 100,
     "aserve/tls/validity.py": 100,
     "aserve/workers/__init__.py": 100,

@@ -1,4 +1,4 @@
-"""From when and until when a certificate is valid.
+"""From when and until when a certificate is valid, and who has issued it.
 
 Owns:     warn_of_dates; Validity, dates_of, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
 Thread:   any; pure, but for the clock.
@@ -22,7 +22,7 @@ def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
     found = dates_of(pem)
     if found is None:
         return  # OpenSSL accepted it; only its dates cannot be read here
-    _, begin, end = found
+    _, begin, end, _, _ = found
     now = datetime.datetime.now(datetime.timezone.utc)
     if now > end:
         yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
@@ -31,18 +31,21 @@ def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
 
 
 class Validity(NamedTuple):
-    """The dates of a certificate."""
+    """The dates of a certificate, and its names."""
 
-    certificate: bytes  # DER
+    certificate: bytes  # DER, as issuer and subject
     begin: datetime.datetime
     end: datetime.datetime
+    issuer: bytes
+    subject: bytes
 
 
 def dates_of(pem: bytes) -> Validity | None:
     """Return the dates of a certificate, the base64 of a PEM file; None: it is damaged."""
     try:
         octets = base64.b64decode(pem)
-        return Validity(octets, *read_validity(octets))
+        _, _, issuer, _, subject = _read_elements(octets)
+        return Validity(octets, *read_validity(octets), issuer, subject)
     except (ValueError, IndexError):
         return None
 
@@ -56,24 +59,31 @@ def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datet
 
     Spec: RFC 5280 section 4.1.
     """
-    _, start, _ = _read_der(certificate, 0)
-    _, position, _ = _read_der(certificate, start)
-    tag, _, end = _read_der(certificate, position)
-    if tag == 0xA0:  # the version, which may be missing
-        _, _, end = _read_der(certificate, end)
-    for _ in range(2):  # the algorithm, the issuer
-        _, _, end = _read_der(certificate, end)
-    _, position, _ = _read_der(certificate, end)
+    validity = _read_elements(certificate)[3]
+    _, position, _ = _read_der(validity, 0)
     dates = []
     for _ in range(2):
-        tag, start, position = _read_der(certificate, position)
+        tag, start, position = _read_der(validity, position)
         # RFC 5280 4.1.2.5: years of two digits are from 1950 to 2049; so no century is guessed.
-        text = certificate[start:position].decode("ascii")
+        text = validity[start:position].decode("ascii")
         if tag == 0x17:
             text = ("19" if text >= "5" else "20") + text
         date = datetime.datetime.strptime(text, "%Y%m%d%H%M%SZ")
         dates.append(date.replace(tzinfo=datetime.timezone.utc))
     return dates[0], dates[1]
+
+
+def _read_elements(certificate: bytes) -> list[bytes]:
+    """Return serial number, algorithm, issuer, dates and subject, in DER."""
+    _, start, _ = _read_der(certificate, 0)
+    _, position, _ = _read_der(certificate, start)
+    found: list[bytes] = []
+    while len(found) < 5:
+        tag, _, end = _read_der(certificate, position)
+        if tag != 0xA0:  # the version, which may be missing
+            found.append(certificate[position:end])
+        position = end
+    return found
 
 
 def _read_der(data: bytes, position: int) -> tuple[int, int, int]:

@@ -23,7 +23,7 @@ def test_read_validity(authority, localhost):
 def test_read_validity_of_the_old():
     """RFC 5280 4.1.2.5.1: 50 is 1950; a certificate without a version is one of version 1."""
     dates = b"\x17\x0d500101000000Z\x17\x0d491231235959Z"
-    body = b"\x02\x01\x01" + b"\x30\x00" + b"\x30\x00" + b"\x30" + bytes([len(dates)]) + dates
+    body = b"\x02\x01\x01" + b"\x30\x00" + b"\x30\x00" + b"\x30" + bytes([len(dates)]) + dates + b"\x30\x00"
     body = b"\x30" + bytes([len(body)]) + body
     begin, end = read_validity(b"\x30" + bytes([len(body)]) + body)
     assert (begin.year, end.year) == (1950, 2049)

@@ -34,7 +34,7 @@ class Facts(NamedTuple):
     now: float  # by the wall clock
     directory: str  # of the configured authority
     notes: Notes
-    issued: Issued | None  # the dates of the certificate that is served, be it a placeholder; None: none can be read
+    issued: Issued | None  # the dates of the certificate that is served, be it a placeholder; None: none can be used
     is_shared: bool = False  # there are other hosts
     given: Given | None = None  # what the last host has given to all; None: none has, or it has no form
     theirs: Issued | None = None  # its dates; None: it is damaged
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
     @property
     def is_due(self) -> bool:
         """Whether the certificate is to be ordered, if nothing forbids it."""
-        return self.ours is None or self.now >= self.ours.renew_at
+        return self.ours is None or self.now >= self.ours.renew_at or not self.ours.is_valid(self.now)
 
     @property
     def is_waiting(self) -> bool:
@@ -88,5 +88,4 @@ def fault_of(facts: Facts) -> dict[str, Any]:
 
 def _is_worth_having(one: Issued | None, other: Issued | None, now: float) -> bool:
     """Whether it is valid, and for longer than the other. One that has expired would have clients sent to TLS, where they refuse it."""
-    least = now if other is None else max(now, other.until)
-    return one is not None and one.until > least
+    return one is not None and one.is_valid(now) and (other is None or one.until > other.until)

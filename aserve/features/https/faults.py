@@ -63,6 +63,10 @@ FAULTS = {
     "serverInternal": ("{authority} has trouble of its own: {detail}", "nothing is to be done here"),
     "badNonce": ("{authority} refuses requests as replayed, again and again", "nothing is to be done here, unless a proxy keeps its answers"),
     "timeout": ("{authority} has come to no decision: {detail}", "nothing is to be done here"),
+    "unusable": (
+        "{authority} has given a certificate that clients would refuse, and the one that was there stays: {detail}",
+        "see that the clock of this machine is right; otherwise the fault is the authority's",
+    ),
     # This machine.
     "due": (
         "the certificate that {authority} has given is to be renewed already: {detail}",

@@ -19,7 +19,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ...core.accounts import name_user
 from ...core.named_tuple import NamedTuple
@@ -102,9 +102,11 @@ class Folder:
         for folder in (self.path, self._place("certificates")):
             yield from (entry.path for entry in os.scandir(folder) if entry.name.endswith(".pem"))
 
-    def write(self, path: str, octets: bytes, owner: Owner | None = None) -> None:
+    def write(self, path: str, octets: bytes, check: Callable[[str], None] = lambda path: None) -> None:
         """
         Write a file that only its owner can read; others see the old file or the new one.
+
+        `check`: looks at the new file, which has another path then, and raises if the old one is to stay.
 
         Raises:
             OSError: it could not be written; the old file is as it was.
@@ -112,11 +114,10 @@ class Folder:
         beside = f"{path}.{os.getpid()}.new"
         try:
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-                if owner is not None:
-                    os.fchown(file.fileno(), *owner)
                 file.write(octets)
                 file.flush()
                 os.fsync(file.fileno())
+            check(beside)
             os.rename(beside, path)
         except BaseException:
             with contextlib.suppress(OSError):

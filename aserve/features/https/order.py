@@ -9,6 +9,8 @@ Not here: when (schedule.py), words for faults (faults.py).
 from __future__ import annotations
 
 import datetime
+import functools
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from josepy.errors import Error as JoseError
 from .account import connect, key_of, new_network
 from .challenges import choose, put_answer
 from .folder import Folder
+from .issued import Issued, UnusableError, refuse_unusable
 from .keys import new_key, new_request, pem_of
 from .notes import Notes
 
@@ -66,6 +69,8 @@ def order(job: Mapping[str, Any]) -> dict[str, Any]:
         found = {"kind": str(exc.typ).rpartition(":")[2], "detail": exc.detail or exc.title or str(exc.typ)}
         found["subproblems"] = "; ".join(str(one.detail) for one in exc.subproblems or ())
         found["retry_after"] = waits[-1] if waits else ""
+    except UnusableError as exc:
+        found = {"kind": "unusable", "detail": str(exc)}
     except errors.TimeoutError:
         found = {"kind": "timeout", "detail": f"no decision within {DEADLINE_SECONDS} s"}
     except requests.exceptions.SSLError as exc:
@@ -104,7 +109,9 @@ def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork
     except errors.ValidationError as exc:
         raise _refusal(exc, taken) from None
     made = authority.finalize_order(made, until)
-    folder.write(folder.certificate(name), pem_of(key) + made.fullchain_pem.encode("ascii"))
+    present = Issued.of(folder, name) if Notes.of(folder, name).has_certificate else None
+    check = functools.partial(refuse_unusable, name=name, now=time.time(), present=present)
+    folder.write(folder.certificate(name), pem_of(key) + made.fullchain_pem.encode(), check=check)
     Notes(job["directory"]).write(folder, name)
 
 

@@ -8,6 +8,7 @@ Not here: starting the child (child.py).
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ def make_placeholders(job: Mapping[str, Any]) -> dict[str, Any]:
     """Write a certificate that no client trusts for each name, to be served until there is a real one."""
     folder = Folder(job["folder"])
     for name in job["names"]:
+        if os.path.exists(folder.certificate(name)):
+            continue  # by now another process has got a certificate
         Notes().write(folder, name)  # first: there was perhaps a certificate, which was damaged
         folder.write(folder.certificate(name), new_placeholder(name))
     return {}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urlsplit
 
 from ...settings import ConfigError
+from ...tls.chain import find_fault
 from ...workers.threads import Watcher
 from .answers import kinds_of
 from .attempts import first_kind, second_kind
@@ -28,7 +29,7 @@ from .child import Child, ChildError
 from .facts import Do, Facts, decide, fault_of
 from .faults import explain
 from .folder import Folder
-from .issued import Given, Issued, show_time
+from .issued import Given, Issued, UnusableError, refuse_unusable, show_time
 from .notes import Notes
 from .schedule import delay_after, seconds_of
 from .settings import HTTPSSettings, folder_of
@@ -111,14 +112,16 @@ class Renewal:
         with take_turn(self._folder.lock) as lock:
             if lock is None:
                 return
-            by_do: dict[Do, Callable[[Facts], None]] = {
-                Do.TAKE: self._take, Do.GIVE: self._give, Do.ORDER: functools.partial(self._order, lock),
-            }  # fmt: skip
             with self._hosts.turn(name) if self._hosts is not None else contextlib.nullcontext(True) as may_order:
-                facts = self._facts(name, is_held=not may_order)
-                act = by_do.get(decide(facts))
-                if act is not None:
-                    act(facts)
+                self._act(lock, self._facts(name, is_held=not may_order))
+
+    def _act(self, lock: int, facts: Facts) -> None:
+        by_do: dict[Do, Callable[[Facts], None]] = {
+            Do.TAKE: functools.partial(self._take, lock), Do.GIVE: self._give, Do.ORDER: functools.partial(self._order, lock),
+        }  # fmt: skip
+        act = by_do.get(decide(facts))
+        if act is not None:
+            act(facts)
 
     def _facts(self, name: str, is_held: bool = False) -> Facts:
         given = self._hosts.get(name) if self._hosts is not None else None
@@ -132,9 +135,17 @@ class Renewal:
             is_held=is_held,
         )  # fmt: skip
 
-    def _take(self, facts: Facts) -> None:
+    def _take(self, lock: int, facts: Facts) -> None:
         assert facts.given is not None and facts.theirs is not None
-        self._folder.write(self._folder.certificate(facts.name), facts.given.pem)
+        check = functools.partial(refuse_unusable, name=facts.name, now=facts.now)
+        try:
+            self._folder.write(self._folder.certificate(facts.name), facts.given.pem, check=check)
+        except UnusableError as fault:
+            self._log_failure(
+                facts.name, f"https: the certificate for {facts.name} that the hosts share is not taken: {fault}"
+            )
+            self._act(lock, facts._replace(theirs=None))
+            return
         Notes(facts.directory).write(self._folder, facts.name)
         logger.info("https: %s has a certificate of another host, until %s", facts.name, show_time(facts.theirs.until))
 
@@ -147,6 +158,10 @@ class Renewal:
         name, notes = facts.name, facts.notes.for_authority(facts.directory)
         # First: without room for a file each look would have the authority sign another certificate, until it refuses.
         notes.write(self._folder, name)
+        if facts.issued is None and notes.has_certificate:
+            path = self._folder.certificate(name)
+            fault = find_fault(path, name) if os.path.exists(path) else "it is gone"
+            logger.warning("https: the certificate %s cannot be used: %s; it is ordered anew", path, fault)
         logger.info("https: asking %s for a certificate for %s", self._authority, name)
         result = self._attempt(name, notes.failures, lock)
         if self._is_over.is_set():

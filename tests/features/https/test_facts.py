@@ -12,6 +12,7 @@ DIRECTORY, OTHER = "https://ca.example/dir", "https://staging.example/dir"
 NOW = 1000.0
 # Of certificates, by the time until which they are valid; each is to be renewed 100 s before.
 NEW, LATER, OLD, OVER = (Issued(until, until - 100.0) for until in (2000.0, 3000.0, 1050.0, 900.0))
+EARLY = Issued(9000.0, 8000.0, NOW + 600.0)
 SIGNED, FAILED = Notes(DIRECTORY), Notes(DIRECTORY, 1, 900.0, 1500.0, "refused", False, DIRECTORY)
 GIVEN, FOREIGN = Given(DIRECTORY, b""), Given(OTHER, b"")
 
@@ -35,6 +36,7 @@ def shared(notes, issued, given, theirs, **more):
         (facts(SIGNED, Issued(2000.0, NOW)), Do.ORDER),
         (facts(SIGNED, OLD), Do.ORDER),
         (facts(SIGNED, OVER), Do.ORDER),
+        (facts(SIGNED, EARLY), Do.ORDER),  # no client takes it yet
         # Another authority's does not count, as one from trying with the staging directory.
         (facts(Notes(OTHER), NEW), Do.ORDER),
         # After a failure no authority is asked until the delay is over ...
@@ -87,6 +89,7 @@ def test_alone(found, do):
         # A placeholder is not given, nor what another authority has signed.
         (shared(Notes(), NEW, None, None), Do.ORDER),
         (shared(Notes(OTHER), NEW, None, None), Do.ORDER),
+        (shared(Notes(), NEW, GIVEN, EARLY), Do.ORDER),  # it is not valid yet
         (shared(Notes(), NEW, GIVEN, None), Do.ORDER),  # a damaged one is not taken
         # A host with another authority is left alone: its certificate is neither taken nor replaced.
         (shared(Notes(), NEW, FOREIGN, LATER), Do.ORDER),

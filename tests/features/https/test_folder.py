@@ -81,9 +81,25 @@ def test_a_write_is_whole(folder, monkeypatch):
     with open(path, "rb") as file:
         assert file.read() == b"old"
     assert os.listdir(os.path.dirname(path)) == ["a.example.pem"]
-    folder.write(path, b"new", Owner(os.geteuid(), os.getegid()))
+    folder.write(path, b"new")
     with open(path, "rb") as file:
         assert file.read() == b"new"
+
+
+def test_a_write_that_is_refused(folder):
+    """What looks at the new file finds the octets whole; if it raises, the old file is as it was."""
+    path = folder.certificate("a.example")
+    folder.write(path, b"old")
+
+    def refuse(beside):
+        with open(beside, "rb") as file:
+            raise ValueError(file.read())
+
+    with pytest.raises(ValueError, match="new"):
+        folder.write(path, b"new", check=refuse)
+    with open(path, "rb") as file:
+        assert file.read() == b"old"
+    assert os.listdir(os.path.dirname(path)) == ["a.example.pem"]
 
 
 def test_others_could_read(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import types
 
 import pytest
@@ -11,6 +12,8 @@ pytest.importorskip("acme", reason="needs the extra acme")
 
 import requests
 from acme import errors, messages
+from cryptography import x509
+from harness.chains import Signer, pem_of
 from josepy.errors import DeserializationError
 
 from aserve.features.https import order as order_module
@@ -19,6 +22,8 @@ from aserve.features.https.notes import Notes
 from aserve.features.https.order import order
 
 NAME = "shop.example.org"
+SIGNER = Signer("an authority", end=365)
+DATES = "certificate 1 of its chain is valid from .* until .*, and here it is"
 TOKEN = "DGyRejmCefe7v4NfDGDKfA_and-more-of-it-0"
 
 
@@ -48,6 +53,7 @@ class Authority:
             [],
             [],
         )
+        self.names, self.dates = [NAME], {}
 
     def _say(self, what):
         fault = self.faults.get(what)
@@ -58,6 +64,7 @@ class Authority:
 
     def new_order(self, request):
         self._say("order")
+        self.key = x509.load_pem_x509_csr(request).public_key()
         return types.SimpleNamespace(authorizations=self.authorizations, fullchain_pem="")
 
     def answer_challenge(self, body, response):
@@ -70,7 +77,7 @@ class Authority:
 
     def finalize_order(self, made, until):
         self._say("sign")
-        made.fullchain_pem = "chain\n"
+        made.fullchain_pem = pem_of(SIGNER.sign(self.key, *self.names, **self.dates), SIGNER.certificate)
         return made
 
 
@@ -108,9 +115,39 @@ def test_done(authority):
     assert run(authority) == {}
     with open(authority.folder.certificate(NAME), "rb") as file:
         octets = file.read()
-    assert octets.startswith(b"-----BEGIN PRIVATE KEY") and octets.endswith(b"chain\n")
+    assert octets.startswith(b"-----BEGIN PRIVATE KEY") and octets.endswith(pem_of(SIGNER.certificate).encode())
     assert Notes.of(authority.folder, NAME) == Notes("https://ca.example/dir")
     assert authority.served == [[TOKEN]] and os.listdir(authority.folder.challenges) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "dates", "detail"),
+    [
+        (["other.example"], {}, "Hostname mismatch"),
+        ([NAME], {"begin": 1}, DATES),
+        ([NAME], {"begin": -2, "end": -1}, DATES),
+        ([NAME], {"begin": -60, "end": 1}, DATES),  # the present one is better
+    ],
+)
+def test_a_certificate_that_clients_refuse(authority, names, dates, detail):
+    """That is a failed order, and the certificate that is there stays."""
+    assert run(authority) == {}
+    with open(authority.folder.certificate(NAME), "rb") as file:
+        octets = file.read()
+    authority.names, authority.dates = names, dates
+    found = run(authority)
+    assert found["kind"] == "unusable" and re.match(detail, found["detail"])
+    with open(authority.folder.certificate(NAME), "rb") as file:
+        assert file.read() == octets
+
+
+def test_a_clock_that_is_wrong(authority):
+    """One that is minutes behind refuses nothing; one that is months ahead takes what is due already, if that ends later."""
+    authority.dates = {"begin": 1 / 24 / 60, "end": 90}
+    assert run(authority) == {}
+    os.remove(authority.folder.certificate(NAME))
+    authority.dates = {"begin": -60, "end": 1}
+    assert run(authority) == {}
 
 
 def test_checked_before(authority):

@@ -40,6 +40,16 @@ def test_its_input_and_output(folder, monkeypatch):
     assert Notes.of(folder, "a.example") == Notes()  # a placeholder is no certificate, whatever was there before
 
 
+def test_a_certificate_that_has_come_meanwhile(folder):
+    """A placeholder does not replace it, nor what is noted of it."""
+    folder.write(folder.certificate("a.example"), b"by another process")
+    Notes("https://ca.example").write(folder, "a.example")
+    program.make_placeholders({"folder": folder.path, "names": ["a.example"]})
+    with open(folder.certificate("a.example"), "rb") as file:
+        assert file.read() == b"by another process"
+    assert Notes.of(folder, "a.example").has_certificate
+
+
 def test_as_a_process(folder):
     """So it is run."""
     assert Child({"do": "placeholders", "folder": folder.path, "names": ["a.example", "b.example"]}).wait() == {}

@@ -270,6 +270,11 @@ def test_a_damaged_certificate(site):
         site.renewal._folder.write(site.renewal._folder.certificate(NAME), octets)
         site.renewal.look()
         assert len(site.jobs) == count
+    assert site.caplog.text.count(".pem cannot be used: it is not certificates in PEM, and nothing else; it is") == 2
+    os.remove(site.renewal._folder.certificate(NAME))
+    site.results.append({"kind": "serverInternal", "detail": "x"})
+    site.renewal.look()
+    assert ".pem cannot be used: it is gone; it is ordered anew" in site.caplog.text
 
 
 def test_a_certificate_that_is_due_at_once(site):
@@ -447,6 +452,24 @@ def test_what_another_has_got(site, hosts):
     assert site.caplog.text.count("has a certificate of another host, until") == 1 and site.jobs == []
     with open(site.renewal._folder.certificate(NAME), "rb") as file:
         assert file.read() == hosts.given.pem
+
+
+@pytest.mark.parametrize("is_due", [False, True])
+def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
+    """A certificate for another name does not replace a good one, whoever has put it there: the good one replaces that."""
+    site.results.append(None)
+    site.renewal.look()
+    good = hosts.given
+    other = Authority(tmp_path / "other").issue("other.example", days=365)
+    hosts.given = Given(DIRECTORY, other.key.read_bytes() + other.certificate.read_bytes())
+    site.now += 70 * 86400 if is_due else 0
+    site.results.append({"kind": "serverInternal", "detail": "x"})
+    site.renewal.look()
+    site.renewal.look()
+    assert "that the hosts share is not taken: Hostname mismatch" in site.caplog.text
+    assert (len(site.jobs), hosts.given) == (2 if is_due else 1, good)
+    with open(site.renewal._folder.certificate(NAME), "rb") as file:
+        assert file.read() == good.pem
 
 
 def test_several_processes_of_a_host(site, hosts, monkeypatch):
