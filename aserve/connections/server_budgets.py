@@ -1,18 +1,21 @@
 """The budgets of one server: memory, disk and descriptors for its large bodies, by its settings and by the free space.
 
-Owns:     Budgets; the default limits.
+Owns:     Budgets; the default limits, which follow the machine's each second; the log lines when the disk has no room for bodies.
 Thread:   made and looked at on the event loop; its parts are used by any thread.
 Not here: counting, and logging that a budget is used up (core/budgets.py); the values (settings/table.py).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
-import tempfile
 
-from ..core.budgets import UNLIMITED, BodySpace, Budget, MemoryBudget, ResponseSpace
+from ..core.budgets import UNLIMITED, BodySpace, Budget, MemoryBudget, ResponseSpace, temporary_folder
+from ..core.episode import Episode
 from ..settings import EngineSettings, show_bytes
+
+logger = logging.getLogger("aserve")
 
 # The share of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
 SPOOL_FILES_SHARE = 4
@@ -35,32 +38,62 @@ class Budgets:
         )
         # Bodies in memory that are sent by a descriptor each; further ones are sent by the transport. Guess.
         self.watched = Budget(max(count // 4, 1))
-        free_bytes = _free_disk_bytes()
-        limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
+        self._config, self._lack = config, Episode()
+        folder = self._folder = temporary_folder()
+        filled = _name_total(config.body_spool_total_bytes, BODY_DISK_SHARE, folder)
         self.bodies = BodySpace(
             Budget(
-                limit,
-                f"request bodies fill their {show_bytes(limit)} of temporary files (--body-spool-total): those that "
-                "need more are answered 503 until there is room",
+                config.body_spool_total_bytes,
+                f"request bodies fill their {filled} (--body-spool-total): those that need more are answered 503 until there is room",
                 "there is room for the temporary files of request bodies again (--body-spool-total)",
             ),
             self.files,
             "aserve-body-",
+            folder,
         )
-        limit = config.response_spool_total_bytes or free_bytes // RESPONSE_DISK_SHARE
+        self.bodies.is_measured = not config.body_spool_total_bytes
+        filled = _name_total(config.response_spool_total_bytes, RESPONSE_DISK_SHARE, folder)
         self.responses = ResponseSpace(
             Budget(
-                limit,
-                f"responses fill their {show_bytes(limit)} of temporary files (--response-spool-total): the app waits "
-                "for its clients until there is room",
+                config.response_spool_total_bytes,
+                f"responses fill their {filled} (--response-spool-total): the app waits for its clients until there is room",
                 "there is room for the temporary files of responses again (--response-spool-total)",
             ),
             self.files,
             "aserve-response-",
+            folder,
         )
+        self.lacks_room = False  # on the disk, for a request body that exceeds --body-memory
+        self._measure()
+
+    def look(self) -> None:
+        """Look at the free space; log when request bodies find no room, and when they do again."""
+        free_bytes, config = self._measure(), self._config
+        needs_files = config.body != "stream" and config.body_memory_bytes < config.max_body_bytes
+        self.lacks_room = needs_files and min(self.bodies.octets.limit, free_bytes) <= config.body_memory_bytes
+        if self.lacks_room and self._lack.begins():
+            why = f"{free_bytes} octets are free" if free_bytes else "full, or no folder that this user may write to"
+            logger.error(
+                "no room for request bodies over --body-memory in %s (TMPDIR): %s; refusing them", self._folder, why
+            )
+        elif not self.lacks_room and self._lack.is_over_at_second():
+            logger.warning("there is room for request bodies in %s again", self._folder)
+
+    def _measure(self) -> int:
+        """Set the limits that are shares of the free space; return that, as far as it can be used."""
+        free_bytes, config = _free_bytes(self._folder), self._config
+        whole = UNLIMITED  # without a folder making a file fails, and the log has the reason
+        if free_bytes is not None:
+            whole = free_bytes + self.body_spool_bytes + self.response_spool_bytes
+        if not config.body_spool_total_bytes:
+            self.bodies.octets.limit = whole // BODY_DISK_SHARE
+        if not config.response_spool_total_bytes:
+            self.responses.octets.limit = whole // RESPONSE_DISK_SHARE
+        return free_bytes or 0
 
     def on_second(self) -> None:
-        """Log which budgets have room again; called once a second."""
+        """Look at the free space, and log which budgets have room again; called once a second."""
+        self.look()
         self.files.on_second()
         self.bodies.on_second()
         self.responses.on_second()
@@ -99,9 +132,14 @@ def default_spool_files() -> int:
     return UNLIMITED if soft == resource.RLIM_INFINITY else max(soft // SPOOL_FILES_SHARE, 1)
 
 
-def _free_disk_bytes() -> int:
+def _name_total(limit: int, share: int, folder: str) -> str:
+    return f"{show_bytes(limit)} of temporary files" if limit else f"1/{share} of the free space in {folder}"
+
+
+def _free_bytes(folder: str) -> int | None:
+    """Return the free space; None: no file can be made there."""
     try:
-        status = os.statvfs(tempfile.gettempdir())
+        status = os.statvfs(folder)
     except OSError:
-        return UNLIMITED  # no such folder: making the first file will fail, which is logged
-    return (status.f_bavail * status.f_frsize) >> 22 << 22  # a multiple of 4 MiB, so that its parts are shown in MiB
+        return None
+    return status.f_bavail * status.f_frsize if os.access(folder, os.W_OK | os.X_OK) else None

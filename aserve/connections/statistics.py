@@ -24,6 +24,7 @@ from ..workers.inline import InlineExecutor
 from .carrier import Carrier
 from .lane import Lane
 from .limit import OnLoop
+from .server_budgets import Budgets
 from .service import Service
 from .states import State
 from .websocket import WebSocket
@@ -57,6 +58,7 @@ class Statistics(NamedTuple):
     bodies_incomplete_bytes: int  # octets received of them
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
     bodies_spooled: int  # request bodies in temporary files (--body-memory)
+    bodies_lack_room: bool  # their disk has none for a body that exceeds --body-memory
     responses_unsent_bytes: int  # held by the transports, since the kernel has no room for them
     responses_spooled: int  # responses in temporary files (--response-spool)
     responses_spooled_bytes: int  # of these, still to be read from there
@@ -84,6 +86,7 @@ class Statistics(NamedTuple):
         page[Field.STALLED_SECONDS] = self.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(self.requests_waiting_seconds * 1000)
         page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = self.connections_websocket, self.workers_stuck
+        page[Field.BODIES_LACK_ROOM] = self.bodies_lack_room
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
 
@@ -93,7 +96,7 @@ def take_statistics(
     lane: Lane | None,
     services: Sequence[Service],
     executor: Executor | InlineExecutor,
-    response_memory_bytes: int,
+    budgets: Budgets,
     busy_lately: float,
     connections_limit: int,
 ) -> Statistics:
@@ -162,10 +165,11 @@ def take_statistics(
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),
         bodies_memory_bytes=sum(body.memory_bytes for body in bodies | incomplete_bodies),
         bodies_spooled=sum(body.is_spooled for body in bodies | incomplete_bodies),
+        bodies_lack_room=budgets.lacks_room,
         responses_unsent_bytes=unsent_bytes,
         responses_spooled=responses_spooled,
         responses_spooled_bytes=spooled_bytes,
-        responses_memory_bytes=response_memory_bytes,
+        responses_memory_bytes=budgets.response_memory_bytes,
         workers=workers.at_work,
         workers_idle=workers.idle,
         workers_busy_lately=busy_lately,

@@ -63,8 +63,7 @@ class BufferedBody:
         if spool is None:
             spool, kept = SpoolFile(self._space), self._file.getvalue()
             self._spool = spool
-        if self.length > self._space.octets.limit:
-            raise self._space.too_large()
+        self._space.check_limit(self.length)
         if not spool.reserve(self.length):
             raise self._space.no_room()
         try:

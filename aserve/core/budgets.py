@@ -57,7 +57,7 @@ class Budget:
                 self.count += count
                 return True
             self.refused_count += 1
-            self._missing = min(count, self.limit)  # a larger one would never find room
+            self._missing = min(count, max(self.limit, 1))  # a larger one may never find room
             is_news = self._episode.begins()
         if is_news and self._texts[0]:
             logger.warning("%s", self._texts[0])
@@ -150,13 +150,24 @@ class MemoryBudget(Budget):
                 self._release(len(body))
 
 
+def temporary_folder() -> str:
+    """
+    Return the folder of temporary files that the environment names, or /tmp, whether a file can be made there or not.
+
+    `tempfile.gettempdir` takes the next of its candidates, in the end the working directory, while this one is full.
+    """
+    return cast(str, tempfile._candidate_tempdir_list()[0])  # type: ignore[attr-defined]
+
+
 class SpoolSpace:
     """The budgets of temporary files of one kind: `octets` of the disk, and `files`, shared with the other kind."""
 
-    def __init__(self, octets: Budget, files: Budget, prefix: str) -> None:
+    def __init__(self, octets: Budget, files: Budget, prefix: str, folder: str | None = None) -> None:
+        """`folder`: of the files; None: Python's."""
         self.octets = octets
         self.files = files
         self.prefix = prefix
+        self.folder = folder
         self._lock = threading.Lock()
         self._faults = Episode()  # the system's: a full disk, no descriptor
 
@@ -216,7 +227,7 @@ class SpoolFile:
         """
         if self.file is None:
             # Unlinked from the start, so that nothing is left behind however the process ends.
-            self.file = tempfile.TemporaryFile(prefix=self._space.prefix, buffering=0)
+            self.file = tempfile.TemporaryFile(prefix=self._space.prefix, dir=self._space.folder, buffering=0)
         return cast(BinaryIO, self.file)
 
     def close(self) -> None:
@@ -243,22 +254,29 @@ class SpoolFile:
 class BodySpace(SpoolSpace):
     """The space of request bodies, and the refusals when there is no room."""
 
+    is_measured = False  # the limit is a share of the free space, and changes with that
+
     def check(self, length: int) -> None:
         """
         Check that there is room for a body of this length, before it is received.
 
         Raises:
-            RequestRefused: 503: no room now; 413: the body is larger than the whole budget.
+            RequestRefused: 503: no room now; 413: see `check_limit`.
         """
-        if length > self.octets.limit:
-            raise self.too_large()
+        self.check_limit(length)
         if not self.octets.reserve(length):  # and not `has_room` first: the answer may change in between
             raise self.no_room()
         self.octets.release(length)
 
-    def too_large(self) -> RequestRefused:
-        """Return the refusal of a body that is larger than the whole budget."""
-        return over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
+    def check_limit(self, length: int) -> None:
+        """
+        Check that a body of this length is within the limit that somebody has set.
+
+        Raises:
+            RequestRefused: 413: it would find no room on an empty disk.
+        """
+        if length > self.octets.limit and not self.is_measured:
+            raise over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
 
     def no_room(self) -> RequestRefused:
         """Return the refusal of a body for which there is no room now."""

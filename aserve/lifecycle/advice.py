@@ -259,6 +259,11 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings
             else f"The app may keep what it opens: `ls -l /proc/{worker['pid']}/fd` shows what. Until that is repaired, --max-requests "
             "replaces the worker in time.",
         )
+    if worker["bodies_lack_room"]:
+        yield Advice(
+            f"{_name(worker)} has no room for request bodies that exceed --body-memory: the disk of TMPDIR is full.",
+            "They are refused. Free the disk, or let TMPDIR name a folder of another; the log names the present one.",
+        )
     files = config.spool_files or default_spool_files()
     if spool_files >= NEAR * files:
         yield Advice(

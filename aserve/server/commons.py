@@ -51,6 +51,7 @@ class Commons:
         self.ends = None  # drop those of an earlier start
         self._peers = peers_of(self._config)
         self.budgets = Budgets(self._config)  # from the present free space
+        self.budgets.look()
         self._extensions.provide()
         self.certificates = load_certificates(self._config, self._extensions.carriers)
         self.certificates.log_warnings()

@@ -19,6 +19,7 @@ from ..connections.lane import Lane, is_available
 from ..connections.limit import ConnectionLimit
 from ..connections.listeners import Listener, bind_listeners
 from ..connections.load_board import LoadBoard
+from ..connections.server_budgets import Budgets
 from ..connections.service import Service
 from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from ..core.exchange import Exchange
@@ -141,10 +142,10 @@ class Listening:
         """Adopt no connection any more, with or without a request: the drain is over."""
         self._pairs = []
 
-    def statistics(self, threads: AppThreads, response_memory_bytes: int) -> Statistics:
+    def statistics(self, threads: AppThreads, budgets: Budgets) -> Statistics:
         """See Server.statistics."""
         limit = self.connections.max_count if threads.failing is not None else 0  # 0: before the start
-        numbers = response_memory_bytes, threads.busy.mean, limit
+        numbers = budgets, threads.busy.mean, limit
         return take_statistics(list(self.connections), self.lane, self.services, threads.executor, *numbers)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:

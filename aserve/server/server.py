@@ -302,7 +302,7 @@ class Server:
 
     def statistics(self) -> Statistics:
         """Return the server's present numbers. To be called on the event loop's thread; costs a step for each connection."""
-        return self._listening.statistics(self._threads, self._commons.budgets.response_memory_bytes)
+        return self._listening.statistics(self._threads, self._commons.budgets)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return the `count` oldest running requests; see take_ongoing. Only if times are taken: --metrics, --control."""

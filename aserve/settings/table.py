@@ -416,13 +416,13 @@ class EngineSettings(Settings):
     body_spool_total_bytes: int = row(
         0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
-        "0: half of the free space in their folder (TMPDIR) at the start",
+        "0: half of the free space in their folder (TMPDIR)",
         "Clients must not fill a disk to which the app writes. Only the system knows the free space.",
     )
     response_spool_total_bytes: int = row(
         0, "Limits", "--response-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for responses, for all clients together; beyond it the app's thread waits for its client; "
-        "0: a quarter of the free space in their folder (TMPDIR) at the start",
+        "0: a quarter of the free space in their folder (TMPDIR)",
         "Half of the space for request bodies: without room a response is only slower, but a request is refused.",
     )
     spool_files: int = row(

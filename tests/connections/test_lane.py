@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import struct
-import tempfile
 import threading
 from types import SimpleNamespace
 
@@ -346,9 +345,9 @@ def test_a_number_that_is_used_again(inline):
 @pytest.mark.one_way
 def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
     """A body that cannot be kept gets a 500; who comes in the same batch is served."""
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
     server = start_server(app, is_checked=False, threads=0, lane="auto", body_memory_bytes=10)
     client, other = raw_client(server), raw_client(server)
-    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
 
     def act():
         client.send(http(body=b"x" * 100, sent=50))

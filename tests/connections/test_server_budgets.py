@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import tempfile
 
 import pytest
 
 from aserve.connections.server_budgets import Budgets
 from aserve.core.budgets import SpoolFile
+from aserve.core.episode import CALM_SECONDS
+from aserve.core.errors import RequestRefused
 from aserve.features import Config
 
 
@@ -32,17 +33,86 @@ def test_default_files(monkeypatch, soft, count):
 
 def test_default_disk(monkeypatch, tmp_path):
     """Half of what is free for request bodies, a quarter for responses."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     budgets, status = Budgets(Config()), os.statvfs(tmp_path)
     free_bytes = status.f_bavail * status.f_frsize
     assert budgets.bodies.octets.limit == 2 * budgets.responses.octets.limit
     assert abs(budgets.bodies.octets.limit * 2 - free_bytes) < max(free_bytes / 10, 1 << 24)
 
 
-def test_no_folder_for_temporary_files(monkeypatch):
-    """Then the first file says so, and not the start."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
-    assert Budgets(Config()).bodies.octets.limit > 1 << 60
+class Disk:
+    """What statvfs tells of a disk."""
+
+    f_bavail, f_frsize = 1 << 20, 4096
+
+
+@pytest.fixture
+def disk(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(os, "statvfs", lambda folder: Disk)
+    monkeypatch.setattr(Disk, "f_bavail", 1 << 20)
+    return Disk
+
+
+def test_a_disk_that_fills_and_empties(disk, caplog):
+    """The limits follow the free space, without the files of the server itself; a lack is told as it begins and as it ends."""
+    budgets, whole = Budgets(Config()), 4 << 30
+    body = SpoolFile(budgets.bodies)
+    assert body.reserve(1 << 20)
+    for blocks in (1 << 19, 0, 1 << 20):
+        disk.f_bavail = blocks - 256 if blocks else 0
+        budgets.on_second()
+        assert budgets.bodies.octets.limit == (max(blocks * 4096, 1 << 20)) // 2
+        assert budgets.responses.octets.limit == budgets.bodies.octets.limit // 2
+        assert budgets.lacks_room is not bool(blocks)
+    assert budgets.bodies.octets.limit == whole // 2
+    assert "no room for request bodies" in caplog.text and "there is room for" not in caplog.text
+    for _ in range(CALM_SECONDS + 1):
+        budgets.on_second()
+    assert caplog.text.count("there is room for request bodies") == 1
+    body.close()
+
+
+def test_a_body_larger_than_the_free_space(disk):
+    """It may come again, and is over no limit that somebody has set."""
+    budgets = Budgets(Config())
+    with pytest.raises(RequestRefused) as caught:
+        budgets.bodies.check(3 << 30)
+    assert caught.value.status == 503 and "no room" in str(caught.value)
+    assert budgets.bodies.check(2 << 30) is None
+
+
+@pytest.mark.parametrize(
+    "settings", [{"body": "stream"}, {"body_memory_bytes": 1 << 20, "max_body_bytes": 1 << 20}], ids=str
+)
+def test_a_full_disk_that_nobody_needs(disk, settings, caplog):
+    """Where no body goes to the disk nothing lacks."""
+    disk.f_bavail = 0
+    budgets = Budgets(Config(**settings))
+    budgets.look()
+    assert not budgets.lacks_room and not caplog.text
+
+
+@pytest.mark.parametrize("total", [0, 1 << 30])
+def test_a_full_disk_and_a_limit_of_the_user(disk, total):
+    """The disk is what lacks, whatever the limit is."""
+    disk.f_bavail = 0
+    budgets = Budgets(Config(body_spool_total_bytes=total))
+    budgets.look()
+    assert budgets.lacks_room
+
+
+def test_no_folder_for_temporary_files(monkeypatch, caplog):
+    """The start says so; and each body, with the system's reason, as no file goes to another folder."""
+    monkeypatch.setenv("TMPDIR", "/nonexistent/folder")
+    budgets = Budgets(Config())
+    budgets.look()
+    assert "/nonexistent/folder (TMPDIR): full, or no folder" in caplog.text
+    file = SpoolFile(budgets.bodies)
+    assert file.reserve(1 << 30)
+    with pytest.raises(FileNotFoundError):
+        file.open()
+    file.close()
 
 
 def test_statistics():

@@ -220,6 +220,17 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+def free_bytes(folder):
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def fill(folder):
+    """Leave no room, as another program does."""
+    with open(folder / "others", "ab") as file:
+        file.write(b"x" * free_bytes(folder))
+
+
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("budget", ["1g", "0"])
@@ -245,6 +256,52 @@ def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_un
     winner.close()
     # The file is let go of when the response is out already.
     wait_until(lambda: raw_client(process).fetch(method="POST", body=b"x" * size).body.startswith(b"%d " % size))
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.long_on_pypy
+@pytest.mark.parametrize("flags", [("--lane", "auto"), ("--lane", "off"), ("--workers", "2")])
+def test_space_that_comes_and_goes(start_process, raw_client, small_disk, wait_until, tmp_path, flags):
+    """Whoever fills the disk, before the start or later: 503 and a warning of `aserve status`; once it is free again, neither."""
+    fill(small_disk)
+    process = start_process("count_body", *flags, "--control", f"{tmp_path}/control", TMPDIR=str(small_disk))
+
+    def answers(status):
+        reply = raw_client(process).fetch(method="POST", body=b"x" * MIB)
+        return reply.status == status and (status == 200 or reply.get("Retry-After") == "10")
+
+    def warnings():
+        words = [sys.executable, "-Im", "aserve", "status", "--control", f"{tmp_path}/control"]
+        told = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+        return lines_of(told, "no room for request bodies")
+
+    assert answers(503) and answers(503)
+    process.wait_for_log(rf"no room for request bodies .* in {small_disk}")
+    count = 2 if "--workers" in flags else 1
+    for _ in range(2):
+        wait_until(lambda: fill(small_disk) or len(warnings()) == count)  # a body's file may have just been closed
+        os.truncate(small_disk / "others", 0)
+        wait_until(lambda: answers(200) and not warnings())
+        fill(small_disk)
+        wait_until(lambda: answers(503))
+    assert raw_client(process).fetch(method="POST", body=b"x" * 1000).status == 200
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.long_on_pypy
+@pytest.mark.parametrize("lane", LANES)
+def test_the_disk_fills_while_a_body_comes(start_process, raw_client, small_disk, wait_until, lane):
+    """The body was accepted, and then others have taken its room: 503 and an end, and the next one is kept."""
+    process = start_process("count_body", "--lane", lane, TMPDIR=str(small_disk))
+    client = raw_client(process)
+    upload(client, MIB + MIB // 2, MIB)
+    wait_until(lambda: free_bytes(small_disk) <= 3 * MIB)
+    fill(small_disk)
+    client.send(b"x" * (MIB // 2))
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Retry-After")) == (503, "10") and client.recv_to_end() == b""
+    (small_disk / "others").unlink()
+    wait_until(lambda: raw_client(process).fetch(method="POST", body=b"x" * MIB).status == 200)
     assert "Traceback" not in process.log
 
 

@@ -65,7 +65,7 @@ def test_large_bodies_are_spooled(start_server, raw_client, wait_until, tmp_path
         seen.append((len(temporary_files()), os.listdir(tmp_path)))
         return apps.count_body(environ, start_response)
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = temporary_files()
     server = start_server(app, body_memory_bytes=100_000)
     client = raw_client(server)

@@ -61,7 +61,7 @@ async def test_a_life(threads, lane):
     assert octets.endswith(b"hello") and listening.count == 1
     assert bool(listening.lane) == bool(listening.fds) == (lane == "auto" and bool(lib.lane_available()))
     listening.on_second()
-    statistics = listening.statistics(workers, 7)
+    statistics = listening.statistics(workers, types.SimpleNamespace(response_memory_bytes=7, lacks_room=True))
     assert (statistics.connections_open, statistics.responses_memory_bytes, statistics.requests) == (1, 7, 1)
     assert listening.ongoing(5) == [] and listening.thread_seconds(1.0) == 0
     await end(listening, workers)

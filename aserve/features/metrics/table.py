@@ -129,6 +129,7 @@ COUNTED = (
     ),
     Metric("aserve_spool_bytes", GAUGE, "Octets of responses in temporary files that clients have not read yet.",
            reads=_reads("responses_spooled_bytes")),
+    Metric("aserve_bodies_lack_room", GAUGE, "1 while the disk of temporary files has no room for request bodies.", reads=_reads("bodies_lack_room")),
     Metric("aserve_access_log_lines_lost_total", COUNTER, "Lines that the access log could not write: the disk is full, or its reader does not read."),
     Metric(ERROR_LINES_LOST, COUNTER, "Lines of messages that standard error could not take; those of worker 0 are the supervisor's."),
     Metric(
