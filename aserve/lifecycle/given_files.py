@@ -1,4 +1,4 @@
-"""Files that root makes for the user whom the process becomes: logs, mostly in folders where root alone may make files.
+"""Files that root makes for the user whom the process becomes: logs.
 
 Owns:     give_files; can_give, whether a start by root would do so.
 Thread:   the main thread, before the process gives up root.
@@ -6,7 +6,7 @@ Not here: giving up root (privileges.py), which files they are (features/access_
 
 nginx opens its logs as root, and gunicorn gives its log files to `user`. Here the processes that write open them as that user, and open them
 again after a rotation. A file is given only where no other user could put a file of root's, or a link to one, in its place: where all folders
-above it are root's, and none but root may write to them.
+above it are root's, and none but root may write to them. In other folders it is made with the rights of that user alone.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ def give_files(paths: Iterable[str], user: str | None, group: str | None) -> Non
     """
     account = find_account(user, group) if os.geteuid() == 0 else None
     if account is not None:
-        for path in filter(can_give, paths):
-            _give(path, account)
+        for path in paths:
+            if can_give(path):
+                _give(path, account)
+            elif not os.path.lexists(path):
+                _make_as(account, path)
 
 
 def _give(path: str, account: Account) -> None:
@@ -44,6 +47,18 @@ def _give(path: str, account: Account) -> None:
             os.fchown(fd, account.uid, account.gid)
         finally:
             os.close(fd)
+
+
+def _make_as(account: Account, path: str) -> None:
+    groups = os.getgroups()
+    with contextlib.suppress(OSError), contextlib.ExitStack() as back:
+        back.callback(os.setgroups, groups)
+        os.setgroups([*os.getgrouplist(account.name, account.gid)] if account.name else [account.gid])
+        back.callback(os.setegid, os.getegid())
+        os.setegid(account.gid)
+        back.callback(os.seteuid, 0)  # first on the way back: the other calls need root
+        os.seteuid(account.uid)
+        os.close(os.open(path, FLAGS, MODE))
 
 
 def can_give(path: str) -> bool:

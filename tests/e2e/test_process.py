@@ -79,6 +79,44 @@ def test_another_user(start_process, raw_client, folder, tmp_path, flags):
     assert pid_file.exists()
 
 
+@needs_root
+@pytest.mark.skipif(sys.platform != "linux", reason="gunicorn's files start workers")
+@pytest.mark.parametrize(
+    "logs", [["accesslog"], ["errorlog"], ["accesslog", "errorlog"], ["accesslog", "dictionary"]], ids=str
+)
+@pytest.mark.parametrize("owner", ["nobody", "root"])
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, is_checked):
+    """gunicorn's file names a user and logs, in a folder of that user's or of root's: the user writes them, and owns them."""
+    place = folder / "logs"
+    place.mkdir()
+    os.chown(place, pwd.getpwnam(owner).pw_uid, 0)
+    folder.chmod(0o755)
+    lines = [
+        f"{name} = '{place}/{name}'" if name != "dictionary" else "logconfig_dict = {'version': 1}" for name in logs
+    ]
+    (folder / "conf.py").write_text("\n".join(["user = 'nobody'", f"chdir = '{folder}'", *lines]))
+    (folder / "shop.py").write_text(
+        "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n"
+    )
+    words = [sys.executable, "-Im", "aserve", "shop:app", "--gunicorn-conf", f"{folder}/conf.py"]
+    words += ["--bind", f"unix:{folder}/socket"]
+    if is_checked:
+        assert subprocess.run([*words, "--check"], capture_output=True, cwd=folder, timeout=60).returncode == 0
+    process = subprocess.Popen(words, cwd=folder)
+    try:
+        wait_until(lambda: process.poll() is not None or (folder / "socket").exists())
+        assert raw_client(f"{folder}/socket").fetch("/seen").status == 200
+        if "dictionary" not in logs and "accesslog" in logs:  # a dictionary sends lines to the terminal, as in gunicorn
+            wait_until(lambda: "GET /seen" in (place / "accesslog").read_text())
+    finally:
+        process.terminate()
+    assert process.wait(60) == 0
+    assert {path.name: path.stat().st_uid for path in place.iterdir()} == {
+        name: NOBODY.pw_uid for name in logs if name != "dictionary"
+    }
+
+
 @pytest.mark.long_on_pypy
 @needs_root
 def test_a_key_that_only_root_may_read(tmp_path, folder, authority):

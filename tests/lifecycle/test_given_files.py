@@ -50,9 +50,12 @@ def test_a_folder_by_a_link(folder):
 
 
 def test_a_folder_that_others_rule_over(folder):
-    """Its own, one that others may write to, /tmp, and one below such a folder: nothing is made there as root, nor given."""
-    below = folder / "below"
+    """Its own, one that others may write to, /tmp, and one below such a folder: what is made there, the user makes."""
+    below, groups = folder / "below", os.getgroups()
     below.mkdir()
+    folder.parent.chmod(0o755)  # for the user, as all above it are
+    folder.parent.parent.chmod(0o755)
+    folder.parent.parent.parent.chmod(0o755)
     for owner, mode, is_safe_below in (
         (USER.pw_uid, 0o755, False),
         (0, 0o775, False),
@@ -62,7 +65,13 @@ def test_a_folder_that_others_rule_over(folder):
         os.chown(folder, owner, 0)
         folder.chmod(mode)
         give_files([str(folder / "log")], "nobody", None)
-        assert os.listdir(folder) == ["below"] and can_give(str(below / "log")) is is_safe_below
+        assert (folder / "log").exists() is (owner != 0 or mode & 0o777 == 0o777) and can_give(
+            str(below / "log")
+        ) is is_safe_below
+        if (folder / "log").exists():
+            assert owner_of(folder / "log") == USER.pw_uid
+            (folder / "log").unlink()
+        assert os.geteuid() == os.getegid() == 0 and os.getgroups() == groups
     assert not can_give(str(folder / "none" / "log"))
 
 

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ...extension import Extension, Life, LifeContext
-from ...lifecycle.given_files import can_give, give_files
+from ...lifecycle.given_files import give_files
 from ...settings import EngineSettings
 from .draft import Draft, Given
 from .guests import hosting
@@ -100,8 +100,8 @@ class Logs:
         self._cfg.settings["capture_output"].set(False)
         for name in ("errorlog", "accesslog"):
             path = getattr(self._cfg, name)
-            if path in self.files and config.user is not None and can_give(path):
-                self._cfg.settings[name].set("-")  # a start opens it as root
+            if path in self.files and config.user is not None:
+                self._cfg.settings[name].set("-")  # a file of root's, made here, would keep the user from it
         handlers = logging.getLogger("aserve").handlers
         before = handlers[:]
         self.begin(is_anew=True)
@@ -137,8 +137,8 @@ class GunicornLogs(Extension[EngineSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Set them up before anything is served, and for a reload; in a child aserve's messages have to go there again."""
         if event in (Life.STARTS, Life.RELOADS):
-            self._logs.begin(is_anew=True)
             give_files(self._logs.files, context.plan.config.user, context.plan.config.group)
+            self._logs.begin(is_anew=True)
         elif event is Life.IMPORTS and context.role is None and not (context.is_spooler or self._logs.has_begun):
             self._logs.check(context.plan.config)  # nothing has started: it is --check
         elif event in (Life.IMPORTS, Life.FORKED):
