@@ -50,11 +50,7 @@ class Departed:
 
     def on_second(self) -> None:
         """Drop requests whose clients have left; called once a second."""
-        overdue = self._executor.queue_wait.overdue
-        if not overdue:
-            return
-        count = sum(self._drop(*found) for found in self._find(overdue))
-        overdue.clear()  # or requests that are served meanwhile would be kept until the next second
+        count = sum(self._drop(*found) for found in self._find(self._executor.queue_wait.overdue))
         if count:
             logger.info(
                 "requests that were not begun, as their clients had left while they waited for a thread: %d", count

@@ -129,7 +129,8 @@ class Service:
             return "draining"
         if self.why_unready:
             return self.why_unready
-        waited, limit = self.executor.queue_wait.seconds(), self.config.healthcheck_max_wait_seconds
+        queue, limit = self.executor.queue_wait, self.config.healthcheck_max_wait_seconds
+        waited = max(queue.seconds(), queue.stalled_seconds)  # clients that give up may all have waited less
         if not limit or waited <= limit:
             return ""
         return f"requests wait for {waited:.1f} s, more than --healthcheck-max-wait ({limit:g} s)"

@@ -49,9 +49,7 @@ class Statistics(NamedTuple):
     requests: int  # for the app, whole, since the start
     requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
     requests_waiting_seconds: float  # for how long the first of these has waited, or less by a second at most
-    requests_stalled_seconds: (
-        int  # for how long no worker was free to begin one of them; 0: none waits, or the queue moves
-    )
+    requests_stalled_seconds: int  # for how long requests have waited and no worker has begun any, also if their clients left; 0: the queue moves
     told_unready: str  # the argument of `Server.set_unready`; "": not called
 
     bodies_incomplete: int  # request bodies of which a part is still to come

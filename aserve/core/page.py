@@ -52,7 +52,7 @@ class Field(enum.IntEnum):
     IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
     WAITING = 9  # those of IN_FLIGHT that no thread has begun
     THREADS_BUSY = 10  # at that moment
-    STALLED_SECONDS = 12  # since a thread last began a request that waited
+    STALLED_SECONDS = 12  # for how long requests have waited, and no thread has begun any
     WAITING_MILLISECONDS = 13  # for how long the oldest request has waited
     WEBSOCKETS = 14  # of the open connections
     THREADS_STUCK = 15  # written off, and still inside the app

@@ -120,7 +120,8 @@ class Executor:
         # Queue a job without waking a worker: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. Not a
         # method of ours: each request of the lane would pay for its call.
         self.submit_here: Callable[[Job], None] = self.jobs.append
-        self.queue_wait = QueueWait(self.jobs, loop.time)
+        self._begun_count = 0  # jobs that workers have begun; two at once may count as one
+        self.queue_wait = QueueWait(self.jobs, loop.time, lambda: self.begun_count)
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._is_wake_due = False
@@ -184,6 +185,11 @@ class Executor:
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
         return len(self.jobs) + (self._native.waiting if self._native is not None else 0)
+
+    @property
+    def begun_count(self) -> int:
+        """A number that changes when a worker begins a job."""
+        return self._begun_count + (self._native.progress if self._native is not None else 0)
 
     def withdraw(self, job: Job) -> bool:
         """Take a job back; False: a worker has begun it, or another one just now."""
@@ -461,6 +467,7 @@ class Executor:
                 if compensated and not self._regain_slot():
                     return
                 continue
+            self._begun_count += 1
             try:
                 # A new context as a thread begins with, not a copy of the main thread's: objects that an import has made current there (an
                 # app context of Flask, decimal's) would be shared by all requests. Measured 2026-11-25: 500 instructions of hello's 53,550.

@@ -62,7 +62,7 @@ class InlineExecutor:
 
     def __init__(self) -> None:
         self.jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
-        self.queue_wait = QueueWait(self.jobs, time.monotonic)  # see waiting_count
+        self.queue_wait = QueueWait(self.jobs, time.monotonic, lambda: 0)  # see waiting_count
         self.threads = WorkerThreads(self.run, 0, 0)  # none
         self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False

@@ -73,3 +73,32 @@ def test_a_server(start_server, raw_client, monkeypatch, caplog):
     gate.open(2)
     assert first.recv_response().status == second.recv_response().status == 200
     server.pass_seconds_until(lambda: "queued requests start again, after" in caplog.text)
+
+
+@pytest.mark.parametrize("patience", [3, 8])
+def test_a_server_whose_clients_give_up(start_server, raw_client, wait_until, caplog, patience):
+    """Its one thread hangs, each client leaves after some seconds and another comes: it is one stall, and the server is not ready until it is over."""
+    gate = apps.Gate()
+    server = start_server(gate, threads=1, healthcheck_path="/health")
+    server.hold_clock()
+    first, probe = raw_client(server), raw_client(server)
+    first.request("/hangs")
+    gate.wait_entered()
+    assert probe.fetch("/health/ready").status == 200
+    for _ in range(24 // patience):
+        client = raw_client(server)
+        client.request("/gives-up")
+        wait_until(lambda: server.statistics().requests_waiting == 1)
+        server.pass_seconds(patience - 1)
+        client.close()
+        server.pass_seconds(1)
+        assert server.statistics().requests_waiting == 0
+    assert server.statistics().requests_stalled_seconds in (22, 23)
+    lines = [each.getMessage() for each in caplog.records if "all threads busy" in each.getMessage()]
+    assert len(lines) == 1 and "no queued request started for 10 s" in lines[0] and ", at GET /hangs" in lines[0]
+    reply = probe.fetch("/health/ready")
+    assert reply.status == 503 and b"more than --healthcheck-max-wait (10 s)" in reply.body
+    gate.open()
+    assert first.recv_response().status == 200 and gate.paths == ["/hangs"]
+    server.pass_seconds_until(lambda: "queued requests start again, after" in caplog.text)
+    assert probe.fetch("/health/ready").status == 200

@@ -57,6 +57,7 @@ WRITTEN = {
          'aserve_threads_limit{worker="1"}': "4x80"}, 960, 500,
     ),
     "AserveRequestHangs": ({'aserve_oldest_request_seconds{worker="1"}': "0+15x40"}, 330, 290),
+    "AserveAllThreadsBusy": ({"aserve_threads_all_busy_seconds": "0x10 10+15x20"}, 300, 265),
     "AserveOutOfMemory": ({"aserve_oom_kills_total": "0x20 1x20"}, 330, 290),
     "AserveCertificateExpires": ({'aserve_certificate_not_after_timestamp_seconds{file="/a.pem"}': "605000x80"}, 840, 780),
     "AserveListenQueueFull": (

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import subprocess
 import sys
 
 import pytest
 from harness.client import RawClient
 from harness.halting import halt
+from harness.metrics import UnixConnection
+from harness.outages import clients_of as clients_of_site
 from harness.shared_pages import SharedPages, let_hang, let_turn
 
 from aserve.core.page import Field
@@ -232,3 +236,48 @@ def test_an_upgrade_in_place(sent):
     assert pid_of(waiting.recv_response()) != stopped
     free()
     assert pid_of(first.recv_response()) == busy
+
+
+# While there is a file of this name no request is answered: the database is away.
+STUCK = """
+import os, time
+def app(environ, start_response):
+    while os.path.exists({stuck!r}):
+        time.sleep(0.05)
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+"""
+
+
+def ready_of(metrics):
+    """Return the status of /ready."""
+    with contextlib.closing(UnixConnection(metrics, timeout=20)) as connection:
+        connection.request("GET", "/ready", headers={"Host": "a"})
+        return connection.getresponse().status
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flags", [("--workers", "2"), (), ("--lane", "off"), ("--native", "off")])
+def test_a_stall_that_no_client_waits_out(start_workers, wait_until, tmp_path, flags):
+    """Every thread waits, and forty clients leave after 8 s and come again: status, /ready and the log tell of it, and all is well behind it."""
+    stuck, metrics, control = (str(tmp_path / name) for name in ("stuck", "metrics", "control"))
+    app = STUCK.format(stuck=stuck)
+    process = start_workers(*flags, "--threads", "2", "--metrics", f"unix:{metrics}", "--control", control, app=app)
+    process.wait_for_log("serving on")
+    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
+
+    def status():
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    wait_until(lambda: status().returncode == 0 and ready_of(metrics) == 200)
+    (tmp_path / "stuck").touch()
+    with clients_of_site(process, count=40, patience_seconds=8.0):
+        count = 2 if "--workers" in flags else 1
+        wait_until(lambda: process.log.count("all threads busy: no queued request started for 10 s") == count)
+        wait_until(lambda: ready_of(metrics) == 503)
+        wait_until(lambda: re.search(r"all threads busy: no queued request started for [2-9]\d s", status().stdout))
+        assert status().returncode == 1 and ready_of(metrics) == 503 and process.log.count("all threads busy") == count
+        (tmp_path / "stuck").unlink()
+        wait_until(lambda: ready_of(metrics) == 200)
+    wait_until(lambda: process.log.count("queued requests start again, after") == count)
+    wait_until(lambda: "all threads busy" not in status().stdout)

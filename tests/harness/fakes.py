@@ -218,7 +218,7 @@ class StepExecutor:
         self.posts: list[Any] = []
         self.waking: list[None] = []
         self.slices: list[str] = []
-        self.queue_wait = types.SimpleNamespace(seconds=lambda: self.wait_seconds)
+        self.queue_wait = types.SimpleNamespace(seconds=lambda: self.wait_seconds, stalled_seconds=0)
         self.wait_seconds = 0.0
 
     @property

@@ -1,19 +1,25 @@
-"""How long the first job has waited: what marks tell of a queue that moves, and of one that stands still."""
+"""How long jobs have waited, and for how long none was begun: what looks tell of a queue that moves, and of one that stands still."""
 
 from __future__ import annotations
 
 import collections
+
+import pytest
 
 from aserve.workers import queue_wait
 from aserve.workers.queue_wait import QueueWait
 
 
 class Timed(QueueWait):
-    """One whose clock is set by each call."""
+    """A wait whose clock is set by each call, and `begin` is a worker."""
 
     def __init__(self, jobs):
-        self.now = 0.0
-        super().__init__(jobs, lambda: self.now)
+        self.now, self.queue, self.count = 0.0, jobs, 0
+        super().__init__(jobs, lambda: self.now, lambda: self.count)
+
+    def begin(self):
+        self.count += 1
+        return self.queue.popleft()
 
     def seconds(self, now):
         self.now = now
@@ -52,7 +58,7 @@ def test_a_queue_that_moves():
         waits.append(wait.seconds(float(second)))
         assert wait.stalled_seconds == 0
         queue.append((print, second))
-        queue.popleft()
+        wait.begin()
     assert waits == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]  # 10 wait, and one goes in a second
     queue.clear()
     queue.append((print, "new"))
@@ -65,32 +71,70 @@ def test_jobs_are_let_go():
     wait.on_second(1.0)
     queue.clear()
     wait.on_second(2.0)
-    assert not wait._marks and wait._first is None
+    assert not wait._known and not wait.overdue
 
 
 def test_seconds_without_progress():
-    """They count while the same job is the first, whatever comes behind it, and begin anew when a worker has begun it."""
+    """They count while no job is begun, whatever comes behind the first, and begin anew when a worker has begun one."""
     queue, wait = new("a", "b")
     stalled = []
     for now in range(3):
         wait.on_second(float(now))
         stalled.append(wait.stalled_seconds)
         queue.append((print, now))
-    queue.popleft()
+    wait.begin()
     for now in range(3, 5):
         wait.on_second(float(now))
         stalled.append(wait.stalled_seconds)
-    queue.clear()
+    while queue:
+        wait.begin()
     wait.on_second(5.0)
     assert stalled == [0, 1, 2, 0, 1] and wait.stalled_seconds == 0
 
 
-def test_looks_at_what_is_known():
-    """However often somebody looks, a job is marked once."""
-    queue, wait = new("a")
+@pytest.mark.parametrize("patience", [3, 8, 20, 1000])
+@pytest.mark.parametrize("are_in_step", [True, False])
+def test_a_stall_is_counted_whoever_leaves(patience, are_in_step):
+    """Forty clients give up after these seconds, all at once or one after another, and come again; no worker begins a job."""
+    queue, wait = new()
+    came_at = {client: 0 if are_in_step else client % patience for client in range(40)}
+    queue.extend((print, client) for client in range(40))
     for now in range(100):
-        wait.seconds(float(now))
-    assert len(wait._marks) == 1
+        wait.on_second(float(now))
+        assert wait.stalled_seconds == now and wait.seconds(float(now)) <= patience
+        leaving = [job for job in queue if (now + 1 - came_at[job[1]]) % patience == 0]
+        for job in leaving:  # and it comes again as another job
+            queue.remove(job)
+            queue.append((print, job[1]))
+    wait.begin()
+    wait.on_second(100.0)
+    assert wait.stalled_seconds == 0
+
+
+def test_a_stall_between_two_clients():
+    """It goes on while nobody waits for some seconds, and is over if nobody comes again, or if a worker has begun the next."""
+    queue, wait = new("a")
+    stalled = []
+    for now in range(40):
+        if now in (3, 15):
+            queue.clear()  # it gives up
+        if now in (9, 30):
+            queue.append((print, now))
+        if now == 33:
+            wait.begin()
+        wait.on_second(float(now))
+        stalled.append(wait.stalled_seconds)
+    assert stalled == [*range(24), *[0] * 7, 1, 2, *[0] * 7]
+
+
+def test_a_client_that_waits_longer_than_others():
+    """Those that came after it leave, and its wait is still known."""
+    queue, wait = new("first", *range(5))
+    for now in range(10):
+        wait.on_second(float(now))
+        queue.pop()
+        queue.append((print, "next"))
+    assert wait.seconds(10.0) == 10.0
 
 
 def test_overdue():
@@ -102,7 +146,7 @@ def test_overdue():
     jobs.append("c")
     wait.on_second(2)
     assert wait.overdue == ["a", "b"]
-    jobs.popleft()
+    wait.begin()
     wait.on_second(3)
     assert wait.overdue == ["b", "c"]
     jobs.clear()

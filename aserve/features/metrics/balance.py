@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     """The last report of one serving process."""
 
     threads_busy: float  # a mean of the last seconds (busy.py)
-    wait_seconds: float  # for how long the first request that waits for a thread has waited
+    wait_seconds: float  # for how long the first request that waits for a thread has waited, or none of them was begun
     silent_seconds: float  # since its event loop last turned
 
 

@@ -27,6 +27,7 @@ from .scrapes import Scrapes
 from .settings import settings_of
 from .statsd import Statsd
 from .table import (
+    ALL_BUSY,
     ATTACHED,
     CERTIFICATE_END,
     DESCRIPTOR_LIMIT,
@@ -113,7 +114,7 @@ class Exporter:
         readings = [
             Reading(
                 each.page[Field.THREADS_BUSY_LATELY] / 1000,
-                each.page[Field.WAITING_MILLISECONDS] / 1000,
+                max(each.page[Field.WAITING_MILLISECONDS] / 1000, each.page[Field.STALLED_SECONDS]),
                 observed.silent_seconds(each),
             )
             for each in serving
@@ -146,6 +147,7 @@ class Exporter:
         if fleet is not None:
             self._add_fleet(samples, fleet, processes)
         samples.add_listening(observed.listening)
+        samples.add(ALL_BUSY, self._picture.history.all_busy_seconds)
         for path, end in self._certificates.ends(observed.config):
             samples.add(CERTIFICATE_END, end, label("file", path))
         samples.add_workers({slot or LONE: words for slot, words in self.words().items()})

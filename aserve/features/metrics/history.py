@@ -61,10 +61,18 @@ class History:
 
     def __init__(self) -> None:
         self._samples: collections.deque[tuple[float, Words]] = collections.deque(maxlen=SECONDS + 1)
+        self._busy_since: float | None = None  # since when all threads have been busy
+        self.all_busy_seconds = 0.0  # for how long; 0: they are not
 
     def add(self, words: Words) -> None:
         """Add a sample once a second: the sums over all processes."""
-        self._samples.append((time.monotonic(), array.array("Q", words)))
+        now = time.monotonic()
+        self._samples.append((now, array.array("Q", words)))
+        if not 0 < words[_LIMIT] * FULL <= words[_BUSY] * THOUSANDTH:
+            self._busy_since = None
+        elif self._busy_since is None:
+            self._busy_since = now - BUSY_SECONDS  # the value is the mean of this time
+        self.all_busy_seconds = now - self._busy_since if self._busy_since is not None else 0.0
 
     def describe(self) -> dict[str, Any]:
         """Return the present gauges, the counts of the last minute, and a row for each of its seconds, the latest last."""
@@ -100,15 +108,10 @@ class History:
 
     def _describe_recent(self, samples: Sequence[tuple[float, Words]]) -> dict[str, float]:
         """Return for how many seconds all threads have been busy; and for the last ten, their mean load and the mean wait."""
-        busy_since, last_at = None, samples[-1][0]
-        for at, words in reversed(samples):
-            if not 0 < words[_LIMIT] * FULL <= words[_BUSY] * THOUSANDTH:
-                break
-            busy_since = at - BUSY_SECONDS  # the value is the mean of this time
         latest = [words for _, words in samples[-RECENT_SECONDS - 1 :]]
         limit = latest[-1][_LIMIT]
         return {
-            "all_busy_seconds": round(last_at - busy_since, 1) if busy_since is not None else 0.0,
+            "all_busy_seconds": round(self.all_busy_seconds, 1),
             "busy_share": round(latest[-1][_BUSY] * THOUSANDTH / limit, 2) if limit else 0.0,
             "queue_seconds": _mean(latest[0], latest[-1], _QUEUE),
         }

@@ -43,19 +43,19 @@ class Picture:
         self._config = config
         self._status = status
         self._words = words
-        self._history = History()
+        self.history = History()
         self._last: WordsBySlot = {}
 
     def on_second(self) -> None:
         """Take a sample every second even without readers, so that the first reader gets the last minute."""
         self._last = self._words()
-        self._history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
+        self.history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
 
     def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
         """Return the counts that warnings need: the history, and temporary files by slot."""
         if not self._last:
             self.on_second()
-        return self._history.describe(), {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
+        return self.history.describe(), {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
 
     def event(self) -> bytes:
         """Return an event, as JSON on one line."""

@@ -110,7 +110,7 @@ COUNTED = (
     Metric("aserve_requests_in_flight", GAUGE, "Requests that wait for a thread, are with the app, or whose responses are sent.",
            reads=_reads("connections_running")),
     Metric("aserve_requests_waiting", GAUGE, "Requests that wait for a thread.", reads=_reads("requests_waiting")),
-    Metric("aserve_requests_stalled_seconds", GAUGE, "For how long no request that waits could be begun, as every thread was busy.",
+    Metric("aserve_requests_stalled_seconds", GAUGE, "For how long requests have waited for a thread, and none was begun, also if their clients have left.",
            reads=_reads("requests_stalled_seconds")),
     Metric(
         "aserve_connections", GAUGE, "Open connections, by what they do.",
@@ -166,6 +166,7 @@ SUPERVISED = (
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
 LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
+ALL_BUSY = "aserve_threads_all_busy_seconds"
 JOBS, JOBS_WAITING = "aserve_jobs_total", "aserve_jobs_waiting"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 LISTEN_QUEUE, LISTEN_LIMIT = "aserve_listen_queue", "aserve_listen_queue_limit"
@@ -186,6 +187,7 @@ FOUND = (
         JOBS, COUNTER, "Jobs of --spooler: done, failed with an exception or the end of their process, retried as their function has asked.",
         _labelled("result", ("done", "failed", "retried")), by_worker=False,
     ),
+    Metric(ALL_BUSY, GAUGE, "For how long every thread of all workers has been busy; 0: one was free.", by_worker=False),
     Metric(JOBS_WAITING, GAUGE, "Jobs in a folder of --spooler that are not done, also those that are due later.", by_worker=False),
     Metric(LISTEN_QUEUE, GAUGE, "Clients that the kernel has connected, and no worker has accepted yet, by listener.", by_worker=False),
     Metric(LISTEN_LIMIT, GAUGE, "How many of them the kernel holds (--backlog, net.core.somaxconn).", by_worker=False),
