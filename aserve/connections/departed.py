@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import select
 import sys
+import time
 
 from ..core.exchange import Exchange
 from ..workers.executor import Executor, Job
@@ -83,5 +84,7 @@ class Departed:
         """Drop a request, unless a worker has begun it."""
         if not self._executor.withdraw(job):
             return False
+        if exchange.arrived_at:
+            exchange.began_at = time.monotonic()  # its wait ends here, without a thread: `thread_id` stays 0
         exchange.connection.wire.drop(exchange)
         return True

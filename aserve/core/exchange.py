@@ -124,7 +124,7 @@ class Exchange:
     spool: ResponseSpool | None = None  # set when the response outruns its reader
     # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: not reached yet.
     arrived_at: float = 0.0  # the request was whole (of a live body: its head), and waited for a worker from then on
-    began_at: float = 0.0  # a worker began it
+    began_at: float = 0.0  # a worker began it; or, without a thread_id, its client left before that
     left_at: float = 0.0  # the worker was done, and the event loop sends the rest; 0.0, too: the worker ended it
     thread_id = 0  # that worker's
     # Looked at once a second, for a response sent in pieces: octets sent, and when that number last grew (time.monotonic()).

@@ -7,6 +7,7 @@ import types
 
 import pytest
 from harness import apps, lanes
+from harness.metrics import scrape
 
 from aserve.connections.departed import Departed
 from aserve.core.exchange import Exchange
@@ -65,6 +66,31 @@ def test_gone(site, wait_until, caplog, tmp_path):
     assert sorted(lines) == ["/first 200 answered", "/gone 0 client_gone", "/stays 200 answered"]
     (line,) = [record.getMessage() for record in caplog.records if "had left" in record.getMessage()]
     assert line == "requests that were not begun, as their clients had left while they waited for a thread: 1"
+
+
+def test_the_wait_of_a_client_that_leaves(site, wait_until, caplog, tmp_path):
+    """It ends when the client leaves: access log, histogram and slow requests have it, and no time in a thread."""
+    log, metrics = tmp_path / "log", tmp_path / "metrics"
+    served = site(
+        access_log=str(log), access_log_format="%(path)s %(queue_wait)s %(duration)s %(thread)s",
+        metrics=f"unix:{metrics}", slow_request_seconds=0.001,
+    )  # fmt: skip
+    gone = served.ask("/gone")
+    served.wait_for(1, wait_until)
+    gone.close()
+    served.server.pass_seconds(2)
+    served.server.call(served.server.server._commons.ends.flush)
+    (line,) = log.read_text().splitlines()
+    path, queue_wait, duration, thread = line.split()
+    assert (path, thread) == ("/gone", "-") and 0.0 < float(queue_wait) <= float(duration) < float(queue_wait) + 1.0
+    (slow,) = [each for each in served.server.server.slow_requests() if each["request"] == "GET /gone"]
+    assert 0.0 < slow["queue_seconds"] <= slow["seconds"] and slow["thread"] == "none" and slow["end"] == "client_gone"
+    served.server.pass_seconds(1)
+    numbers, _ = scrape(metrics)
+    assert numbers["aserve_request_queue_seconds_count",] == 1
+    assert numbers["aserve_request_duration_seconds_count",] == 0
+    served.gate.open()
+    assert served.first.recv_response().status == 200
 
 
 @pytest.mark.plain  # in TLS an alert comes before the end of the connection

@@ -71,7 +71,7 @@ class Counters:
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
             for each in ended:
-                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _ = each
+                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, thread_id, has_app_failed, _ = each  # fmt: skip
                 place = _BY_CLASS[status // 100]
                 if end != ANSWERED:
                     place += 1  # cut
@@ -83,12 +83,14 @@ class Counters:
                     wait, run = began_at - (arrived_at or began_at), ended_at - began_at
                     timed_count += 1
                     waited += wait
-                    took += run
-                    held += (left_at or ended_at) - began_at
                     if wait <= _QUICK:  # most are: no search for the bucket
                         quick_waits += 1
                     else:
                         self._raise(_QUEUE + _bucket_of(wait), 1)
+                    if not thread_id:  # its client left while it waited for a thread
+                        continue
+                    took += run
+                    held += (left_at or ended_at) - began_at
                     if run <= _QUICK:
                         quick += 1
                     else:

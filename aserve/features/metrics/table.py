@@ -88,7 +88,8 @@ COUNTED = (
         _labelled("status", [*REFUSALS, "other"]),
     ),
     Metric(
-        "aserve_request_queue_seconds", HISTOGRAM, "How long requests waited for a thread, from when they were whole.",
+        "aserve_request_queue_seconds", HISTOGRAM, "How long requests waited for a thread, from when they were whole; also those whose clients left "
+        "before one began them.",
         unit=MICROSECOND, by_worker=False,
     ),
     Metric(

@@ -201,7 +201,7 @@ class SlowRequests:
                 "seconds": now - exchange.arrived_at,
                 "queue_seconds": began_at - exchange.arrived_at if began_at else None,
                 "worker": self._worker,
-                "thread": shortened(names.get(thread_id, f"thread {thread_id}"), MAX_TEXT),
+                "thread": shortened(names.get(thread_id, f"thread {thread_id}" if thread_id else "none"), MAX_TEXT),
                 "request_id": escape(request_id) if request_id else None,
                 "stack": show_calls(calls)[:MAX_STACK],
                 "where": shortened(where_of(calls), MAX_TEXT),

@@ -23,7 +23,7 @@ def new_exchange(code=200, sent_bytes=0, waited=0.0, took=0.0, **other):
     exchange.connection = types.SimpleNamespace(remote_addr="")
     exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes) if code is not None else None
     exchange.began_at = time.monotonic() - took
-    exchange.arrived_at = exchange.began_at - waited
+    exchange.arrived_at, exchange.thread_id = exchange.began_at - waited, 1
     for name, value in other.items():
         setattr(exchange, name, value)
     return exchange
@@ -97,6 +97,15 @@ def test_times(counted):
     assert words[queue + SUM] == pytest.approx(3000, abs=5)
     assert words[duration + BUCKETS] == 1 and sum(words[duration : duration + SUM]) == 2
     assert 100_000_000 <= words[duration + SUM] < 200_000_000
+
+
+def test_a_request_that_no_thread_has_begun(counted):
+    """It has waited until its client left, and taken no time in a thread."""
+    counted.counters.write([ended(new_exchange(None, waited=0.003, took=1.0, thread_id=0))])
+    words = read_words(counted.memory)
+    queue, duration = PLACES["aserve_request_queue_seconds"], PLACES["aserve_request_duration_seconds"]
+    assert words[queue : queue + SUM] == [0, 0, 1, *[0] * (BUCKETS - 2)]
+    assert words[duration : duration + SUM + 1] == [0] * (SUM + 1) and counted.counters.thread_seconds == 0.0
 
 
 @pytest.mark.parametrize("lacking", ["arrived_at", "began_at"])
