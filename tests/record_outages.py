@@ -181,7 +181,7 @@ def be_good(recorder: Recorder) -> None:
 OUTAGES = [
     Outage("good", be_good),
     Outage("stuck", putting("stuck"), clients=20),
-    Outage("stuck-impatient", putting("stuck"), clients=20, patience_seconds=3.0),
+    Outage("stuck-impatient", putting("stuck"), clients=40, patience_seconds=8.0),
     Outage("stuck-timeout", putting("stuck"), ("--request-timeout", "2s"), clients=20),
     Outage("hang-all", putting("hang")),
     Outage("hang-one", putting("hang-once")),

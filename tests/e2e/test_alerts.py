@@ -32,7 +32,7 @@ PAGE_SECONDS = 120  # within which an outage is to page
 # Recording: how severe it is, by which alert (a regular expression), and which others may be raised with it.
 OUTAGES = {
     "stuck": (PAGE, "AserveNothingBegins", ""),
-    "stuck-impatient": (PAGE, "AserveNothingBegins", ""),  # clients go after three seconds
+    "stuck-impatient": (PAGE, "AserveNothingBegins", "AserveAllThreadsBusy|AserveClientsGiveUp|AserveRequestsWait"),  # clients go after eight seconds
     "stuck-timeout": (PAGE, "AserveServerErrors", "AserveRequestsWait"),
     "hang-all": (PAGE, "AserveAllLoopsHang", "AserveClientsWaitInKernel|AserveLoopHangs|AserveRequestsLost|AserveWorkersCrash"),
     "hang-one": (TICKET, "AserveLoopHangs", "AserveRequestsLost"),  # the other worker serves
@@ -58,6 +58,10 @@ WRITTEN = {
     ),
     "AserveRequestHangs": ({'aserve_oldest_request_seconds{worker="1"}': "0+15x40"}, 330, 290),
     "AserveAllThreadsBusy": ({"aserve_threads_all_busy_seconds": "0x10 10+15x20"}, 300, 265),
+    "AserveClientsGiveUp": (
+        {'aserve_request_queue_seconds_count{worker="1"}': "0+100x10 1000+100x30",
+         'aserve_request_duration_seconds_count{worker="1"}': "0+100x10 1000+90x30"}, 360, 150,
+    ),
     "AserveOutOfMemory": ({"aserve_oom_kills_total": "0x20 1x20"}, 330, 290),
     "AserveCertificateExpires": ({'aserve_certificate_not_after_timestamp_seconds{file="/a.pem"}': "605000x80"}, 840, 780),
     "AserveListenQueueFull": (
