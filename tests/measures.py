@@ -128,7 +128,7 @@ MEASURES = (
     Measure("methods of a class", methods, 40, 40),
     Measure("private words in docs/design.md", private_words, 20, 20),
     Measure('entries of "Where is what?"', places, 30, 30),
-    Measure("lines of the supervisor's decisions", lines_that_decide, 347, 350),
+    Measure("lines of the supervisor's decisions", lines_that_decide, 354, 350),
     Measure("words of the dialect in 10,000 lines", words_of_the_dialect, 16, 30),
 )
 

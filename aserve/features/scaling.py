@@ -107,6 +107,11 @@ class Seen(NamedTuple):
         return any(page[Field.WAITING] for page in self.pages)
 
     @property
+    def present(self) -> set[int]:
+        """The slots that have a process which serves, or is to."""
+        return {slot for slot, states in self.states.items() if {"starting", "ready"}.intersection(states)}
+
+    @property
     def is_starting(self) -> bool:
         """Whether a process starts."""
         return any("starting" in each for each in self.states.values())
@@ -126,7 +131,8 @@ class Scale(Supervision):
         self._held_seconds = 0  # for how long it is to stay
         self._full_seconds = 0  # for how long all threads have been busy
         self._calm_seconds = 0  # for how long none was lacking, up to the end of CALM_SECONDS
-        self._absent_seconds = 0  # for how long, in all, the last slot has had no process since one was ready there
+        self._known: set[int] = set()  # slots that have had a process since the number has changed
+        self._absent_seconds = 0  # for how long, in all, a slot has had no process since all were ready
 
     @property
     def _config(self) -> ScalingSettings:
@@ -177,12 +183,14 @@ class Scale(Supervision):
         if seen.size != self._size:
             self._held_seconds = CALM_SECONDS if self._size else 0  # it was set by hand
             self._size, self._calm_seconds, self._absent_seconds = seen.size, 0, 0
+            self._known.clear()
         if seen.is_known:
             self._full_seconds = self._full_seconds + 1 if seen.is_full else 0
         is_calm = not seen.is_full and not seen.is_waiting and seen.size > int(self._config.workers or 1)
         self._calm_seconds = min(self._calm_seconds, CALM_SECONDS) + 1 if is_calm else 0
-        last = seen.states.get(seen.size, [])
-        self._absent_seconds = 0 if "ready" in last else self._absent_seconds + (not last)
+        self._known |= seen.present
+        is_whole = len(seen.present) >= seen.size
+        self._absent_seconds = 0 if is_whole and not seen.is_starting else self._absent_seconds + (not is_whole)
 
     # Each returns the number of workers that there is to be, and why; None: no other.
 
@@ -195,7 +203,8 @@ class Scale(Supervision):
         if self._absent_seconds <= CALM_SECONDS or seen.size <= int(self._config.workers or 1):
             return None
         self._held_seconds, self._absent_seconds = CALM_SECONDS, 0
-        return seen.size - 1, f"worker {seen.size} cannot start"
+        slots = self._known - seen.present
+        return seen.size - 1, f"worker {max(slots)} cannot start" if slots else "a worker cannot start"
 
     def _add(self, seen: Seen) -> tuple[int, str] | None:
         if not seen.is_full or self._full_seconds <= FULL_SECONDS or seen.size >= self._config.max_workers:

@@ -107,11 +107,19 @@ class Answers:
             caller.refuse("the server is ending" if self._fleet.is_ending else "say how many: a count, or a change")
             return
         self._crew.resize(wanted, "aserve workers")
-        if self._fleet.size == wanted:
-            caller.say({"text": f"workers: {wanted}; before: {before}"})
-            caller.end()
-        else:
+        if self._fleet.size != wanted:
             caller.refuse(f"the number of workers stays {before}; {wanted} is not possible")
+            return
+        serving = self._children.having(State.READY)
+        silent = [child for child in serving if child.is_silent]
+        ending = [str(child) for child in silent if child.slot not in self._fleet.slots]
+        text = f"workers: {wanted}; before: {before}"
+        if ending:
+            text += f"; does not answer, and is ended after --drain-timeout: {', '.join(ending)}"
+        if silent and len(silent) == len(serving):
+            answer_all([Question(caller)], f"{text}; no worker answers now: see `aserve status`", is_done=False)
+        else:
+            answer_all([Question(caller)], text, is_done=True)
 
     # Stacks
 

@@ -23,6 +23,7 @@ from .facts import End
 from .fleet import Action, Do, Fleet
 from .overview import Overview
 from .status import Status
+from .takers import note_silent
 from .watch import Watch
 
 logger = logging.getLogger("aserve")
@@ -80,16 +81,17 @@ class Crew:
             self.resize(size, why)
 
     def resize(self, size: int, why: str) -> None:
-        """Set the number of workers; those of higher slots end."""
-        before = self._fleet.size
+        """Set the number of workers."""
+        before, slots = self._fleet.size, self._fleet.slots
         if self._fleet.is_ending:
             return
         if not 1 <= size <= MAX_WORKERS:
             logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, before, MAX_WORKERS)
             return
         logger.info("%s: the number of workers is %d now; it was %d", why, size, before)
+        note_silent(self._children)
         self._fleet.resize(size, why)
-        for slot in range(size + 1, before + 1):
+        for slot in set(slots).difference(self._fleet.slots):
             self._absences.pop(slot, None)
             self._backoffs.pop(slot, None)
 
@@ -130,7 +132,7 @@ class Crew:
         child: Child = action.worker
         is_last = self._fleet.is_ending and child.is_worker
         if child.is_worker and child.state is State.READY and not is_last:
-            if child.slot <= self._fleet.size:
+            if child.slot in self._fleet.slots:
                 self._tally.count_restart(child.slot)
             logger.info("%s drains: %s", child, action.why)
         self._children.drain(child, is_replaced=not is_last)
@@ -144,7 +146,7 @@ class Crew:
 
     def note_absence(self, end: End, why: str) -> bool:
         """Record whether the slot of an ended worker has no ready worker; return that."""
-        is_missing = end.slot <= self._fleet.size and end.slot not in self._fleet.newest
+        is_missing = end.slot in self._fleet.slots and end.slot not in self._fleet.newest
         if is_missing:
             self._absences.begin(end.slot, why)
         return is_missing

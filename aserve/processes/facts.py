@@ -1,6 +1,6 @@
 """The facts of which a fleet is made: about one process, one end, one reload, one question.
 
-Owns:     Member, with its time limits, End, Reload, Question.
+Owns:     Member, with its time limits, End, Reload, Question; which workers stay when there are to be fewer.
 Thread:   the supervisor's only one; pure.
 Not here: all of them, and what follows from them (fleet.py), a worker's process (child.py).
 """
@@ -8,6 +8,7 @@ Not here: all of them, and what follows from them (fleet.py), a worker's process
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +38,19 @@ class Member:
     forked_at: float = 0.0  # when it has forked a worker for the last time, as a mold
     has_left: bool = False  # it drains, and accepts no connections any more
     is_hung: bool = False  # its event loop stands still
-    is_silent: bool = False  # a mold that does not carry out an order
+    is_silent: bool = (
+        False  # a mold that does not carry out an order; a worker whose event loop has not turned for some seconds
+    )
 
     @property
     def is_worker(self) -> bool:
         """Whether clients' requests come to it: it is no trial, and no mold."""
         return TRIAL < self.slot < MOLD
+
+    @property
+    def accepts(self) -> bool:
+        """Whether it may accept connections."""
+        return self.state is State.READY or (self.state is State.DRAINING and not self.has_left and not self.is_silent)
 
     @property
     def has_silent_mold(self) -> bool:
@@ -60,6 +68,22 @@ class Member:
         if self.mold is None or self.mold.state is not State.READY:
             return NEVER
         return max(self.asked_at, self.mold.forked_at) + self.fork_seconds
+
+
+def choose_slots(slots: Collection[int], size: int, workers: Iterable[Member]) -> list[int]:
+    """
+    Return the slots of so many workers: of those that there are, and the next numbers that are free.
+
+    Of those that are too many the silent are left out first, then those that do not serve yet, then the oldest; `workers`: the oldest first.
+    """
+    ranks = {slot: (True, False, -slot) for slot in slots}
+    for age, each in enumerate(workers):
+        serves = each.state is State.READY
+        if each.slot in ranks and (serves or not ranks[each.slot][1]):
+            ranks[each.slot] = not (serves and each.is_silent), serves, age
+    free = [slot for slot in range(1, len(slots) + size + 1) if slot not in ranks]
+    kept = sorted(slots, key=lambda slot: ranks[slot])[max(len(slots) - size, 0) :]
+    return kept + free[: size - len(kept)]
 
 
 class End(NamedTuple):

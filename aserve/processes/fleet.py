@@ -24,7 +24,7 @@ from typing import Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.page import MOLD, TRIAL, State
-from .facts import NEVER, End, Member, Plan, Question, Reload
+from .facts import NEVER, End, Member, Plan, Question, Reload, choose_slots
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 
@@ -72,9 +72,10 @@ class Fleet:
     """The facts."""
 
     plan: Plan  # the proven one; at first the only one
-    size: int  # the number of workers there should be, in the slots from 1 on
+    size: int  # the number of workers there should be
+    gaps: set[int] = field(default_factory=set)  # slots that are left out, as their workers were too many
     why_size: str = ""  # why there are to be fewer than there were
-    workers: Iterable[Member] = ()  # all that have not been reaped, molds and trials among them
+    workers: Iterable[Member] = ()  # all that have not been reaped, molds and trials among them; the oldest first
     has_served: bool = False  # a worker was ready once: there is something to serve
     ends: list[End] = field(default_factory=list)  # not handled yet
     retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
@@ -94,6 +95,11 @@ class Fleet:
     awaited_until: float = NEVER  # when that ends
 
     @property
+    def slots(self) -> list[int]:
+        """The slots of the workers that there should be: from 1 on, but for gaps."""
+        return [slot for slot in range(1, self.size + len(self.gaps) + 1) if slot not in self.gaps]
+
+    @property
     def target(self) -> Plan:
         """The plan for which workers are started."""
         return self.reload.plan if self.reload is not None else self.plan
@@ -110,16 +116,15 @@ class Fleet:
     @property
     def newest(self) -> dict[int, Member]:
         """The worker that serves in each slot; of several the one that has begun last."""
-        by_age = sorted(self.workers, key=lambda each: each.generation)
-        return {each.slot: each for each in by_age if each.state is READY}
+        return {each.slot: each for each in self.workers if each.state is READY}
 
     @property
     def asked(self) -> list[int]:
         """The slots in which a successor is yet to serve, by a wish or for a reload, in their turn: what has failed comes last."""
-        newest, reload = self.newest, self.reload
-        slots = range(1, self.size + 1)
+        newest, reload, slots = self.newest, self.reload, self.slots
         wishes = {slot: last for slot, (last, _) in self.wishes.items() if slot in slots}
         wished = [slot for slot, last in wishes.items() if slot not in newest or newest[slot].generation <= last]
+        wished.sort(key=lambda slot: slot not in newest or not newest[slot].is_hung)
         if reload is None:
             return wished
         owed = {slot for slot in slots if slot not in newest or newest[slot].plan is not reload.plan}
@@ -143,7 +148,7 @@ class Fleet:
 
     def wish(self, worker: Member, why: str) -> bool:
         """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
-        if worker.slot > self.size:
+        if worker.slot not in self.slots:
             return False
         is_new = worker.slot not in self.asked
         if self.wishes.get(worker.slot, (0, ""))[0] < worker.generation:
@@ -175,11 +180,12 @@ class Fleet:
 
     def resize(self, size: int, why: str = "") -> None:
         """Set the number of workers."""
-        self.size, self.why_size = size, why
+        slots = choose_slots(self.slots, size, self.workers)
+        self.size, self.gaps, self.why_size = size, set(range(1, max(slots))).difference(slots), why
         reloads = [each for each in (self.reload, self.reload and self.reload.before) if each is not None]
         tables: list[dict[int, Any]] = [self.wishes, self.retry_at, *(each.failed for each in reloads)]
         for table in tables:
-            for slot in [slot for slot in table if size < slot < MOLD]:
+            for slot in [slot for slot in table if slot not in slots and slot != MOLD]:
                 del table[slot]
 
     def apply(self, action: Action) -> None:
@@ -235,7 +241,7 @@ def _judge(fleet: Fleet, end: End) -> Do:
         return Do.NOTE
     if end.stood is READY and not fleet.is_unproven(end.plan):
         return Do.RESTART
-    if fleet.is_ending or fleet.size < end.slot < MOLD:
+    if fleet.is_ending or (end.slot != MOLD and end.slot not in fleet.slots):
         return Do.MISS if fleet.is_awaited else Do.NOTE
     if end.plan is not fleet.target:
         return Do.IGNORE
@@ -264,8 +270,8 @@ def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
         new = [each for each in workers if each.state is READY and each.plan is reload.plan]
         if new:
             yield Action(Do.PROVE, new[0], plan=fleet.plan, reload=reload)
-    elif reload is not None and fleet.newest.keys() >= set(range(1, fleet.size + 1)):
-        accepting = [each for each in workers if each.state is READY or (each.state is DRAINING and not each.has_left)]
+    elif reload is not None and fleet.newest.keys() >= set(fleet.slots):
+        accepting = [each for each in workers if each.accepts]
         if all(each.plan is reload.plan for each in accepting):
             yield Action(Do.FINISH, reload=reload, asked=fleet.waiting_for(reload.number))
     if fleet.next_why and fleet.has_served and not fleet.is_moving:
@@ -278,19 +284,21 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
     """Of those that start or serve, all that are for other code, in a slot that is none, or have a successor that serves."""
     newest = fleet.newest
     for worker in fleet.workers:
-        is_extra = fleet.size < worker.slot < MOLD
+        is_extra = worker.is_worker and worker.slot not in fleet.slots
         if worker.state is STARTING and worker.slot != TRIAL:
             if is_extra or worker.has_silent_mold or worker.plan is not fleet.target:
                 yield Action(Do.DRAIN, worker)
         elif worker.state is READY and worker.slot == MOLD:
             if worker.plan is not fleet.target and worker.plan is not fleet.plan:
                 yield Action(Do.DRAIN, worker)
-        elif worker.state is READY and worker.slot != TRIAL and (is_extra or newest[worker.slot] is not worker):
+        elif worker.state is READY and worker.is_worker and (is_extra or newest[worker.slot] is not worker):
             last, wish = fleet.wishes.get(worker.slot, (0, ""))
             why = wish if worker.generation <= last else fleet.reload.why if fleet.reload is not None else ""
             yield Action(Do.DRAIN, worker, fleet.why_size if is_extra else why)
             if worker.is_hung:
-                yield Action(Do.KILL, worker, "its event loop hangs, and its successor serves")
+                yield Action(
+                    Do.KILL, worker, "its event loop hangs" + ("" if is_extra else ", and its successor serves")
+                )
 
 
 def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
@@ -299,7 +307,7 @@ def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
         new = None if fleet.is_ending else newest.get(question.slot)
         if new is not None and new.generation > question.generation:
             yield Action(Do.ANSWER, new, asked=(question,))
-        elif fleet.is_ending or question.slot > fleet.size or (new is not None and question.slot not in asked):
+        elif fleet.is_ending or question.slot not in fleet.slots or (new is not None and question.slot not in asked):
             yield Action(Do.ANSWER, asked=(question,))
 
 
@@ -315,13 +323,12 @@ def _start(fleet: Fleet, now: float) -> Iterator[Action]:
             yield Action(Do.START, slot=MOLD, plan=plan)
         if mold is None and not any(each.is_silent for each in molds):
             return  # one is being made
-    slots = set(range(1, fleet.size + 1) if fleet.has_served and not fleet.is_ending else (1,))
-    asked = [] if fleet.is_ending else fleet.asked
+    slots = set(fleet.slots if fleet.has_served and not fleet.is_ending else fleet.slots[:1])
+    asked, hung = [] if fleet.is_ending else fleet.asked, {slot for slot in newest if newest[slot].is_hung}
     width = fleet.size if fleet.reload is not None and plan.config.reload_at_once else 1
     for slot in [*sorted(slots.difference(newest)), *asked]:
-        if slot in newest and len(coming.intersection(asked)) >= width:
-            return
-        if slot not in coming and slot not in paused:
+        before = [each for each in coming.intersection(asked) if (each in hung) == (slot in hung)]
+        if (slot not in newest or len(before) < width) and slot not in coming and slot not in paused:
             coming.add(slot)
             yield Action(Do.START, mold, slot=slot, plan=plan)
 

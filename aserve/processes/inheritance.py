@@ -55,6 +55,7 @@ class Inheritance(NamedTuple):
     attached: Sequence[State] = ()  # see Attached.adopt
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
     moves: Sequence[State] = ()  # see Moves.adopt
+    gaps: Sequence[int] = ()  # see Fleet
 
     @classmethod
     def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
@@ -74,7 +75,7 @@ class Inheritance(NamedTuple):
                 return cls(
                     *common, Strangers(), plan, state["size"], state["pages"], state["children"], bound, counted,
                     attached,
-                    state.get("kept", {}), state.get("moves", ()),
+                    state.get("kept", {}), state.get("moves", ()), state.get("gaps", ()),
                 )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
@@ -97,6 +98,7 @@ def hand_down(
     overview: Overview,
     attached: Sequence[State] = (),
     moves: Sequence[State] = (),
+    gaps: Iterable[int] = (),
 ) -> Iterator[int]:
     """
     Write an inheritance; within the block, exec keeps the descriptors that it names. Yield its own descriptor.
@@ -133,6 +135,7 @@ def hand_down(
         "attached": attached,
         "kept": KEPT,
         "moves": moves,
+        "gaps": sorted(gaps),
     }
     with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
         json.dump(state, file)

@@ -93,7 +93,7 @@ def _is_ahead(one: float, other: float) -> bool:
 def level_out(children: Children, leaving: Collection[int]) -> None:
     """Let workers give connections away, where others have fewer; to be called once a second. Those whose loops hang or whose slots leave are left out."""
     since = time.monotonic_ns() - SILENT_NS
-    workers = [child for child in children.having(State.READY) if child.slot not in leaving]
+    workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
     standings = [(child, _standing_of(children.page(child), since)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
     counts = gifts([standing for _, standing in turning])

@@ -78,7 +78,7 @@ class Outcomes:
         self._status.on_crash(child, f"it {end.why}")
         if self._fleet.is_ending:
             self._shutdown.note_unfinished()
-        elif end.slot <= self._fleet.size:
+        elif end.slot in self._fleet.slots:
             self._tally.count_restart(end.slot, "crash")
             why += f"; another is started in {self._crew.pause_after(child):g} s"
             self._crew.note_absence(end, f"it {end.why}")

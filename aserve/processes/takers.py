@@ -58,17 +58,28 @@ class Takers:
 
     def turns(self, child: Child) -> bool:
         """Whether a worker hears orders, and its event loop turns, by its page."""
-        ticked_at = self._children.page(child)[Field.TICKED_AT]
-        return not child.is_mute and (
-            not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS
-        )  # 0: it has only just begun
+        return _turns(child, self._children.page(child))
 
     def on_second(self) -> None:
-        """Reset the counts of what was given: the workers' pages include those connections by now."""
+        """Note which workers are silent; reset the counts of what was given: the workers' pages include those connections by now."""
+        note_silent(self._children)
         for child in self._children:
             tick = self._children.page(child)[Field.TICK]
             if tick != child.given_tick:
                 child.given_tick, child.given_count = tick, 0
+
+
+def note_silent(children: Children) -> None:
+    """Note which of the workers that serve, or drain, hear no orders, or have an event loop that does not turn."""
+    for child in children.having(State.READY, State.DRAINING):
+        child.is_silent = not _turns(child, children.page(child))
+
+
+def _turns(child: Child, page: memoryview) -> bool:
+    ticked_at = page[Field.TICKED_AT]
+    return not child.is_mute and (
+        not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS
+    )  # 0: it has only just begun
 
 
 def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:

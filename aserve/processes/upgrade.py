@@ -192,6 +192,7 @@ class Upgrade:
                     self._overview,
                     attached,
                     self._moves.describe(),
+                    fleet.gaps,
                 ) as fd:
                     self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
@@ -202,6 +203,7 @@ class Upgrade:
     def take_over(self, inherited: Inheritance) -> None:
         """Take over the workers, programs and counts of the previous code, and unblock the signals that waited."""
         self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
+        self._fleet.gaps = set(inherited.gaps)
         self._attached.adopt(inherited.attached)
         for state in inherited.children:
             assert inherited.plan is not None

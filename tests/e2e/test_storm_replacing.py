@@ -51,7 +51,7 @@ def test_no_request_is_lost(start_storm, tmp_path):
             (tmp_path / "touched").write_text(str(number))
         storm.signal(TTIN, "worker 3 .* is ready")
         storm.ask_more()
-        storm.signal(TTOU, "worker 3 .* has ended")
+        storm.signal(TTOU, r"worker \d .* has ended")
         with storm.logging(r"worker \d \(pid \d+\) has ended"):
             os.kill(storm.wait_for_workers(2)[-1], TERM)
         storm.ask_more()

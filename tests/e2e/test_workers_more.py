@@ -32,10 +32,10 @@ def test_one_more_and_one_less(start_workers):
     with load(functools.partial(RawClient, process.address)):
         process.signal(signal.SIGTTIN)
         process.wait_for_log("SIGTTIN: the number of workers is 2 now; it was 1")
-        first, _ = process.wait_for_workers(2)
+        _, second = process.wait_for_workers(2)
         process.signal(signal.SIGTTOU)
         process.wait_for_log("SIGTTOU: the number of workers is 1 now")
-        assert process.wait_for_workers(1) == [first]
+        assert process.wait_for_workers(1) == [second]
     process.signal(signal.SIGTTOU)
     process.wait_for_log("SIGTTOU: the number of workers stays 1")
 

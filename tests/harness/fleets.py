@@ -61,15 +61,17 @@ class World:
             assert worker is None or ((worker.slot, worker.state) == (MOLD, READY) and not worker.is_silent)
         elif do is Do.DRAIN:
             assert worker.state in (STARTING, READY)
-            if worker.state is READY and worker.slot <= fleet.size and not fleet.is_ending:
+            if worker.state is READY and worker.slot in fleet.slots and not fleet.is_ending:
                 others = [each for each in self.find(READY, slot=worker.slot) if each is not worker]
                 assert others, "a slot is left without a server"
         elif do is Do.PROVE:
             assert worker.state is READY and not self.is_broken(worker.plan)
         elif do is Do.FINISH:
             plan, slots = action.reload.plan, {each.slot for each in self.find(READY)}
-            assert slots.issuperset(range(1, fleet.size + 1)) and plan is fleet.plan
-            assert all(each.plan is plan for each in self.find(READY, DRAINING) if not each.has_left)
+            assert slots.issuperset(fleet.slots) and plan is fleet.plan
+            assert all(
+                each.plan is plan for each in self.find(READY, DRAINING) if not each.has_left and not each.is_silent
+            )
         elif do is Do.ABANDON:
             assert not self.is_broken(fleet.plan)
         elif do is Do.GIVE_UP:
@@ -138,7 +140,7 @@ class World:
         fleet = self.fleet
         if fleet.is_ending:
             return not self.workers and not fleet.is_wanted
-        is_whole = sorted(self.slots(READY)) == list(range(1, fleet.size + 1))
+        is_whole = sorted(self.slots(READY)) == fleet.slots
         is_still = all(each.state is READY for each in self.workers)
         return is_whole and is_still and fleet.reload is None and not fleet.next_why and not fleet.is_upgrade_due
 

@@ -285,11 +285,11 @@ def test_a_failure_of_another(ask):
 def test_one_that_is_not_replaced_any_more(ask):
     """As it has gone itself, or all is to end."""
     ask.one.start()
-    gone = ask(ask="recycle", worker=2)
+    gone = ask(ask="recycle", worker=1)
     ask(ask="workers", count=1)
-    assert gone.read() == [{"error": "worker 2 gets no successor any more: see `aserve status`, and the log"}]
+    assert gone.read() == [{"error": "worker 1 gets no successor any more: see `aserve status`, and the log"}]
     ask(ask="reload")
-    behind = ask(ask="recycle", worker=1)
+    behind = ask(ask="recycle", worker=2)
     ask.one.end(ask.one.children[-1], status=1)
     ask.one.turn()
     assert behind.read() == [], "the wish stays"

@@ -98,11 +98,11 @@ def test_a_crash_beside_a_successor(supervised, caplog):
 def test_a_crash_of_one_too_many(supervised, caplog):
     """It had no slot any more when it ended: no other starts, and none is missed."""
     one = supervised(2)
-    _, second = one.start()
+    first, _ = one.start()
     one.supervisor.fleet.resize(1, "SIGTTOU")
-    one.system.ends.append((second.pid, 11))
+    one.system.ends.append((first.pid, 11))
     one.reap()
-    assert caplog.text.rstrip().endswith(f"{second} has crashed after 0 s: it was killed by SIGSEGV")
+    assert caplog.text.rstrip().endswith(f"{first} has crashed after 0 s: it was killed by SIGSEGV")
     assert one.turn(10) == [] and not one.supervisor.present.status.absences
 
 

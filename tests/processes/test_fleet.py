@@ -365,12 +365,46 @@ def test_more_and_fewer():
     world.settle()
     assert world.slots(STARTING) == [2, 3]
     world.ready(newest(world, 2))
-    world.fleet.wish(newest(world, 2), "old age")
+    world.fleet.wish(newest(world, 1), "old age")
     world.fleet.retry_at.update({1: 5.0, 3: 5.0, MOLD: 5.0})
     world.fleet.resize(1, "SIGTTOU")
-    assert (world.fleet.wishes, world.fleet.retry_at) == ({}, {1: 5.0, MOLD: 5.0})
+    assert (world.fleet.wishes, world.fleet.retry_at) == ({}, {MOLD: 5.0})
     done = [(action.worker.slot, action.why) for action in world.settle()]
-    assert done == [(2, "SIGTTOU"), (3, "")] and world.slots(DRAINING) == [2, 3]
+    assert done == [(1, "SIGTTOU"), (3, "")] and world.slots(DRAINING) == [1, 3]
+
+
+def test_the_silent_then_the_starting_then_the_oldest_end():
+    """Whoever is of least use; numbers that were left out are the next to be given."""
+    world = serving(4)
+    first, second, third, fourth = world.workers
+    third.is_silent = True
+    world.end(second)
+    for size, slots in [(3, [1, 2, 4]), (2, [1, 4]), (1, [4])]:
+        world.fleet.resize(size)
+        assert world.fleet.slots == slots
+    assert [action.worker for action in world.settle()] == [first, third] and world.find(READY) == [fourth]
+    world.fleet.resize(3)
+    assert world.fleet.slots == [1, 2, 4] and world.settle() and world.slots(STARTING) == [1, 2]
+
+
+def test_a_hung_worker_that_is_too_many():
+    """It would not hear the order: it is killed, and the worker that serves stays."""
+    world = serving(2)
+    first, second = world.workers
+    first.is_hung = first.is_silent = True
+    world.fleet.wish(first, "it hangs")
+    world.settle()
+    world.fleet.resize(1)
+    done = world.settle()
+    assert dos(done) == [Do.DRAIN, Do.KILL, Do.DRAIN] and done[1].why == "its event loop hangs"
+    assert world.find(READY) == [second] and world.fleet.asked == []
+
+
+def test_fewer_before_the_first_serves():
+    """The one that starts stays."""
+    world = World(3)
+    world.fleet.resize(1)
+    assert world.fleet.slots == [1] and world.settle() == [] and world.slots(STARTING) == [1]
 
 
 def test_fewer_while_one_fails():
@@ -399,8 +433,8 @@ def test_fewer_while_another_reload_has_begun():
     world.reload(is_broken=True)
     assert half_done.failed.keys() == {2, MOLD} and world.fleet.reload.before is half_done
     world.fleet.resize(1)
-    assert half_done.failed.keys() == {MOLD}
-    assert Do.ABANDON in dos(world.end(newest(world, 1))) and world.fleet.reload is half_done
+    assert half_done.failed.keys() == {MOLD} and world.settle()
+    assert Do.ABANDON in dos(world.end(newest(world, 3))) and world.fleet.reload is half_done
 
 
 def test_nothing_is_due():

@@ -85,7 +85,7 @@ def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
         one.signal(signal.SIGTTOU)
         assert 1 <= len(failed) < 10 and "internal error" in caplog.text
     one.turn()
-    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
+    assert [child.state for child in one.children] == [State.DRAINING, State.READY]
 
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
@@ -102,7 +102,7 @@ def test_a_bug_of_ours_in_a_rule(supervised, monkeypatch, caplog):
         one.signal(signal.SIGTTOU)
         assert "internal error" in caplog.text and "ValueError: a bug" in caplog.text
     one.turn()
-    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
+    assert [child.state for child in one.children] == [State.DRAINING, State.READY]
 
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
@@ -118,7 +118,7 @@ def test_a_bug_of_ours_that_changes_nothing(supervised, monkeypatch, caplog):
         assert one.supervisor._settle() == [] and len(done) == 7
     assert "RuntimeError: after 7 rounds something is due still: DRAIN" in caplog.text
     one.turn()
-    assert [child.state for child in one.children] == [State.READY, State.DRAINING]
+    assert [child.state for child in one.children] == [State.DRAINING, State.READY]
 
 
 def test_its_run(caplog, tmp_path):

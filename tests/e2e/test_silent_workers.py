@@ -1,0 +1,132 @@
+"""The supervisor's decisions while a worker hangs, is stopped, or imports for ever: sound workers serve on, and each order ends with the truth."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from harness.client import RawClient
+from harness.halting import halt
+from harness.interpreter import IS_PYPY
+from harness.shared_pages import SharedPages
+from harness.waiting import wait_until
+
+from aserve.core.page import Field
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# /hang holds the GIL for longer than the test takes. While there is a file `stuck`, the import never ends.
+APP = """
+import ctypes, os, time
+while os.path.exists("stuck"):
+    time.sleep(0.01)
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/hang":
+        ctypes.PyDLL(None).usleep(100_000_000)
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+"""
+
+
+@pytest.fixture
+def control(tmp_path):
+    return str(tmp_path / "control")
+
+
+def run(control, *argv):
+    """Run a command; return its exit status, and all that it has printed."""
+    command = [sys.executable, "-I", "-m", "aserve", *argv, "--control", control]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(params=["is stopped", *(() if IS_PYPY else ("hangs",))])  # PyPy's ctypes releases the GIL
+def silent(request, start_workers, control):
+    """Return a server, and the pids of a worker that does nothing any more, as the supervisor can see, and of one that serves."""
+    process = start_workers("--workers", "2", "--threads", "1", "--drain-timeout", "1s", "--control", control, app=APP)
+    pids = process.wait_for_workers(2)
+    with contextlib.closing(RawClient(process.address)) as client:
+        client.request("/")
+        silent = int(client.recv_response().body)
+        if request.param == "hangs":
+            client.request("/hang")
+        else:
+            halt(silent)
+        page = SharedPages(process.pid).of(silent)
+        wait_until(lambda: time.monotonic_ns() - page[Field.TICKED_AT] > 3e9)
+    return process, silent, *(pid for pid in pids if pid != silent)
+
+
+def ask(process):
+    """Return the pid of the worker that answers on a new connection."""
+    with contextlib.closing(RawClient(process.address)) as client:
+        client.request("/")
+        return int(client.recv_response().body)
+
+
+def test_one_worker_less(silent, control):
+    """The worker that is silent ends, and the command says so; the sound worker serves on."""
+    process, gone, sound = silent
+    status, text = run(control, "workers", "-1")
+    assert status == 0 and text.startswith(
+        "workers: 1; before: 2; does not answer, and is ended after --drain-timeout: worker "
+    )
+    assert f"(pid {gone})" in text
+    wait_until(lambda: process.workers == [sound])
+    assert ask(process) == sound and run(control, "status")[0] == 0
+
+
+@pytest.mark.long
+def test_a_reload(silent, control):
+    """It ends, and both are new."""
+    process, *before = silent
+    status, text = run(control, "reload")
+    assert status == 0 and "code and settings of 2 workers are new" in text
+    assert ask(process) not in before
+
+
+@pytest.mark.long
+def test_a_worker_that_is_recycled(silent, control):
+    """The silent one has a successor; the other serves on."""
+    process, gone, sound = silent
+    number = re.search(rf"worker (\d) \(pid {gone}\) is ready", process.log)[1]
+    status, text = run(control, "recycle", number)
+    assert status == 0 and f"worker {number} is replaced" in text
+    wait_until(lambda: gone not in process.workers)
+    assert sound in process.workers
+
+
+def test_the_only_one_that_answers_is_gone(start_workers, control):
+    """The number is lower, but nobody answers: the command fails, and says so."""
+    process = start_workers("--workers", "2", "--drain-timeout", "1s", "--control", control, app=APP)
+    pids = process.wait_for_workers(2)
+    halt(*pids)
+    pages = SharedPages(process.pid)
+    wait_until(lambda: all(time.monotonic_ns() - pages.of(pid)[Field.TICKED_AT] > 3e9 for pid in pids))
+    status, text = run(control, "workers", "-1")
+    assert status == 1 and "no worker answers now: see `aserve status`" in text
+
+
+def test_one_less_while_one_imports_for_ever(start_workers, control, tmp_path):
+    """The worker that imports ends, and the sound worker, which has the higher number, serves on."""
+    process = start_workers("--workers", "2", "--control", control, app=APP)
+    first, second = process.wait_for_workers(2)
+    (tmp_path / "stuck").touch()
+    os.kill(first, signal.SIGKILL)
+    process.wait_for_log(r"worker 1 .* has crashed")
+    wait_until(lambda: len(process.workers) == 2)
+    assert run(control, "workers", "-1") == (0, "workers: 1; before: 2\n")
+    wait_until(lambda: process.workers == [second])
+    assert ask(process) == second
+    (tmp_path / "stuck").unlink()
+    assert run(control, "workers", "2")[0] == 0
+    process.wait_for_log(r"worker 1 .* is ready[^$]*worker 1 .* is ready")
