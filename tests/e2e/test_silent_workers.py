@@ -130,3 +130,14 @@ def test_one_less_while_one_imports_for_ever(start_workers, control, tmp_path):
     (tmp_path / "stuck").unlink()
     assert run(control, "workers", "2")[0] == 0
     process.wait_for_log(r"worker 1 .* is ready[^$]*worker 1 .* is ready")
+
+
+@pytest.mark.parametrize("argv", [["status", "--json"], ["reload"]])
+def test_a_supervisor_that_is_stopped(start_workers, control, argv):
+    """The command gives up, and names it."""
+    process = start_workers("--workers", "1", "--control", control, app=APP)
+    process.wait_for_workers(1)
+    halt(process.pid)
+    status, text = run(control, *argv)
+    os.kill(process.pid, signal.SIGCONT)
+    assert status == 2 and f"the supervisor (pid {process.pid}) does not answer" in text

@@ -8,17 +8,19 @@ Not here: the socket's other end (lifecycle/control.py), the answers (processes/
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Callable, NoReturn, TextIO
+from typing import Any, Callable, NoReturn
 
 from ...connections.health import WISHES
 from ...connections.stacks import ORDER
 from ...core.json_text import read_object
+from ...proxies.peers import SO_PEERCRED
 from ...settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
@@ -26,6 +28,8 @@ REFUSED = 1
 ENDED = "the server ended, or was upgraded, before it answered"
 NO_ANSWER = "what answers there is not aserve's control socket; give --control as the server was given it"
 TOP = "top"
+# A caller that gets nothing for so long asks whether there is anybody, and gives up after as long again: 5 s in all.
+PATIENCE_SECONDS = 2.5
 SILENT_SECONDS = 5  # since an event loop last turned, from which on it is shown
 COLUMNS = (
     "worker",
@@ -73,32 +77,58 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
 
 
 def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    with socket.socket(socket.AF_UNIX) as sock:
-        try:
-            sock.connect(path)
-            sock.sendall(json.dumps(question).encode() + b"\n")
-        except OSError as exc:
-            raise ConfigError(
-                f"no server answers at {path!r} ({exc.strerror}); is it running, with --control?"
-            ) from None
-        with sock.makefile("r", encoding="utf-8") as lines:
-            yield from _read(lines)
+    with _call(path, question) as sock:
+        yield from _read(sock, path)
 
 
-def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
-    """Yield the server's answer, line by line; if the answer is missing or cut off, an error at the end."""
-    line = ""
+def _call(path: str, question: dict[str, Any]) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(PATIENCE_SECONDS)
     try:
-        for line in lines:
-            if line.endswith("\n"):
-                yield read_object(line)
+        sock.connect(path)
+        sock.sendall(json.dumps(question).encode() + b"\n")
+    except OSError as exc:
+        sock.close()
+        raise ConfigError(f"no server answers at {path!r} ({exc.strerror}); is it running, with --control?") from None
+    return sock
+
+
+def _read(sock: socket.socket, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the server's answer, line by line; if the answer is missing or cut off, an error at the end."""
+    rest, is_whole = b"", False
+    try:
+        while octets := _receive(sock, path):
+            *lines, rest = (rest + octets).split(b"\n")
+            is_whole = not rest
+            yield from map(read_object, lines)
+    except ConfigError:
+        raise
     except OSError:  # it was reset
-        line = ""
+        is_whole = False
     except ValueError:
         yield {"error": NO_ANSWER}
         return
-    if not line.endswith("\n"):
+    if not is_whole:
         yield {"error": ENDED}
+
+
+def _receive(sock: socket.socket, path: str) -> bytes:
+    """Return the next octets; b"": there are no more. An answer may take long, as that to a reload, while other callers get theirs."""
+    while True:
+        with contextlib.suppress(socket.timeout):
+            return sock.recv(1 << 16)
+        with _call(path, {"ask": "anything"}) as other:
+            try:
+                other.recv(1)
+            except socket.timeout:
+                raise ConfigError(f"{_name(sock)} does not answer: is it stopped, or does it hang?") from None
+
+
+def _name(sock: socket.socket) -> str:
+    if SO_PEERCRED is None:
+        return "the supervisor"
+    pid = sock.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 4)  # unix(7), struct ucred: the pid comes first
+    return f"the supervisor (pid {int.from_bytes(pid, sys.byteorder)})"
 
 
 # Questions, and showing their answers

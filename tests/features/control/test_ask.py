@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from aserve.features.control import ask
 from aserve.features.control.ask import run_command, show_age
 from aserve.settings import ConfigError
 
@@ -46,12 +47,19 @@ class FakeServer:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
-            with sock, sock.makefile("r") as lines:
-                if self.is_reset:
-                    sock.recv(1, socket.MSG_PEEK)  # who closes with something unread resets
-                    continue
-                self.question = json.loads(lines.readline())
-                sock.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in self.answer) + self.octets)
+            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
+
+    def _answer(self, sock):
+        with sock, sock.makefile("r") as lines:
+            if self.is_reset:
+                sock.recv(1, socket.MSG_PEEK)  # who closes with something unread resets
+                return
+            self.question = json.loads(lines.readline())
+            self.wait()
+            sock.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in self.answer) + self.octets)
+
+    def wait(self):
+        """Wait before the answer."""
 
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -237,6 +245,26 @@ def test_a_status_that_is_cut_off(server, capsys):
     server.answer, server.octets = [SERVER, {"worker": WORKER}], b'{"worker'
     assert run(server, "status") == 1
     assert capsys.readouterr() == ("", f"aserve: error: {ENDED}\n")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["status", "--json"], ["stacks"], ["reload"], ["workers", "2"]])
+def test_a_supervisor_that_does_not_answer(tmp_path, monkeypatch, argv):
+    """The command names the process, and gives up."""
+    monkeypatch.setattr(ask, "PATIENCE_SECONDS", 0.01)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "control"))
+        silent.listen()
+        with pytest.raises(ConfigError, match=rf"^the supervisor \(pid {os.getpid()}\) does not answer: is it stopped"):
+            run_command([*argv, "--control", str(tmp_path / "control")], {}, pytest.fail)
+
+
+def test_an_answer_that_takes_long(server, monkeypatch):
+    """While others get an answer, the command waits for its own."""
+    monkeypatch.setattr(ask, "PATIENCE_SECONDS", 0.01)
+    gate = threading.Event()
+    monkeypatch.setattr(server, "wait", lambda: (server.question["ask"] == "anything" and gate.set()) or gate.wait(60))
+    server.answer = [{"text": "done"}]
+    assert run(server, "reload") == 0 and gate.is_set()
 
 
 def test_who_is_asked(server, tmp_path, capsys):
