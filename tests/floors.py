@@ -186,6 +186,7 @@ FLOORS = {
     "aserve/features/files/x_sendfile.py": 100,
     "aserve/features/http2/__init__.py": 100,
     "aserve/features/http2/allowance.py": 100,
+    "aserve/features/http2/calls.py": 100,
     "aserve/features/http2/fields.py": 100,
     "aserve/features/http2/frames.py": 100,
     "aserve/features/http2/intake.py": 100,

@@ -1,6 +1,6 @@
 """A connection whose octets carry the exchanges of many streams.
 
-Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker; Carriers, those of a listener; `new_stream`.
+Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker; Carriers, those of a listener; StreamConnection.
 Thread:   event loop only.
 Spec:     RFC 7301 (ALPN).
 Not here: any one such protocol; a stream's LoopWire (wire_loop.py). A stream has a Connection of its own, and counts as one.
@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Callable
+from typing import Any, Callable, Protocol
 
+from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple
 from .connection import Connection
 
@@ -44,13 +45,44 @@ class Carrier(asyncio.Protocol):
         raise NotImplementedError
 
 
-def new_stream(of: Connection) -> Connection:
-    """Return the connection of a stream: its client is that of the carrier's connection."""
-    made = Connection(of.service, of.remote_addr, of.remote_port)
-    made.base_environ, made.carried_by = of.base_environ, of
-    if of.service.identify is not None:
-        made.is_believed = of.is_believed
-    return made
+class StreamExecutor(Protocol):
+    """What runs the exchanges of the streams of a connection."""
+
+    def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
+        """Run function(exchange) in a worker."""
+
+    def end(self, exchange: Exchange) -> None:
+        """Forget an exchange that has ended; on the event loop."""
+
+
+class StreamConnection(Connection):
+    """The connection of a stream: its client is that of the carrier's connection."""
+
+    __slots__ = ("_exchange", "_executor")
+
+    def __init__(self, of: Connection, executor: StreamExecutor) -> None:
+        self._exchange: Exchange | None = None
+        self._executor = executor
+        super().__init__(of.service, of.remote_addr, of.remote_port)
+        self.base_environ, self.carried_by = of.base_environ, of
+        if of.service.identify is not None:
+            self.is_believed = of.is_believed
+
+    @property
+    def executor(self) -> Any:
+        """See Connection."""
+        return self._executor
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """See Connection."""
+        return self._exchange
+
+    @exchange.setter
+    def exchange(self, exchange: Exchange | None) -> None:
+        ended, self._exchange = self._exchange, exchange
+        if ended is not None:
+            self._executor.end(ended)
 
 
 # Its argument: the connection, whose client is not identified yet.

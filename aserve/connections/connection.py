@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from ..core.errors import RequestRefused
     from ..core.exchange import Exchange
+    from ..workers.executor import Executor
+    from ..workers.inline import InlineExecutor
     from .service import Service
 
 logger = logging.getLogger("aserve")
@@ -93,6 +95,11 @@ class Connection:
     def name(self) -> str:
         """The client, for the log."""
         return self.remote_addr or "unix socket"
+
+    @property
+    def executor(self) -> Executor | InlineExecutor:
+        """The executor that is given its exchanges."""
+        return self.service.executor
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 

@@ -65,7 +65,7 @@ class Inbox:
         """Make the inbox of a wire; `protocol` None: the listener's."""
         self._connection, self._outbox, self._progress = connection, outbox, progress
         self._service = connection.service
-        self._executor = connection.service.executor
+        self._executor = connection.executor
         self.protocol: WireProtocol = connection.service.new_protocol() if protocol is None else protocol
         self.is_at_eof = False  # the client will send no more
         self.is_closing_soon = False  # after the client's last request, or as the server ends
@@ -156,7 +156,7 @@ class Inbox:
         if self._waiting or self.protocol.unparsed or (body is not None and body.is_chunked):
             self._progress.stay_on_loop()
         if isinstance(body, LiveBody):
-            post = self._executor.post
+            post = self._service.executor.post
             body.on_low = lambda: post(self._on_body_low, exchange, None)
             if self.protocol.is_continue_due and body is self.protocol.live_body:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)

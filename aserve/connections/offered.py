@@ -35,6 +35,9 @@ class Phase(enum.IntEnum):
 class Leaving(Wire, Protocol):
     """The wire of HTTP, which the connection may leave."""
 
+    def drop(self, exchange: Exchange) -> None:
+        """End a request whose client has left before a worker has begun it."""
+
     def stay(self) -> None:
         """Go on with HTTP after all."""
 
@@ -138,6 +141,13 @@ class OfferedHalf(asyncio.Protocol):
         """See Wire.abort_slow_reader."""
         if not self.has_begun():
             self._http_wire.abort_slow_reader(exchange, why)
+
+    def drop(self, exchange: Exchange) -> None:
+        """End a request whose client has left before a worker has begun it."""
+        self._close_end()
+        self._its.close()
+        self._websockets.discard(self)
+        self._http_wire.drop(exchange)
 
     def _on_declined(self, _: None, __: None) -> None:
         self._close_end()

@@ -175,6 +175,59 @@ def endless(gone):
         gone.set()
 
 
+def answered(client, *streams):
+    """Wait until these streams are over; return the bodies, None for a stream that the server has reset."""
+    found = [client.streams[each] for each in streams]
+    while not all(each.is_over for each in found):
+        client.receive()
+    return [bytes(each.body) if each.is_ended else None for each in found]
+
+
+def leave(client, *streams):
+    """Reset these streams."""
+    for each in streams:
+        client.frames.reset_stream(each)
+    client.flush()
+
+
+def test_a_request_beside_one_that_is_left(serve_http2, context):
+    """A client that keeps to --max-streams is not refused: a request waits until the app has ended another, of a stream that is reset or not."""
+    gate = apps.Gate()
+    server = serve_http2(gate, threads=8, max_streams=3)
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+        left, *others = [client.ask(request(b"GET", b"/slow")) for _ in range(3)]
+        for _ in range(3):
+            gate.wait_entered()
+        leave(client, left)
+        last = client.ask(request())
+        gate.open()
+        gate.wait_entered()
+        assert gate.paths[3:] == ["/"]
+        gate.open(3)
+        assert answered(client, *others, last) == [b"hello\n"] * 3
+
+
+def test_uploads_beside_visitors_who_leave(serve_http2, context):
+    """Behind a proxy many visitors share a connection: those who stay have their answers, however many others leave."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/slow":
+            threading.Event().wait(0.02)
+        return apps.count_body(environ, start_response)
+
+    server = serve_http2(app, threads=4, max_streams=10)
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+        for _ in range(20):
+            slow = [client.ask(request(b"GET", b"/slow")) for _ in range(5)]
+            uploads = [client.ask(request(b"POST"), bytes(20_000), is_whole=False) for _ in range(5)]
+            leave(client, *slow)
+            more = [client.ask(request(b"POST"), bytes(30_000)) for _ in range(5)]
+            for each in uploads:
+                client.send_data(each, bytes(10_000), is_last=True)
+            client.flush()
+            assert answered(client, *uploads, *more) == [b"30000 0"] * 10
+
+
 @also_inline
 @needs_curl_of_http2
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from typing import Any, Callable, cast
 import h2.events
 from h2.errors import ErrorCodes
 
-from ...connections.carrier import Carrier, new_stream
+from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
 from ...connections.wire_loop import LoopWire
 from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
 from . import frames
 from .allowance import Allowance
+from .calls import Calls
 from .fields import UNLIKE_LENGTH, Field, Malformed, content_length, encode_head, is_trailer_section
 from .frames import CONNECTION_WINDOW, LAST_STREAM, STREAM_WINDOW
 from .intake import Intake
@@ -46,16 +47,14 @@ class Session(Carrier):
         self._connection = connection  # the streams' connections are like it
         connection.is_spent = False
         self._service = service = connection.service
-        self._max_streams = max_streams
-        self._scratch = Scratch(service.limits)
+        self._max_streams, self._scratch = max_streams, Scratch(service.limits)
         self._streams: dict[int, StreamTransport] = {}
-        self._leftovers = Leftovers()
+        self._leftovers, self._allowance = Leftovers(), Allowance()
+        self._calls = Calls(service.executor.submit, service.loop.call_soon, max_streams)
         self._is_write_paused = self.is_closed = self.is_at_eof = False
         self._last_id = 0  # of the streams that were begun
         self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
-        self._allowance = Allowance()
-        self._quiet_seconds = 0.0  # without a stream
-        self._goaways, self._asked_seconds = 0, 0  # sent; begun since the first
+        self._goaways, self._asked_seconds, self._quiet_seconds = 0, 0, 0.0  # sent; since the first; without a stream
         self._lingering: Lingering | None = None  # behind the last octets
         self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
         self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
@@ -160,6 +159,7 @@ class Session(Carrier):
 
     def drain(self) -> None:
         """See Carrier; RFC 9113 section 6.8: a first GOAWAY asks for no more streams, a second a moment later names the last one."""
+        self._calls.begin_all()
         if self._streams or self._service.is_replaced:
             self._ask_for_no_more()
         else:
@@ -182,8 +182,7 @@ class Session(Carrier):
         stream_id, fields = event.stream_id, event.headers
         if self._goaways > 1:
             return  # the last GOAWAY has said that it is not served
-        left = self._max_streams - len(self._streams)
-        if self._leftovers.count(left) >= left or self._service.connections.is_full():
+        if len(self._streams) + self._leftovers.count >= self._max_streams or self._service.connections.is_full():
             frames.reset(self._h2, stream_id, ErrorCodes.REFUSED_STREAM)
             self._count_frame(event)
             return
@@ -211,7 +210,8 @@ class Session(Carrier):
 
     def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
         request = StreamRequest(self._scratch, is_ended)
-        wire = LoopWire(new_stream(self._connection), head, is_new=False, can_bypass=False, protocol=request)
+        connection = StreamConnection(self._connection, self._calls)
+        wire = LoopWire(connection, head, is_new=False, can_bypass=False, protocol=request)
         stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
         stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
         stream.promised = content_length(fields)
@@ -328,11 +328,11 @@ class Session(Carrier):
         self.leave(stream)
 
     def leave(self, stream: StreamTransport) -> None:
-        """Forget a stream; its request may still run."""
+        """Forget a stream; a request that has begun runs on."""
         self._streams.pop(stream.stream_id, None)
         self._turns.discard(stream)
         stream.lose()
-        self._leftovers.add_running(stream.wire.connection)
+        self._calls.drop(stream.wire.connection.exchange)
         if self._goaways > 1:
             self._service.loop.call_soon(self._say_goodbye)
 
@@ -363,7 +363,7 @@ class Session(Carrier):
         if self._goaways < 2:
             self._goaways = 1
             self._send_goaway(self._last_id)
-        if not self._streams and not self._leftovers.is_sending:
+        if not self._streams and not self._leftovers.count:
             self._close()
 
     def end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:

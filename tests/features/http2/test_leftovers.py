@@ -1,21 +1,9 @@
-"""Streams that are over take room while their requests run, and while their clients send."""
+"""Streams that are over take room while their clients send."""
 
 from __future__ import annotations
 
-import types
-
 from aserve.connections.progress import LINGER_SECONDS
 from aserve.features.http2.leftovers import Leftovers
-
-
-def test_requests_that_run():
-    """They count until their app has ended them; one that has ended before counts nothing."""
-    left, connection = Leftovers(), types.SimpleNamespace(exchange="runs")
-    left.add_running(connection)
-    left.add_running(types.SimpleNamespace(exchange=None))
-    assert left.count(1) == 1
-    connection.exchange = None
-    assert left.count(2) < 2 and left.count(1) == 0
 
 
 def test_clients_that_send():
@@ -23,9 +11,9 @@ def test_clients_that_send():
     left = Leftovers()
     for stream_id in (1, 3):
         left.add_sending(stream_id)
-    assert left.count(2) == 2 and left.forget_sending(1) and not left.forget_sending(1)
+    assert left.count == 2 and left.forget_sending(1) and not left.forget_sending(1)
     found = [left.on_second() for _ in range(int(LINGER_SECONDS) + 1)]
-    assert found == [[]] * int(LINGER_SECONDS) + [[3]] and not left.is_sending
+    assert found == [[]] * int(LINGER_SECONDS) + [[3]] and not left.count
     left.add_sending(5)
     left.end_sending()
-    assert not left.is_sending
+    assert not left.count

@@ -309,21 +309,6 @@ def test_too_many_connections(connect):
     assert client.ended == {streams[0]} and client.resets == {streams[1]: ErrorCodes.REFUSED_STREAM}
 
 
-def test_requests_that_run_on(connect):
-    """A reset makes room for no further request before the app has ended its own."""
-    client = connect(max_streams=2)
-    for _ in range(2):
-        client.h2.reset_stream(client.ask())
-    client.pump(runs=False)
-    third = client.ask()
-    client.pump(runs=False)
-    assert client.resets == {third: ErrorCodes.REFUSED_STREAM}
-    client.pump()
-    fourth = client.ask()
-    client.pump()
-    assert client.ended == {fourth}
-
-
 # The ends of a response
 
 

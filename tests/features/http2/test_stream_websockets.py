@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
+
 import pytest
 from h2.errors import ErrorCodes
 from harness import apps
+from harness.http2 import request
+from harness.http2_client import HTTP2Client
 from harness.http2_websockets import Tunnel, asking
 from harness.waiting import wait_until
 from harness.websockets import SWITCHING, Switching
@@ -84,6 +89,26 @@ def test_a_client_that_leaves(ask, when):
         client.close()
     assert app.ended.acquire(timeout=30)
     wait_until(lambda: not count(server))
+
+
+@one_way
+def test_a_client_that_leaves_before_its_request_begins(start_server, tls_settings, authority):
+    """While too many requests of its connection run, a request for a WebSocket waits; the reset frees its sockets, and no app gets it."""
+    gate = apps.Gate()
+    server = start_server(gate, is_checked=False, http2="auto", max_streams=1, **tls_settings)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+        for fields in (request(), asking()):
+            client.frames.reset_stream(client.ask(fields))
+            client.flush()
+            if fields[0][1] == b"GET":
+                gate.wait_entered()
+        stream = client.streams[client.ask(request())]
+        wait_until(lambda: not count(server))
+        gate.open(2)
+        while not stream.is_over:
+            client.receive()
+    assert stream.is_ended and len(gate.paths) == 2
 
 
 @one_way

@@ -1,0 +1,61 @@
+"""The app calls of one connection: no more than --max-streams at a time, also if its client resets streams whose requests run on.
+
+Owns:     Calls, the executor of the connection's streams.
+Thread:   event loop only.
+Spec:     RFC 9113 section 10.5 (denial of service).
+Not here: how many streams may be open (session.py), how many resets a client may send (allowance.py), threads (workers/executor.py).
+
+A client that keeps to the limit is refused nothing: behind a proxy many visitors share one connection, and a visitor who leaves must cost no
+other one a request. So a request beyond the limit waits, as in Go's server: its body comes in, and its limits and time-outs are as any other's.
+Open streams alone can wait, so that they are no more than --max-streams, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ...core.exchange import Exchange
+
+
+class Calls:
+    """Gives the requests of one connection to an executor, and makes those wait that would be too many at a time."""
+
+    __slots__ = ("_call_soon", "_most", "_running", "_submit", "_waiting")
+
+    def __init__(self, submit: Callable[..., object], call_soon: Callable[..., object], most: int) -> None:
+        """`submit`: of an executor, `call_soon`: of the event loop."""
+        self._submit, self._call_soon, self._most = submit, call_soon, most
+        self._running: set[Exchange] = set()  # with the executor, or with the app
+        self._waiting: dict[Exchange, Callable[[Any], None]] = {}  # the job of each, in the order of arrival
+
+    def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
+        """Run function(exchange) in a worker soon, or once there is room."""
+        self._waiting[exchange] = function
+        if len(self._running) < self._most:
+            self._begin_first()
+
+    def _begin_first(self) -> None:
+        exchange = next(iter(self._waiting))
+        self._running.add(exchange)
+        self._submit(self._waiting.pop(exchange), exchange)
+
+    def end(self, exchange: Exchange) -> None:
+        """Forget an exchange that has ended; the first that waits takes its place."""
+        self._running.discard(exchange)
+        self._waiting.pop(exchange, None)
+        if self._waiting:  # not now: with --threads 0 the app would run within the end of another request
+            self._call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        while self._waiting and len(self._running) < self._most:
+            self._begin_first()
+
+    def begin_all(self) -> None:
+        """Give all that wait to the executor: the server ends, and answers those that wait there for too long (connections/unbegun.py)."""
+        while self._waiting:
+            self._begin_first()
+
+    def drop(self, exchange: Exchange | None) -> None:
+        """End an exchange whose client has left, if the app does not have it."""
+        if exchange is not None and exchange in self._waiting:
+            exchange.connection.wire.drop(exchange)

@@ -1,0 +1,97 @@
+"""What one client leaves costs no other client a request: a request waits while too many of its connection run, and is not refused."""
+
+from __future__ import annotations
+
+import pytest
+from h2.errors import ErrorCodes
+from harness.http2 import request
+
+from aserve.features.http2.allowance import BURST
+
+
+@pytest.fixture
+def crowded(connect):
+    """A client of two streams at a time; it has reset two, whose requests the app has not ended."""
+    client = connect(max_streams=2)
+    client.harness.service.ends = client.harness.log
+    leave(client, client.ask(), client.ask())
+    assert len(jobs(client)) == 2
+    return client
+
+
+def leave(client, *streams):
+    client.pump(runs=False)
+    for stream in streams:
+        client.h2.reset_stream(stream)
+    client.pump(runs=False)
+
+
+def jobs(client):
+    return client.harness.executor.jobs
+
+
+def test_a_request_behind_requests_that_run_on(crowded):
+    """A request waits until the app has ended another, and is answered then; the body comes in meanwhile."""
+    stream = crowded.ask(*request(b"POST"), data=b"abc")
+    crowded.pump(runs=False)
+    assert not crowded.resets and len(jobs(crowded)) == 2
+    crowded.harness.executor.run_job()
+    crowded.harness.executor.flush()
+    crowded.pump(runs=False)
+    assert len(jobs(crowded)) == 2 and jobs(crowded)[1][1].body.length == 3
+    crowded.pump()
+    assert crowded.ended == {stream} and crowded.bodies[stream] == b"/abc"
+
+
+def test_requests_in_the_order_of_their_arrival(crowded):
+    """The request that has waited longest begins first."""
+    streams = [crowded.ask(*request(b"GET", path)) for path in (b"/1", b"/2")]
+    crowded.pump()
+    assert list(crowded.bodies) == streams and not crowded.resets
+
+
+def test_a_request_whose_client_leaves_while_it_waits(crowded):
+    """The app never gets the request, and the access log has its end at once."""
+    leave(crowded, crowded.ask())
+    assert crowded.harness.log.cuts == [True] and not crowded.session.has_streams
+    stream = crowded.ask()
+    crowded.pump()
+    assert len(crowded.harness.log.cuts) == 4 and crowded.ended == {stream} and not crowded.harness.service.lost
+
+
+def test_more_open_streams_than_are_allowed(crowded):
+    """Requests that wait are open: a client that goes beyond the limit is refused."""
+    crowded.forget_max_streams()
+    streams = [crowded.ask() for _ in range(3)]
+    crowded.pump()
+    assert crowded.ended == set(streams[:2]) and crowded.resets == {streams[2]: ErrorCodes.REFUSED_STREAM}
+
+
+def test_a_drain_with_requests_that_wait(crowded):
+    """The requests are accepted ones: from then on they wait for a thread, as others do, and are answered."""
+    stream = crowded.ask()
+    crowded.pump(runs=False)
+    crowded.harness.service.is_draining = True
+    crowded.session.drain()
+    assert len(jobs(crowded)) == 3
+    crowded.pump()
+    assert crowded.ended == {stream}
+
+
+def test_a_lost_connection_with_requests_that_wait(crowded):
+    """The app gets none of the requests that wait."""
+    crowded.ask()
+    crowded.pump(runs=False)
+    crowded.transport.lose()
+    crowded.harness.executor.run()
+    assert len(crowded.harness.log.cuts) == 3 and not crowded.harness.service.lost
+
+
+def test_a_flood_of_requests_that_wait(crowded):
+    """A client that asks and leaves again and again costs no further app call, no memory, and is stopped."""
+    while not crowded.is_closed:
+        leave(crowded, crowded.ask())
+    assert crowded.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM
+    assert BURST - 10 < len(crowded.harness.log.cuts) < BURST and len(jobs(crowded)) == 2
+    crowded.harness.executor.run()
+    assert not crowded.harness.service.lost
