@@ -43,7 +43,7 @@ HERE = pathlib.Path(__file__).parent
 CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
 UWSGI_FILES = (".ini", ".yaml", ".xml")
 TABLE = HERE.parents[1] / "docs" / "moving-table.md"
-START_SECONDS, END_SECONDS, AT_ONCE = 20.0, 20.0, 8
+START_SECONDS, END_SECONDS, AT_ONCE = 50.0, 50.0, 8
 FORWARDED = {"X-Forwarded-For": "198.51.100.7, 10.0.0.9", "X-Forwarded-Proto": "https"}
 REQUESTS = {
     "get": ("GET", "/a%20b/c?d=1", {}, b""),
@@ -93,8 +93,11 @@ def run(case: Case, before: list[str], is_translated: bool = False) -> Facts:
 
     `is_translated`: aserve serves what `aserve translate` makes of it, which is `printed` then.
     """
-    with tempfile.TemporaryDirectory(prefix="moving-") as name:
-        folder, port = pathlib.Path(name), str(free_port())
+    with tempfile.TemporaryDirectory(prefix="moving-") as name, socket.socket() as reserved:
+        # Bound until the end: no client beside this run gets the port, and a server may listen there, as both say SO_REUSEADDR.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("", 0))
+        folder, port = pathlib.Path(name), str(reserved.getsockname()[1])
         lay_out(case, folder, port)
         words = case.words(port)
         command = [before[0] + words[0], *words[1:]] if before[0].endswith("/") else [*before, *words]
@@ -179,7 +182,7 @@ def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, 
         not wait_until(lambda: connects(place) or process.poll() is not None, START_SECONDS)
         or process.poll() is not None
     ):
-        return {"starts": False, "said": said(folder)}
+        return {"starts": False, "exit": process.poll(), "said": said(folder)}
     facts: Facts = {"starts": True, "ports": ports(port)}
     facts.update({name: ask(case, place, *request) for name, request in REQUESTS.items()})
     facts["sockets"] = {
@@ -239,13 +242,6 @@ def place_of(case: Case, folder: pathlib.Path, port: str) -> Any:
     """Return the address where it is asked."""
     _, _, path = case.ask.partition(":")
     return str(folder / path) if path else ("127.0.0.1", int(port))
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def connect(place: Any) -> socket.socket:
