@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-whole test-all test-native-off test-next test-next-clean suites suite others check quick lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
+.PHONY: help agents ready-pypy serve test repeat test-whole test-all test-native-off test-next test-next-clean suites suite others check quick lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-http2 bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -32,6 +32,9 @@ test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython
 	@.ci/need tools
 	@! command -v $(PYPY) >/dev/null || $(MAKE) --no-print-directory ready-pypy
 	@$(VENV)/bin/python tests/whole.py --rounds $(or $(ROUNDS),1) $(VENV) $$(ls -d .venv-pypy 2>/dev/null)
+
+repeat: $(VENV)/.ready-test  ## one test again and again, several beside each other, up to its first failure: TEST=tests/e2e/test_x.py::test_y (COUNT=200)
+	$(RUN) -X faulthandler -m pytest -x --children $(CHILDREN) --repeat $(or $(COUNT),200) '$(TEST)'
 
 test-next: export ARGS := $(ARGS)
 test-next:  ## the suite, as make test has it, on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")

@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--over-tls", action="store_true", help="what start_server starts is served over TLS")
     parser.addoption("--part", choices=["measured", "others"], help="the tests that count for floors.py, or all others")
     parser.addoption("--children", type=int, metavar="N", help="run the tests in N processes, which this one forks")
+    parser.addoption("--repeat", type=int, default=1, metavar="N", help="with --children: run each test N times")
     parser.addoption("--brief", action="store_true", help="without tests marked long, and on PyPy long_on_pypy")
 
 
@@ -125,7 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_left_out = any(item.get_closest_marker(name) for name in left_out)
         (kept if is_here and not is_left_out else others).append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = kept
+    items[:] = kept * config.getoption("--repeat")
     if config.getoption("--over-tls"):
         for item in items:
             if item.get_closest_marker("plain"):

@@ -251,6 +251,8 @@ def run_child(
         for at, following in shares.pairs(number):
             item = session.items[at]
             nextitem = session.items[following] if following >= 0 else None
+            if nextitem is item:  # --repeat: it is torn down whole
+                nextitem = None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
             if session.shouldfail:  # the parent ends the run, and would interrupt the next test as it starts something
                 break
