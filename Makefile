@@ -58,8 +58,8 @@ venv_of = $(if $(filter $(PYTHON),$1),$(VENV),$(if $(filter %pypy3,$1),.venv-pyp
 
 suites:
 	@mkdir -p build && rm -f build/summary
-	@$(if $(AT_ONCE),echo "All parts run at once; what each has printed is shown when it ends:" $(PARTS))
-	@$(MAKE) --no-print-directory --keep-going $(AT_ONCE) $(PARTS:%=part/%); failed=$$?; \
+	@$(if $(AT_ONCE),echo "All parts run at once; failures are told at once; all that a part has printed is shown when it ends:" $(PARTS))
+	@TELL=9 $(MAKE) --no-print-directory --keep-going $(AT_ONCE) $(PARTS:%=part/%) 9>&1; failed=$$?; \
 	printf "\nSummary\n"; cat build/summary; exit $$failed
 
 $(PARTS:%=part/%): python = $(firstword $(subst +, ,$(@:part/%=%)))
@@ -75,9 +75,9 @@ $(PARTS:%=part/%): | $(if $(filter $(PYTHON),$(PYTHONS)),$(VENV)/.ready-test)
 NOTE_coverage = , the unit tests and what they cover
 NOTE_others = , the other tests
 
-# A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
-# busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
-LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
+# Seconds for each part (a test takes at most 2 minutes): on PyPy, 530 with a load of 6 on two cores.
+LIMIT ?= 1800
+WITHIN := $(VENV)/bin/python -I tests/within.py $(LIMIT)
 # The suite runs in CHILDREN processes, as tests wait a third of the time, forked once the tests are collected (tests/harness/children.py);
 # what ARGS chooses runs in one, as --pdb and -s need it. On PyPy it runs with plain asserts: PyPy 7.3.11 has crashed
 # (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
@@ -89,7 +89,7 @@ suite others coverage: export PYTHONDONTWRITEBYTECODE =
 # PyPy takes half of the largest cache for new objects, 240 MB in each process on a server's CPU: 2.6 GB in each of the four (docs/pypy.md).
 suite: export PYPY_GC_NURSERY = 32M
 suite others: $(VENV)/.ready-test
-	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(if $(filter others,$@),--part others) $(ARGS)
+	$(WITHIN) $(RUN) -X faulthandler -m pytest $(SPREAD) $(if $(filter others,$@),--part others) $(ARGS)
 
 # Both at once, in one environment; one failing does not hide the other.
 check: $(VENV)/.ready-all  ## what guards the code besides its tests: lint, and the site
@@ -121,11 +121,11 @@ quick: $(VENV)/.ready-test $(VENV)/.ready-lint  ## ruff, mypy, measures, and the
 	$(RUN) -m mypy
 	$(RUN) -m mypy --strict --config-file= --follow-imports=silent --cache-dir=.mypy_cache/user examples/typed.py
 	$(VENV)/bin/python tests/measures.py
-	$(LIMIT) $(RUN) -m pytest -q $(QUICK)
+	$(WITHIN) $(RUN) -m pytest -q $(QUICK)
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief --children $(CHILDREN) --part measured $(ARGS)
+	$(WITHIN) $(RUN) -X faulthandler -m coverage run -m pytest -q --brief --children $(CHILDREN) --part measured $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 

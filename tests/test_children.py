@@ -12,6 +12,7 @@ import types
 
 import pytest
 from harness.children import Child, Parent, Shares
+from harness.waiting import wait_until
 
 TESTS = pathlib.Path(__file__).parent
 
@@ -90,15 +91,20 @@ children.begin_child = begin_and_fail
 """
 
 
-def run(tmp_path, cases, *flags, conftest=CONFTEST):
-    """Run pytest over tests; what they tell is in the file `record`."""
+def run(tmp_path, cases, *flags, conftest=CONFTEST, ends=False):
+    """Run pytest over tests; what they tell is in the file `record`. With `ends` SIGTERM ends it, once a test has told something."""
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_it.py").write_text(cases)
     (tmp_path / "record").touch()
     command = [sys.executable, "-Im", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(tmp_path)]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", *flags, str(tmp_path)]
     environ = {"RECORD": str(tmp_path / "record"), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ends:
+        wait_until(lambda: (tmp_path / "record").read_text(), 100)
+        process.terminate()
+    out, err = process.communicate(timeout=100)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @pytest.mark.long_on_pypy
@@ -109,6 +115,8 @@ def test_whatever_becomes_of_them(tmp_path):
     assert done.returncode == 1 and "2 failed, 57 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert sorted(re.findall(r"^FAILED \S*\[(\d+)\]", done.stdout, re.MULTILINE)) == ["33", "7"]
     assert "the process that ran it has ended: SIGKILL" in done.stdout and "for a reason" in done.stdout
+    told = re.findall(r"all: FAILED \S*\[(\d+)\]: (.*)", done.stderr)  # at once, which make does not keep back
+    assert sorted(told) == [("33", "assert 33 != 33"), ("7", "the process that ran it has ended: SIGKILL")]
 
 
 @pytest.mark.long_on_pypy
@@ -116,6 +124,16 @@ def test_the_end_at_a_failure(tmp_path):
     """With -x a test that another child is at is interrupted, and its fixtures are torn down."""
     done = run(tmp_path, ENDS_EARLY, "-x", "--children", "2")
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "record").read_text()), 0)
+
+
+@pytest.mark.long_on_pypy
+def test_the_end_by_a_signal(tmp_path):
+    """It names the tests that run, and their fixtures are torn down."""
+    done = run(tmp_path, ENDS_EARLY, "-k", "waits", "--children", "2", ends=True)
+    assert done.returncode == 2 and "SIGTERM after 0 of 2 tests" in done.stdout, done.stdout + done.stderr
+    assert re.search(r"these ran: \S*::test_waits\[\d\] \(for \d+ s\)", done.stderr)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "record").read_text()), 0)
 
@@ -139,7 +157,7 @@ def test_last_reports(tmp_path):
     session = types.SimpleNamespace(
         config=types.SimpleNamespace(hook=hook), shouldfail="", shouldstop="", Failed=pytest.Session.Failed
     )
-    parent = Parent(1)
+    parent = Parent(1, "all")
     with (tmp_path / "lock").open("wb") as lock:
         parent._shares = Shares(1, 0, lock)
     for session.shouldfail in ["", "-x"]:

@@ -215,6 +215,7 @@ TESTS_OF_NO_ONE_FILE = {
     "simulate_scale",
     "site",
     "whole",
+    "within",
 }
 
 

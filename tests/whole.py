@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import time
@@ -82,19 +81,15 @@ def has_passed(record: dict[str, Any], step: Step) -> bool:
 
 
 def run_step(step: Step, log: pathlib.Path) -> int:
-    """Run pytest, all output into `log`; return its exit status. What takes too long tells where it is, and ends."""
+    """Run pytest, all output into `log`; return its exit status. What takes too long tells what it is at, and ends."""
     python = ROOT / step.venv / "bin/python"
     is_pypy = "pypy" in os.path.realpath(python)
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **({"PYPY_GC_NURSERY": "32M"} if is_pypy else {})}
-    command = [str(python), "-I", "-X", "faulthandler", "-m", "pytest", *SPREAD]
+    command = [sys.executable, "-I", str(TESTS / "within.py"), str(LIMIT_SECONDS)]
+    command += [str(python), "-I", "-X", "faulthandler", "-m", "pytest", *SPREAD]
     command += [*(["--assert=plain"] if is_pypy else []), *step.paths]
     with log.open("w") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            return process.wait(LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # faulthandler shows the stacks
-            return process.wait()
+        return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=out, stderr=subprocess.STDOUT).wait()
 
 
 def commit() -> str:

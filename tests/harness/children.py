@@ -2,8 +2,8 @@
 
 pytest-xdist has each of its processes collect all tests; here the tests, and on PyPy what the JIT has compiled by then, are there
 when a child begins. Each child has a share of the tests in their order, and one that has none left takes half of the largest share.
-A test whose child dies has failed, and another child goes on in its place. Where the run ends before its time, as with -x, children
-are interrupted, and tear down what they have set up.
+A test whose child dies has failed, and another child goes on in its place. Where the run ends before its time, as with -x or by SIGTERM,
+children are interrupted, and tear down what they have set up. A line tells each failure at once, and each minute how far the run is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import fcntl
 import mmap
 import multiprocessing.connection
 import os
+import platform
 import signal
 import sys
 import tempfile
@@ -28,16 +29,18 @@ from aserve.core import forks
 
 from .side_by_side import Turns, end_with_parent
 
+ENDS = (signal.SIGINT, signal.SIGTERM)
 LOOKS_EACH_SECONDS = 1.0  # for children that have died, where no report comes. Guess.
 LOSSES_AT_MOST = 10  # children that died; then the run ends. Guess.
-END_SECONDS = 10.0  # for a child to tear down what it has set up. Guess.
+TELLS_EACH_SECONDS = 60.0  # how far the run is
+END_SECONDS = 30.0  # for a child to tear down what it has set up. Guess.
 
 
 def configure(config: pytest.Config) -> None:
     """Take part if it is asked for; with --pdb, and where tests are only listed, pytest does all itself."""
     option = config.option
     if option.children and not option.collectonly and not option.usepdb:
-        config.pluginmanager.register(Parent(option.children))
+        config.pluginmanager.register(Parent(option.children, getattr(option, "part", None) or "all"), "parent")
 
 
 class Shares:
@@ -90,6 +93,10 @@ class Shares:
             number = self._follows[child]
         self._runs[child] = -1
 
+    def at(self, child: int) -> int:
+        """Return the test that a child runs; -1: none."""
+        return self._runs[child]
+
     def give_up(self, child: int) -> int:
         """Return the test that a child was at when it ended, and forget it, as it is not its successor's; -1: none."""
         number, self._runs[child] = self._runs[child], -1
@@ -107,10 +114,12 @@ class Child(NamedTuple):
 class Parent:
     """In the process that has collected the tests."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, part: str) -> None:
         self._count = count
+        self._name = f"{platform.python_implementation()} {platform.python_version()}, {part}"
         self._children: dict[Any, Child] = {}  # by their connections
-        self._lost = 0
+        self._since: dict[int, float] = {}  # when each child began its test
+        self._done = self._lost = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -120,6 +129,8 @@ class Parent:
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         with tempfile.TemporaryDirectory(prefix="aserve-") as self._turns, tempfile.TemporaryFile() as lock:
             self._shares = Shares(self._count, len(session.items), lock)
+            tells_at = time.monotonic() + TELLS_EACH_SECONDS
+            signal.signal(signal.SIGTERM, lambda *_: self._on_limit(session))
             try:
                 for number in range(self._count):
                     self._fork(session, number)
@@ -129,15 +140,42 @@ class Parent:
                         self._receive(session, self._children[connection])
                     for child in [] if ready else [*self._children.values()]:
                         self._look(session, child)
+                    if time.monotonic() > tells_at:
+                        tells_at += TELLS_EACH_SECONDS
+                        self._say(f"{self._done} of {len(session.items)} tests, {session.testsfailed} failed")
             finally:
                 self._end()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return True
+
+    def _say(self, text: str) -> None:
+        """Write a line at once: to where the Makefile says, which else shows what this process prints when it ends."""
+        os.write(int(os.environ.get("TELL", 2)), f"{time.strftime('%H:%M:%S')} {self._name}: {text}\n".encode())
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell a failure."""
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message if crash else report.longreprtext
+            self._say(f"FAILED {report.nodeid}: {reason.partition(chr(10))[0]}")
+
+    def _on_limit(self, session: pytest.Session) -> None:
+        """End the run, and tell what it was at."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ran = [
+            f"{session.items[number].nodeid} (for {time.monotonic() - self._since[child.number]:.0f} s)"
+            for child in self._children.values()
+            if (number := self._shares.at(child.number)) >= 0
+        ]
+        text = f"SIGTERM after {self._done} of {len(session.items)} tests; these ran: {', '.join(ran)}"
+        self._say(text)
+        raise session.Interrupted(text)
 
     def _fork(self, session: pytest.Session, number: int) -> None:
         reports, sender = multiprocessing.Pipe(duplex=False)
         session.config.get_terminal_writer().flush()  # or each child writes it, too
         # Not before `run_child` catches it, and the child is known here.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
         pid = os.fork()
         if pid == 0:
             for connection in [reports, *self._children]:
@@ -145,7 +183,8 @@ class Parent:
             run_child(session, self._shares, number, sender, self._turns)
         sender.close()
         self._children[reports] = Child(number, pid, reports)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        self._since[number] = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
 
     def _receive(self, session: pytest.Session, child: Child) -> None:
         if not self._tell(session, child):
@@ -159,6 +198,8 @@ class Parent:
             messages = child.reports.recv()
         if messages is None:
             return False
+        self._done += 1
+        self._since[child.number] = time.monotonic()
         for data in messages:
             hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=data))
         if session.shouldfail:
@@ -190,6 +231,7 @@ class Parent:
         )
         session.config.hook.pytest_runtest_logreport(report=report)
         self._lost += 1
+        self._done += 1
         if self._lost > LOSSES_AT_MOST:
             raise session.Interrupted(
                 f"{self._lost} processes of tests have ended before they were done, the last by {name}"
@@ -246,7 +288,8 @@ def run_child(
     try:
         terminal = os.dup(2)  # capture takes 2 itself
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts with `&` ignore it
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         begin_child(session.config, number, sender, turns)
         for at, following in shares.pairs(number):
             item = session.items[at]
@@ -277,6 +320,7 @@ def begin_child(config: pytest.Config, number: int, sender: multiprocessing.conn
         capture.stop_global_capturing()
         capture.start_global_capturing()
     reporter = Reporter(config, sender)
+    plugins.unregister(name="parent")
     plugins.unregister(plugins.getplugin("terminalreporter"))
     plugins.register(reporter, "terminalreporter")
     plugins.register(Turns(turns))
