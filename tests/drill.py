@@ -137,7 +137,7 @@ FAULTS = (
     ),
     Fault(
         "a worker is killed", _putting("die-once"), is_failure=False,
-        status=Told(r"A worker has crashed: worker \d, \d s ago: it was killed by SIGKILL", 5),
+        status=Told(r"A worker has crashed: worker \d, \d+ s ago: it was killed by SIGKILL", 5),
         metrics=Told('aserve_worker_restarts_total{reason="crash"}', 5),
         log=Told(r"has crashed .*it was killed by SIGKILL", 5),
         quiet=Quiet(10, CRASHED),

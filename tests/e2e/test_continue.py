@@ -137,6 +137,7 @@ def test_live_continue_after_a_long_wait(start_server, raw_client):
     """The client's time to send its body begins when it was told to send."""
     gate = apps.Gate(apps.echo)
     server = start_server(gate, body="stream", body_seconds=1.5)
+    server.hold_clock()
     client = raw_client(server)
     client.request("/", EXPECT, "Content-Length: 5", method="POST")
     gate.wait_entered()

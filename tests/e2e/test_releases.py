@@ -98,7 +98,7 @@ def test_a_link_that_leads_to_the_next_release(released, tmp_path, flags):
     process.wait_for_log("worker 1 .* is ready")
     assert versions(process) == ({"one"}, "one")
     lead_to(tmp_path, "two")
-    process.wait_for_log(f"{tmp_path}/current/data has changed: done in", 20)
+    process.wait_for_log(f"{tmp_path}/current/data has changed: done in")
     assert versions(process) == ({"two"}, "two")
     assert process.stop() == 0
 

@@ -170,7 +170,7 @@ def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_pat
         client.request(f"/wait{tmp_path}/gate{number}")
         if not number:
             wait_until((tmp_path / "gate0.in").exists)
-    process.wait_for_log("no progress for . s.* in . s systemd's watchdog")
+    process.wait_for_log(r"no progress for \d+ s.* in . s systemd's watchdog")
     fed = manager.hear().count(["WATCHDOG=1"])
     for number in range(2):
         (tmp_path / f"gate{number}.go").touch()

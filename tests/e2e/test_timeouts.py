@@ -134,7 +134,7 @@ def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog,
 
 def test_idle_connections(start_server, raw_client):
     """An idle connection is closed without a word, whether or not it was ever used; this by the clock."""
-    server = start_server(apps.hello, keep_alive_seconds=0.5, head_seconds=0.5)
+    server = start_server(apps.hello, keep_alive_seconds=2, head_seconds=2)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
     assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
@@ -144,6 +144,7 @@ def test_slow_app_is_not_timed_out(start_server, raw_client):
     """The time limits are the client's: an app may take as long as it needs."""
     gate = apps.Gate()
     server = start_server(gate, keep_alive_seconds=0.5, head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
+    server.hold_clock()
     client = raw_client(server)
     client.request()
     gate.wait_entered()

@@ -84,11 +84,11 @@ def test_a_worker_that_hangs(start_workers):
     try:
         client.request("/hang")
         process.wait_for_log(
-            rf"worker 1 \(pid {pid}\): its event loop has not turned for \d s.*; after 4 s \(--hang-timeout\) it is replaced"
+            rf"worker 1 \(pid {pid}\): its event loop has not turned for \d+ s.*; after 4 s \(--hang-timeout\) it is replaced"
         )
         process.wait_for_log(r'File ".*site_app.py", line \d+ in app')
         process.wait_for_log(
-            r"worker 1 is to be replaced: its event loop has not turned for \d s.* \(--hang-timeout 4\)"
+            r"worker 1 is to be replaced: its event loop has not turned for \d+ s.* \(--hang-timeout 4\)"
         )
         process.wait_for_log(rf"\(pid {pid}\): its event loop hangs, and its successor serves; ending it")
         process.wait_for_log(rf"\(pid {pid}\) has ended: it was killed by SIGABRT")
@@ -112,8 +112,8 @@ def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_unti
         wait_until(lambda: pathlib.Path(tmp_path, "in").exists())
         deadly.request("/die?a=1")
         process.wait_for_log(
-            rf"worker 1 \(pid {pid}\) has crashed after \d s: it was killed by SIGSEGV; another is started in .* s; "
-            rf"it was at: GET /wait{tmp_path}/in \(\d\.\d s\), GET /die\?\.\.\. \(\d\.\d s\)\n"
+            rf"worker 1 \(pid {pid}\) has crashed after \d+ s: it was killed by SIGSEGV; another is started in .* s; "
+            rf"it was at: GET /wait{tmp_path}/in \(\d+\.\d s\), GET /die\?\.\.\. \(\d+\.\d s\)\n"
         )
     finally:
         slow.close()
@@ -134,7 +134,7 @@ def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
     client = RawClient(process.address)
     client.request("/exit")
     process.wait_for_log(
-        r"has crashed after \d s: it exited with status 0; another .*; it was at: GET /exit \(\d\.\d s\)\n"
+        r"has crashed after \d+ s: it exited with status 0; another .*; it was at: GET /exit \(\d+\.\d s\)\n"
     )
     client.close()
     assert process.stop() == 0 and '"GET /exit' in log.read_text()
