@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from harness.asking import is_open
+from harness.front import free_port
 
 from aserve.connections import listeners as listeners_module
 from aserve.connections.listeners import UNSENT_BYTES, UnixRights, bind_listeners, limit_unsent, open_listeners
@@ -175,9 +176,7 @@ def test_a_port_in_use(opened):
 
 def test_the_same_address_twice(opened):
     """A spec given twice is in its own way, and is told so: BindError, not an OSError later."""
-    (first,) = opened("127.0.0.1:0")
-    port = first.address[1]
-    first.close()
+    port = free_port()
     with pytest.raises(BindError, match="the settings name this address twice"):
         opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
     assert not is_open(("127.0.0.1", port))
@@ -268,9 +267,9 @@ def test_a_name_with_an_address_that_is_not_here(opened, monkeypatch):
 def test_the_second_address_in_use(opened, monkeypatch):
     """When a later address of one spec is taken, the earlier ones are closed again."""
     with socket.socket() as other:
-        other.bind(("127.0.0.2", 0))
+        port = free_port()
+        other.bind(("127.0.0.2", port))
         other.listen()
-        port = other.getsockname()[1]
         both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
         monkeypatch.setattr(listeners_module.socket, "getaddrinfo", lambda *_, **__: both)
         with pytest.raises(BindError, match="another program"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 
 import pytest
+from harness.front import free_port
 from harness.stores import SERVERS
 
 from aserve.features.sharing import store as module
@@ -170,8 +170,7 @@ def test_a_password(new, store_server, caplog):
 
 def test_a_port(new, store_server):
     """Over TCP it is the same."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     assert store_server.ask("CONFIG", "SET", "port", str(port)) == b"+OK\r\n"
     assert new(url=f"redis://127.0.0.1:{port}/2").ask("SET", "k", "v") == b"OK"
     assert store_server.ask("GET", "k") == b"$-1\r\n"
