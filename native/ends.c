@@ -245,7 +245,8 @@ static int note_line(engine *self, const plain_request *served, PyObject *addr,
 
     if (self->ends.lines == NULL || !text_octets(addr, &end.addr))
         return 0;
-    if (lines_prepare(self->ends.lines, ended_at, served->thread_id) < 0)
+    end.thread_key = PyThreadState_GetID(PyThreadState_Get());
+    if (lines_prepare(self->ends.lines, &end) < 0)
         return -1;
     if (!lines_add(self->ends.lines, &end))
         return 0;

@@ -20,6 +20,8 @@ typedef struct {
     double began_at;
     double ended_at;
     unsigned long thread_id;
+    /* Of its PyThreadState: no later thread gets it, as it may get the id. */
+    uint64_t thread_key;
 } line_end;
 
 /* In the order of KINDS of features/access_log/line_program.py. */

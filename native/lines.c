@@ -6,7 +6,7 @@
 
 enum {
     VALUE_MAX = 8192, /* as MAX_VALUE of features/access_log/log_format.py */
-    THREADS_KEPT = 64,
+    THREADS_KEPT = 256,
     KEPT_MAX = 1 << 16 /* octets that are kept for the next lines */
 };
 
@@ -29,9 +29,10 @@ struct lines {
     /* of this second, by time.monotonic() */
     double second_at, second_ends;
     PyObject *texts; /* a tuple of bytes */
+    /* Each thread has one place, by its key; another may take the place. */
     struct {
-        unsigned long id;
-        PyObject *name; /* bytes */
+        uint64_t key;
+        PyObject *name; /* bytes; NULL: the place is free */
     } threads[THREADS_KEPT];
     int repeats; /* the same request has the same line, in one second */
     last_line last;
@@ -162,23 +163,23 @@ static int begin_second(lines *self, double ended_at)
     return result;
 }
 
-/* The place of a thread, or one that is free; else that of another. */
-static size_t place_of(const lines *self, unsigned long thread_id)
+static octets name_of(const lines *self, uint64_t key)
 {
-    for (size_t i = 0; i < THREADS_KEPT; i++)
-        if (self->threads[i].name == NULL || self->threads[i].id == thread_id)
-            return i;
-    return (thread_id >> 12) % THREADS_KEPT;
+    PyObject *name = self->threads[key % THREADS_KEPT].name;
+
+    if (name == NULL || self->threads[key % THREADS_KEPT].key != key)
+        return (octets){NULL, 0};
+    return (octets){PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
 }
 
-static int learn_name(lines *self, unsigned long thread_id)
+static int learn_name(lines *self, const line_end *of)
 {
-    size_t at = place_of(self, thread_id);
+    uint64_t key = of->thread_key;
     PyObject *name;
 
-    if (self->threads[at].name != NULL && self->threads[at].id == thread_id)
+    if (name_of(self, key).at != NULL)
         return 0;
-    name = PyObject_CallFunction(self->name_thread, "k", thread_id);
+    name = PyObject_CallFunction(self->name_thread, "k", of->thread_id);
     if (name == NULL)
         return -1;
     if (!PyBytes_CheckExact(name)) {
@@ -186,9 +187,8 @@ static int learn_name(lines *self, unsigned long thread_id)
         PyErr_BadArgument();
         return -1;
     }
-    at = place_of(self, thread_id); /* other threads may have run */
-    self->threads[at].id = thread_id;
-    Py_XSETREF(self->threads[at].name, name);
+    self->threads[key % THREADS_KEPT].key = key;
+    Py_XSETREF(self->threads[key % THREADS_KEPT].name, name);
     return 0;
 }
 
@@ -197,11 +197,12 @@ static int is_in_second(const lines *self, double at)
     return self->second_at <= at && at < self->second_ends;
 }
 
-int lines_prepare(lines *self, double ended_at, unsigned long thread_id)
+int lines_prepare(lines *self, const line_end *of)
 {
-    if (!is_in_second(self, ended_at) && begin_second(self, ended_at) < 0)
+    if (!is_in_second(self, of->ended_at) &&
+        begin_second(self, of->ended_at) < 0)
         return -1;
-    return self->asks_thread ? learn_name(self, thread_id) : 0;
+    return self->asks_thread ? learn_name(self, of) : 0;
 }
 
 /* --- putting --------------------------------------------------------------- */
@@ -296,16 +297,6 @@ static int put_piece(lines *self, const piece *asked, const line_request *of)
     }
 }
 
-static octets name_of(const lines *self, unsigned long thread_id)
-{
-    size_t at = place_of(self, thread_id);
-    PyObject *name = self->threads[at].name;
-
-    if (name == NULL || self->threads[at].id != thread_id)
-        return (octets){NULL, 0};
-    return (octets){PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
-}
-
 /* --- a line ---------------------------------------------------------------- */
 
 static int make_line(lines *self, const line_end *end)
@@ -316,7 +307,7 @@ static int make_line(lines *self, const line_end *end)
     of.end = end;
     of.thread = (octets){NULL, 0};
     if (self->asks_thread)
-        of.thread = name_of(self, end->thread_id);
+        of.thread = name_of(self, end->thread_key);
     if ((self->asks_thread && of.thread.at == NULL) ||
         !line_find(&of, &self->names))
         return 0;

@@ -18,7 +18,7 @@ void lines_free(lines *self);
 /* Get the values of a line that Python makes: those that all lines of a second
  * share, and the thread's name.  May run other threads.  Returns -1 with an
  * exception. */
-int lines_prepare(lines *self, double ended_at, unsigned long thread_id);
+int lines_prepare(lines *self, const line_end *of);
 
 /* Add a line.  Returns 0, without an exception, when it is not plain: nothing
  * was added. */

@@ -116,24 +116,26 @@ static PyObject *make_counts(PyObject *module, PyObject *args)
 static int add_end(lines *to, PyObject *end)
 {
     line_end of = {0};
+    unsigned long long key;
     Py_ssize_t vars_size, id_size, size;
     PyObject *addr, *changes;
 
-    if (!PyArg_ParseTuple(end, "y#pUOy#inpdddk", &of.vars.at, &vars_size,
+    if (!PyArg_ParseTuple(end, "y#pUOy#inpdddkK", &of.vars.at, &vars_size,
                           &of.is_front, &addr, &changes, &of.made_id.at,
                           &id_size, &of.status, &size, &of.is_gone,
                           &of.arrived_at, &of.began_at, &of.ended_at,
-                          &of.thread_id))
+                          &of.thread_id, &key))
         return -1;
     of.vars.size = (size_t)vars_size;
     of.made_id.size = (size_t)id_size;
     of.size = (size_t)size;
+    of.thread_key = key;
     of.changes = changes != Py_None ? changes : NULL;
     if (!text_octets(addr, &of.addr)) {
         PyErr_BadArgument();
         return -1;
     }
-    if (lines_prepare(to, of.ended_at, of.thread_id) < 0)
+    if (lines_prepare(to, &of) < 0)
         return -1;
     return lines_add(to, &of);
 }

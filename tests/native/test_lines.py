@@ -69,7 +69,7 @@ def as_records(pairs, is_front, addr, changes, made_id, status, size, end, arriv
 def in_c(pairs, is_front, addr, changes, made_id, *rest):
     """Return what C has of it."""
     vars = "\0".join(part for pair in pairs for part in pair).encode("latin-1")
-    return (vars, is_front, addr, changes, made_id.encode(), rest[0], rest[1], rest[2] != ANSWERED, *rest[3:])
+    return (vars, is_front, addr, changes, made_id.encode(), rest[0], rest[1], rest[2] != ANSWERED, *rest[3:], rest[-1])
 
 
 def without_millis(line):
@@ -109,27 +109,33 @@ def test_a_second():
     assert asked == [1.0, 1.8, 2.8, 0.9]
 
 
-def test_the_names_of_threads():
-    """Each is asked for once: threads whose stacks lie one behind the other do not take each other's place."""
+def thread_lines(threads):
+    """Return what the lines of requests show, and which threads were asked for: `threads`: (number, key)."""
     asked, (pieces, is_json, on_second, _) = [], new_program("%(thread)", lambda: EPOCH)
     program = pieces, is_json, on_second, lambda thread_id: (asked.append(thread_id), b"%d" % thread_id)[1]
-    ids = [0x7F0000000000 + number * 0x801000 for number in range(32)]
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
-    octets, _ = native.make_lines(program, [in_c(*end, thread_id) for thread_id in ids * 3])
-    assert octets.decode().split() == list(map(str, ids * 3)) and asked == ids
+    octets, _ = native.make_lines(program, [in_c(*end, number)[:-1] + (key,) for number, key in threads])
+    return list(map(int, octets.split())), asked
 
 
-@pytest.mark.parametrize("count", [64, 65, 1000])
-@pytest.mark.parametrize("base", [4096, 0x7FEE7CFFA000, (1 << 64) - (1 << 36)])
-def test_more_threads_than_are_remembered(count, base):
-    """Each line has the name of its own thread, wherever the stacks lie: what is not remembered is asked for again."""
-    pieces, is_json, on_second, _ = new_program("%(thread)", lambda: EPOCH)
-    ids = [base + number * 0x801000 for number in range(count)]
-    end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
-    octets, _ = native.make_lines(
-        (pieces, is_json, on_second, lambda thread_id: b"%d" % thread_id), [in_c(*end, each) for each in ids * 2]
-    )
-    assert octets.decode().split() == list(map(str, ids * 2))
+def test_the_names_of_threads():
+    """Each is asked for once, as long as there is room for all."""
+    threads = [(0x7F0000000000 + number * 0x801000, 17 + number) for number in range(256)]
+    numbers = [number for number, _ in threads]
+    assert thread_lines(threads * 3) == (numbers * 3, numbers)
+
+
+@pytest.mark.parametrize("count", [257, 1000])
+@pytest.mark.parametrize("first", [1, (1 << 64) - 1000])
+def test_more_threads_than_are_remembered(count, first):
+    """Each line has the name of its own thread: what is not remembered is asked for again."""
+    threads = [(number, first + number) for number in range(count)]
+    assert thread_lines(threads * 2)[0] == [number for number, _ in threads] * 2
+
+
+def test_a_thread_with_the_number_of_an_earlier_one():
+    """Its name is asked for: the system gives the number of a thread that has ended to the next."""
+    assert thread_lines([(7, 1), (7, 1), (7, 2), (7, 2)]) == ([7] * 4, [7, 7])
 
 
 @pytest.mark.parametrize("count", [30, 31, 32, 1000])
@@ -165,7 +171,7 @@ def test_the_largest_numbers():
 @pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
 def test_vars_that_are_unusual(vars):
     """They are Python's."""
-    end = (vars, False, "", None, b"", 200, 0, False, 0.0, 0.0, 1.0, 1)
+    end = (vars, False, "", None, b"", 200, 0, False, 0.0, 0.0, 1.0, 1, 1)
     assert native.make_lines(new_program("common", lambda: EPOCH), [end]) == (b"", [False])
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from operator import itemgetter
 from typing import Callable, Optional, Union
 from urllib.parse import unquote
@@ -87,7 +88,7 @@ class Process:
         self.pid = pid or os.getpid()  # of the process that served the requests
         self._second, self._stamp = -1, ""
         self._iso_second, self._iso_stamp = -1, ""
-        self._threads: dict[int, str] = {}
+        self._threads: dict[int | None, tuple[Callable[[], threading.Thread | None], str]] = {}
         self._count = 0
 
     def next_count(self) -> int:
@@ -112,10 +113,13 @@ class Process:
 
     def thread_name(self, thread_id: int) -> str:
         """Return the name of a worker thread; of one that has ended, its number."""
-        if thread_id not in self._threads:
-            # The system reuses the number of a thread that has ended.
-            self._threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
-        return self._threads.get(thread_id, str(thread_id))
+        known = self._threads.get(thread_id) or (lambda: None, str(thread_id))
+        thread = known[0]()
+        if thread is None or not thread.is_alive():
+            # The system gives the number of a thread that has ended to the next.
+            self._threads = {each.ident: (weakref.ref(each), each.name) for each in threading.enumerate()}
+            known = self._threads.setdefault(thread_id, known)
+        return known[1]
 
 
 # Values of a request's end

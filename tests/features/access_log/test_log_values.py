@@ -146,6 +146,27 @@ def test_a_thread_that_has_ended():
     assert shown("%(thread)", times=Times(1.0, 1.0, 2.0, 12345)) == "12345"
 
 
+def test_a_thread_with_the_number_of_an_earlier_one(monkeypatch):
+    """The system gives the number of a thread that has ended to the next: each line has the name of its own thread."""
+    process, alive = Process(), []
+    monkeypatch.setattr(threading, "enumerate", lambda: alive)
+
+    class Numbered(threading.Thread):
+        ident = 7
+
+    threads = [Numbered(target=threading.Event().wait, name=name, daemon=True) for name in ("one", "two")]
+    for thread in threads:
+        thread.is_alive = lambda thread=thread: thread in alive
+    alive.append(threads[0])
+    assert [process.thread_name(7), process.thread_name(7)] == ["one", "one"]
+    alive.clear()
+    assert process.thread_name(7) == "one"
+    alive.append(threads[1])
+    assert [process.thread_name(7), process.thread_name(7)] == ["two", "two"]
+    del threads[:], thread, alive[:]
+    assert process.thread_name(7) == "two"
+
+
 def test_from_a_front_server():
     """Variables in any order, and what nobody has sent."""
     pairs = {"REMOTE_ADDR": "198.51.100.1", "PATH_INFO": "/p", "REQUEST_METHOD": "GET"}
