@@ -1,5 +1,9 @@
-/* subreaper.c -- prctl(2), PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG. */
+/* subreaper.c -- prctl(2), PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG;
+ * sigaltstack(2). */
 #include "subreaper.h"
+
+#include <signal.h>
+#include <stdlib.h>
 
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -24,4 +28,22 @@ int parent_death_signal(int number)
     (void)number;
     return -1;
 #endif
+}
+
+int signal_stack(size_t octets)
+{
+    stack_t stack = {.ss_sp = malloc(octets), .ss_flags = 0, .ss_size = octets};
+
+    if (stack.ss_sp != NULL && sigaltstack(&stack, NULL) == 0)
+        return 0;
+    free(stack.ss_sp);
+    return -1;
+}
+
+uintptr_t signal_handler(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 ? (uintptr_t)action.sa_handler
+                                                 : 0;
 }

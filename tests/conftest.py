@@ -41,6 +41,7 @@ from harness.workers import Workers
 from aserve.command import serving, start_notes
 from aserve.core import forks
 from aserve.lifecycle import exits
+from aserve.lifecycle.signals import STARTING, early
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent
@@ -214,13 +215,15 @@ def lasting() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def living() -> Iterator[None]:
-    """Put the signal handlers of this process back, which the command, called in it, has replaced by those of its end."""
-    before = {number: signal.getsignal(number) for number in exits.LATE}
+    """Put the signal handlers of this process back, which the command, called in it, has replaced by its own."""
+    before = {number: signal.getsignal(number) for number in STARTING}
     yield
     for number, handler in before.items():
-        if signal.getsignal(number) is exits._on_late_signal:
-            forks.disown_handlers()
+        if signal.getsignal(number) in (early, exits._on_late_signal):
+            forks.disown_all_handlers()
             signal.signal(number, handler)
+    early.wait()
+    early.came.clear()
 
 
 @pytest.fixture(autouse=True)

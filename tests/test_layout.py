@@ -293,6 +293,7 @@ def test_reserved_modules():
                 "connections.handover",
                 "connections.detaching",
                 "core.forks",
+                "lifecycle.signals",
                 "processes.molds",
                 "processes.programs",
             ), where  # which do I/O in C

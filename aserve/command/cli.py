@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from ..features.moving.lines import PYTHON, PYTHON_LINE
-from ..lifecycle.signals import unblock_all
+from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
 from .flags import parse_args
 from .handed_down import HandedDown, take_handed_down
@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     handed = take_handed_down(os.environ)
+    if handed.trial_fd is None and PYTHON not in argv and not is_subcommand(argv):
+        early.begin(interrupts=True)
     if handed.inheritance_fd is None:  # otherwise they stay blocked, for the code that takes over
         unblock_all()
     if PYTHON in argv and not is_subcommand(argv):

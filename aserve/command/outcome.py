@@ -14,6 +14,7 @@ from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..lifecycle import exits
 from ..lifecycle.lacking import describe_lack
 from ..lifecycle.load_error import LoadError
+from ..lifecycle.signals import Interrupted, early
 from ..settings import ConfigError
 
 INTERRUPTED = 130  # a shell's status for SIGINT
@@ -35,7 +36,11 @@ def status_of(task: Callable[[], int]) -> int:
             raise
         sys.stderr.write(f"aserve: error: {lack}\n")
         status = FAILED
-    except KeyboardInterrupt:  # while the app was imported
+    except Interrupted as fault:
+        sys.stderr.write(f"aserve: {fault}\n")
+        status = 128 + fault.number
+    except KeyboardInterrupt:
         status = INTERRUPTED
+    early.wait()  # a signal that comes now is late, see exits
     exits.bound_exit(status)
     return status

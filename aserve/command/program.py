@@ -17,7 +17,7 @@ from collections.abc import Mapping, MutableMapping
 from ..core.named_tuple import NamedTuple
 from ..features.moving.gunicorn_programs import Program
 from ..features.moving.naming import PROGRAM
-from ..lifecycle.signals import unblock_all
+from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
 from .handed_down import HandedDown, take_handed_down
 from .outcome import status_of
@@ -49,6 +49,8 @@ def run_program(program: Program, flags: Mapping[str, object]) -> int:
 def _run(args: Mapping[str, object]) -> int:
     flags, handed = _begun or Begun({}, take_handed_down(os.environ))
     args = {**args, **flags}
+    if handed.trial_fd is None:
+        early.begin(interrupts=True)
     if handed.inheritance_fd is None:  # otherwise signals stay blocked, for the code that takes over
         unblock_all()
     if handed.trial_fd is not None:

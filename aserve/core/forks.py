@@ -69,6 +69,10 @@ class Watched(Protocol):
 _watched: weakref.WeakSet[Watched] = weakref.WeakSet()
 # By signal: our handler, and the one that was installed before; None: a handler that is not Python's.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
+# The same of the handlers that stand before all others of ours, and again behind them.
+_first: dict[signal.Signals, tuple[Any, Any]] = {}
+# The address of Python's function for all signals that it handles: another one stands where code in C has a handler, as by faulthandler.register().
+_pythons: set[int] = set()
 # By thread: the signals that it blocked before it began to fork.
 _masks: dict[int, Any] = {}
 
@@ -92,14 +96,29 @@ def _local_address(fd: int, room: Any) -> bytes:
     return bytes(ffi.buffer(room, max(lib.sockets_local_address(fd, room, ADDRESS_BYTES), 0)))
 
 
-def own_handlers(earlier: dict[signal.Signals, Any]) -> None:
-    """Record that the event loop handles these signals; a child gets the handlers in `earlier` back."""
-    _handlers.update({number: (signal.getsignal(number), handler) for number, handler in earlier.items()})
+def own_handlers(earlier: dict[signal.Signals, Any], are_first: bool = False) -> None:
+    """Record that the server handles these signals; a child gets the handlers in `earlier` back, and behind the first ones those before them."""
+    for number, handler in earlier.items():
+        first, before = _first.get(number, (handler, handler))
+        _handlers[number] = signal.getsignal(number), before if handler is first else handler
+        if are_first:
+            _first[number] = _handlers[number]
+            if not _pythons:  # later the app may have one in C already
+                _pythons.add(lib.signal_handler(number))
 
 
 def disown_handlers() -> None:
-    """Record that the event loop handles no signals any more."""
+    """Record that no handlers but the first ones are the server's any more."""
     _handlers.clear()
+    _handlers.update(_first)
+
+
+def disown_all_handlers() -> dict[signal.Signals, Any]:
+    """Record that a child keeps the server's handlers; return what `own_handlers` needs to take that back."""
+    earlier = {number: before for number, (ours, before) in _handlers.items() if signal.getsignal(number) == ours}
+    _handlers.clear()
+    _first.clear()
+    return earlier
 
 
 # The end of a child that returns
@@ -209,10 +228,11 @@ def _give_signals_back() -> None:
     if signals_enabled is not None:
         signals_enabled.__enter__()  # PyPy still does not take the thread that forks for the main thread
     signal.set_wakeup_fd(-1)
-    for number, (ours, before) in _handlers.items():
-        if signal.getsignal(number) == ours:
+    for number, (ours, before) in (*_handlers.items(), *_first.items()):
+        if signal.getsignal(number) == ours and (not _pythons or lib.signal_handler(number) in _pythons):
             signal.signal(number, signal.SIG_DFL if before is None else before)
     _handlers.clear()
+    _first.clear()
 
 
 def _drop_servers() -> None:

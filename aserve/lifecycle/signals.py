@@ -1,7 +1,7 @@
-"""The signals of a process that serves.
+"""The signals of a process that serves, or is about to.
 
-Owns:     the handlers of run(), which call the app's own first; whether a signal is ignored or blocked; the end at a second
-          signal; kept_handlers, around code that must not change them.
+Owns:     Early: the handlers before those of an event loop; the handlers of run(), which call the app's own first; whether a signal is ignored or
+          blocked; the end at a second signal; kept_handlers, around code that must not change them.
 Thread:   the main thread.
 Not here: the server's reaction to a signal (server/running.py), handlers in children (core/forks.py), a process that has stopped and
           does not end (lifecycle/exits.py).
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable, NoReturn
 
+from .._cparsers import lib
 from ..core import forks
 from ..core.error_log import end_logs
 
@@ -26,13 +29,90 @@ logger = logging.getLogger("aserve")
 # two signals this close together count as one, and do not end the process at once.
 SAME_SIGNAL_SECONDS = 0.5
 STATUS = "/proc/self/status"
+TERMINAL = "/dev/tty"
+SIGNAL_STACK_BYTES = 1 << 20  # for each of 64 signals at once, and more; pages that are not used take no memory
 # All signals that the command handles in any of its processes.
 HANDLED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGCHLD,
 )  # fmt: skip
 
+# What `early` handles: these where they have their default, by which they end or stop the process, and the others always.
+FREE_BY_DEFAULT = (signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2)
+STARTING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, *FREE_BY_DEFAULT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+Earlier = dict[signal.Signals, Any]  # handlers
+
 _wakeup_fds: list[int] = []  # where this process reads its signals, if it is set
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ends a process that starts; an app that is imported sees a Ctrl-C."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"{number.name}: ending before it has served")
+        self.number = number
+
+
+class Early:
+    """
+    The handler of signals from the start on: those that come wait for the handlers of an event loop, or for the supervisor's.
+
+    It stands before the app is imported: a handler of the app's that puts the one before back, and sends itself the signal, gets this one.
+    """
+
+    def __init__(self) -> None:
+        self.came: dict[signal.Signals, None] = {}  # a set that keeps the order
+        self.answer: Callable[[signal.Signals], object] | None = (
+            None  # what a signal without another handler of ours does
+        )
+        self._interrupts = False
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    def __call__(self, number: int, frame: Any) -> None:
+        """Handle a signal."""
+        name = signal.Signals(number)
+        if self.answer is not None:
+            self.answer(name)
+            return
+        self.came[name] = None  # first: an `except:` of the app may drop the exception
+        if self._interrupts and name in ENDING:
+            raise Interrupted(name)
+
+    def begin(self, numbers: Iterable[signal.Signals] = STARTING, interrupts: bool = False) -> Earlier:
+        """Handle these signals, where nobody else does; `interrupts`: those of ENDING end the process until `wait`. Return the handlers before."""
+        self._interrupts = interrupts
+        earlier = {number: signal.signal(number, self) for number in numbers if _is_free(number)}
+        self._earlier.update(earlier)
+        # Also those that stand already: a fork of ours has given them back.
+        own = {number: handler for number, handler in self._earlier.items() if signal.getsignal(number) is self}
+        forks.own_handlers(own, are_first=True)
+        return earlier
+
+    def wait(self) -> None:
+        """Let all signals that come from now on wait."""
+        self._interrupts, self.answer = False, None
+
+    def take(self, number: signal.Signals) -> bool:
+        """Return whether this signal has come and waits; the caller obeys."""
+        return number in self.came and not self.came.pop(number)
+
+    @contextlib.contextmanager
+    def beside_program(self) -> Iterator[None]:
+        """Let signals that would end a program wait in this context; Ctrl-C raises what it did."""
+        earlier = self.begin([number for number in STARTING if number != signal.SIGINT])
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                if signal.getsignal(number) is self:
+                    signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            if earlier:
+                forks.disown_all_handlers()
+
+
+early = Early()
 
 
 class Signals:
@@ -52,12 +132,26 @@ class Signals:
         too: a server that a shell has started in the background must end as well.
         """
         earlier = self._earlier[number] = signal.getsignal(number)
-        if callable(earlier) and earlier is not signal.default_int_handler:
+        if callable(earlier) and earlier is not early and earlier is not signal.default_int_handler:
             logger.info("%s: the app's own handler, %s, runs before the server's", number.name, _name_of(earlier))
             self._loop.add_signal_handler(number, self._run_both, number, callback, is_once)
         else:
             self._loop.add_signal_handler(number, callback)
         forks.own_handlers({number: earlier})
+        if early.take(number):
+            self._loop.call_soon(callback)
+
+    def answer_others(self, callback: Callable[[signal.Signals], object]) -> None:
+        """Call `callback` on the loop for each signal that only `early` handles, which may have come already."""
+
+        def answer(number: signal.Signals) -> None:
+            if number not in self._earlier:
+                self._loop.call_soon_threadsafe(callback, number)
+
+        early.answer = answer
+        for number in [*early.came]:
+            early.take(number)
+            answer(number)
 
     def unblock(self) -> None:
         """Unblock the handled signals, until `close`: the program, or its parent, may have blocked them."""
@@ -65,6 +159,7 @@ class Signals:
 
     def close(self) -> None:
         """Put the earlier handlers back."""
+        early.wait()
         for number, handler in self._earlier.items():
             self._loop.remove_signal_handler(number)
             if handler is not None:  # None: it was not set by Python
@@ -89,6 +184,14 @@ def _name_of(handler: Any) -> str:
     return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
 
 
+def write_stacks_at_crash() -> None:
+    """Let a deadly signal write the stacks; the main thread calls."""
+    faulthandler.enable()
+    # Python's handlers run on the stack that faulthandler has made for one of them. Two signals that come together end a process by SIGSEGV where the
+    # registers of a CPU take more than half of that (Intel's AMX: 11 kB of 19 kB).
+    lib.signal_stack(SIGNAL_STACK_BYTES)
+
+
 def unblock_all() -> None:
     """Unblock all signals: the command may inherit blocked ones from its parent."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -96,13 +199,26 @@ def unblock_all() -> None:
 
 def is_ignored(number: signal.Signals) -> bool:
     """Whether this signal is ignored; PyPy reports an inherited SIG_IGN, as by `nohup`, as the default."""
-    if signal.getsignal(number) is signal.SIG_IGN:
-        return True
+    return signal.getsignal(number) is signal.SIG_IGN or _is_in(number, "SigIgn:")
+
+
+def _is_in(number: signal.Signals, *fields: str) -> bool:
+    """Whether the system counts this signal to those in one of these fields of the process's status."""
     with contextlib.suppress(OSError), open(STATUS) as file:  # Linux
         for line in file:
-            if line.startswith("SigIgn:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+            if line.startswith(fields) and int(line.split()[1], 16) >> (number - 1) & 1:
+                return True
     return False
+
+
+def _is_free(number: signal.Signals) -> bool:
+    """Whether the program has no handler for this signal: of Python's, or of faulthandler's and other code in C."""
+    handler = signal.getsignal(number)
+    if number == signal.SIGQUIT:  # a shell's `&` has it ignored, as SIGINT
+        return handler in (signal.SIG_DFL, signal.SIG_IGN) and not _is_in(number, "SigCgt:")
+    if number in FREE_BY_DEFAULT:
+        return handler is signal.SIG_DFL and not _is_in(number, "SigIgn:", "SigCgt:")
+    return not callable(handler) or handler is signal.default_int_handler
 
 
 def own_wakeup_fd(fd: int) -> None:
@@ -135,11 +251,18 @@ def kept_handlers(what: str) -> Iterator[None]:
             )  # fmt: skip
 
 
+def is_in_background() -> bool:
+    """Whether this process has a terminal that it may not read from now: a shell has started it by `&`, or `bg` has continued it."""
+    with contextlib.suppress(OSError), open(TERMINAL) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) != os.getpgrp()
+    return False
+
+
 def end_at_once(number: signal.Signals) -> NoReturn:
-    """End the process at once: a second signal asks for it."""
+    """End the process at once: a second signal asks for it, or SIGQUIT."""
 
     def say() -> None:
-        logger.warning("%s again: leaving at once", number.name)
+        logger.warning("%s%s: leaving at once", number.name, "" if number == signal.SIGQUIT else " again")
         end_logs()
 
     forks.end_process(128 + number, say)

@@ -14,13 +14,13 @@ import logging
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from collections.abc import Iterator
+from typing import Callable
 
-from ..core import forks
 from ..core.errors import FAILED, AserveError, BindError
 from ..lifecycle.lacking import describe_lack
 from ..lifecycle.load_error import LoadError
+from ..lifecycle.signals import early, write_stacks_at_crash
 from ..settings import ConfigError
 from .channel import Channel
 from .child import STACKS_SIGNAL
@@ -37,11 +37,13 @@ MAX_WHY_LENGTH = 500
 MAX_TRACEBACK_LENGTH = 10_000
 
 
-def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """Leave these signals to the supervisor, and let others write stacks; return the earlier handlers."""
-    faulthandler.enable()  # a deadly signal writes the stacks
+def prepare_process() -> None:
+    """Leave signals to the supervisor, and let others write stacks."""
+    write_stacks_at_crash()
     faulthandler.register(STACKS_SIGNAL)  # and so does this one, for a hang
-    return _leave_to_supervisor(numbers)
+    # By a handler, which a worker has from its fork on: programs that the app starts would inherit that a signal is ignored. Processes that the app
+    # forks get the earlier handlers back (core/forks.py).
+    early.begin(LEFT_AT_START)
 
 
 def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
@@ -67,22 +69,6 @@ def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
     message = {"say": "failed", "why": why[:MAX_WHY_LENGTH], "traceback": app_traceback[-MAX_TRACEBACK_LENGTH:]}
     channel.send(message)
     return FAILED
-
-
-def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
-    """
-    Let signals that are meant for the supervisor do nothing here; return the earlier handlers.
-
-    By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get the
-    earlier handlers back (core/forks.py).
-    """
-    earlier = {number: signal.signal(number, do_nothing) for number in numbers}
-    forks.own_handlers(earlier)
-    return earlier
-
-
-def do_nothing(number: int, frame: Any) -> None:
-    """Do nothing: the supervisor handles the signal."""
 
 
 @contextlib.contextmanager

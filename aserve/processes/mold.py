@@ -35,10 +35,11 @@ from typing import Any, Callable
 from ..core import forks
 from ..core.memory_file import map_memory_file
 from ..lifecycle.lacking import describe_lack
+from ..lifecycle.signals import early
 from ..server.running import loop_factory
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
-from .forked import LEFT_AT_START, do_nothing, dying_with, prepare_process, say_failed, tell_failure
+from .forked import dying_with, prepare_process, say_failed, tell_failure
 from .opened import Fds, Opened, find_opened, list_fds
 from .role import Role
 from .signal_pipe import block_signals
@@ -58,18 +59,18 @@ Enter = Callable[[Role], object]  # makes this process, which has imported the a
 
 def run_mold(role: Role, load: Load, enter: Enter) -> int:
     """Be the mold until the supervisor ends it, or has died; return the exit status: in a worker, the worker's."""
-    earlier = prepare_process((*LEFT_AT_START, signal.SIGTERM))  # systemd may send it to all processes
-    return tell_failure(role.channel, Mold(role, load, enter, earlier).run)
+    prepare_process()
+    return tell_failure(role.channel, Mold(role, load, enter).run)
 
 
 class Mold:
     """One app, imported once."""
 
-    def __init__(self, role: Role, load: Load, enter: Enter, earlier: dict[signal.Signals, Any]) -> None:
+    def __init__(self, role: Role, load: Load, enter: Enter) -> None:
         self._role = role
         self._load = load
         self._enter = enter
-        self._earlier = earlier  # handlers
+        self._earlier: dict[signal.Signals, Any] = {}  # handlers
 
     def run(self) -> int:
         """Import and warm up the app, then fork whenever the supervisor asks."""
@@ -100,7 +101,7 @@ class Mold:
     # Forking
 
     def _fork_at_word(self, app: WSGIApp) -> int:
-        forks.disown_handlers()  # or each fork would restore the earlier handlers
+        self._earlier = forks.disown_all_handlers()  # or each fork would restore the earlier handlers
         poll = select.poll()
         poll.register(self._role.channel, select.POLLIN)
         while True:
@@ -141,9 +142,8 @@ class Mold:
         assert role.pages is not None
         role.channel.close()
         channel.send({"say": "begun"})
-        if signal.getsignal(signal.SIGTERM) is do_nothing:  # and not the app's own
-            signal.signal(signal.SIGTERM, self._earlier[signal.SIGTERM] or signal.SIG_DFL)
-        forks.own_handlers({n: self._earlier[n] for n in LEFT_AT_START if signal.getsignal(n) is do_nothing})
+        early.came.clear()  # for the mold: systemd may send SIGTERM to all processes
+        forks.own_handlers(self._earlier, are_first=True)
         return role._replace(
             slot=message["slot"], generation=message["generation"], channel=channel, page=role.pages.page(page),
             load_board=role.pages.new_board(page), in_flight=map_memory_file(memory),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core import forks
-from ..lifecycle.signals import own_wakeup_fd
+from ..lifecycle.signals import early, own_wakeup_fd
 
 READ_BYTES = 4096
 
@@ -25,8 +25,11 @@ class SignalPipe:
     def __init__(self, numbers: Iterable[signal.Signals]) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         own_wakeup_fd(self._writing)
+        early.wait()
         self._earlier: dict[signal.Signals, Any] = {number: signal.signal(number, _do_nothing) for number in numbers}
         forks.own_handlers(self._earlier)  # signals for a process that a hook forks must not be read here
+        os.write(self._writing, bytes(early.came))
+        early.came.clear()
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when a signal has come."""

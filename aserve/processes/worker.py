@@ -25,7 +25,7 @@ from ..core.page import Field
 from ..lifecycle.exits import begin_ending, end_in_time, hold_signals
 from ..lifecycle.hooks import call_post_fork
 from ..lifecycle.loading import not_loaded
-from ..lifecycle.signals import Signals
+from ..lifecycle.signals import Signals, early
 from ..server.arguments import Processes
 from ..server.running import run_on_new_loop
 from ..server.server import Server
@@ -33,10 +33,8 @@ from ..wsgi import WSGIApp
 from .channel import Message
 from .children import ENDING_SECONDS
 from .forked import (
-    LEFT_AT_START,
     LEFT_TO_SUPERVISOR,
     MAX_WHY_LENGTH,
-    do_nothing,
     dying_with,
     prepare_process,
     tell_failure,
@@ -44,7 +42,6 @@ from .forked import (
 from .passing import Passing
 from .reloading import Reloader, reloading
 from .role import Role
-from .signal_pipe import block_signals
 
 logger = logging.getLogger("aserve")
 
@@ -58,7 +55,7 @@ Load = Callable[[], WSGIApp]  # imports the app
 
 def run_worker(role: Role, load: Load) -> int:
     """Serve until the supervisor ends this worker, or has died; return the exit status."""
-    prepare_process(LEFT_AT_START)
+    prepare_process()
     return serve_as(role, load, is_cold=True)
 
 
@@ -142,6 +139,8 @@ class Worker:
                 await asyncio.sleep(0)  # one iteration: it accepts
                 failing = self._loop.create_task(self._wait_failing())
                 self._tick()
+                # Not before: the supervisor does not hear a worker that starts. One that has come since the fork is obeyed in the next iteration.
+                signals.handle(signal.SIGTERM, lambda: self._ask_for_successor("it was sent SIGTERM"), is_once=True)
                 self._say({"say": "ready"})
                 is_replaced = await self._told_to_end
             failing.cancel()
@@ -162,13 +161,9 @@ class Worker:
 
     def _handle_signals(self, signals: Signals) -> None:
         for number in LEFT_TO_SUPERVISOR:
-            if signal.getsignal(number) is not do_nothing:  # the app's own
+            if signal.getsignal(number) is not early:  # the app's own
                 signals.handle(number, lambda: None)
-        signals.handle(signal.SIGTERM, lambda: self._ask_for_successor("it was sent SIGTERM"), is_once=True)
-        with block_signals():
-            if signal.getsignal(signal.SIGUSR1) is do_nothing:  # not the app's own, which would run before ours
-                signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            signals.handle(signal.SIGUSR1, self._server.reopen_logs)
+        signals.handle(signal.SIGUSR1, self._server.reopen_logs)
 
     def _listen(self) -> None:
         """Read the supervisor's messages from now on, also those sent since the import."""

@@ -34,7 +34,14 @@ from ..lifecycle.loading import check_unpatched
 from ..lifecycle.manager import Manager
 from ..lifecycle.pid_file import kept_pid_file, note_that_it_stays, pid_file
 from ..lifecycle.privileges import become, find_account
-from ..lifecycle.signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
+from ..lifecycle.signals import (
+    SAME_SIGNAL_SECONDS,
+    Signals,
+    early,
+    end_at_once,
+    is_in_background,
+    write_stacks_at_crash,
+)
 from ..lifecycle.standard_streams import fill_standard_streams
 from ..settings import EngineSettings
 from ..wsgi import WSGIApp
@@ -135,7 +142,7 @@ def run(
     fill_standard_streams()
     config = config_of(bind, threads, settings)
     check_arguments(app, config, is_run=True)
-    with prepared(config) as listeners:
+    with early.beside_program() if _is_main() else contextlib.nullcontext(), prepared(config) as listeners:
         return run_prepared(app, config, listeners)
 
 
@@ -197,6 +204,10 @@ def run_prepared(
     )
 
 
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 async def _run_beside(server: Server, beside: Beside) -> int:
     with beside(server):
         return await _run_until_signalled(server, asyncio.get_running_loop())
@@ -206,11 +217,12 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
     config = server.config
     signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
     signals = Signals(loop)
-    is_main = threading.current_thread() is threading.main_thread()
+    is_main = _is_main()
     manager = Manager() if is_main else Manager(Notifier(""))
     try:
         # Before clients can connect: afterwards, an end without a drain would lose requests.
         if is_main:
+            early.wait()
             has_certificates = bool(config.tls_binds)
             is_reload = has_certificates or manager.is_heard  # Type=notify-reload sends SIGHUP, and waits for a report
             for number in (signal.SIGTERM, signal.SIGINT, *(() if is_reload else _hangup_if_default())):
@@ -219,6 +231,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
             if is_reload:
                 reload = server.reload_certificates if has_certificates else _reload_nothing
                 signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
+            signals.answer_others(_on_other)
             signals.unblock()
         await server.start()
         logger.info("%s", _status_of(server))
@@ -251,8 +264,18 @@ def _status_of(server: Server) -> str:
 
 def _hangup_if_default() -> tuple[signal.Signals, ...]:
     """Return SIGHUP if it would end this process by default; under `nohup` it is ignored, and the app may handle it."""
-    is_default = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and not is_ignored(signal.SIGHUP)
-    return (signal.SIGHUP,) if is_default else ()
+    return (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is early else ()
+
+
+def _on_other(number: signal.Signals) -> None:
+    """Answer a signal that means something to a supervisor only, or ends the process at once."""
+    if number == signal.SIGQUIT:
+        end_at_once(number)
+    if number in (signal.SIGTTIN, signal.SIGTTOU) and is_in_background():
+        # The app reads from the terminal, or writes to it: without a stop it would try for ever.
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        logger.warning("%s: nothing was done: without --workers there is one process, and no successor", number.name)
 
 
 def _on_reload(reload: Callable[[], bool], server: Server, manager: Manager) -> None:
@@ -274,7 +297,7 @@ async def _tell_manager(server: Server, manager: Manager) -> None:
     if not manager.is_heard:
         return
     if watchdog_seconds() and not faulthandler.is_enabled():
-        faulthandler.enable()  # the watchdog sends SIGABRT, and then the log has every thread's stack
+        write_stacks_at_crash()  # the watchdog sends SIGABRT, and then the log has every thread's stack
     while True:
         await asyncio.sleep(TELLING_SECONDS)
         manager.tell_ready(_status_of(server))

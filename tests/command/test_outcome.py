@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 
 import pytest
 
 from aserve.command import outcome
 from aserve.core.errors import BindError
 from aserve.lifecycle.load_error import LoadError
+from aserve.lifecycle.signals import Interrupted
 from aserve.settings import ConfigError
 
 
@@ -20,6 +22,7 @@ from aserve.settings import ConfigError
         (BindError("port 80 is taken"), 2, "aserve: error: port 80 is taken\n"),
         (LoadError("it raised", "Traceback\n"), 1, "Traceback\naserve: error: it raised\n"),
         (KeyboardInterrupt(), 130, ""),
+        (Interrupted(signal.SIGTERM), 143, "aserve: SIGTERM: ending before it has served\n"),
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), 1, "aserve: error: too many open files: "),
     ],
 )

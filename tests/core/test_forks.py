@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import gc
 import logging
 import os
@@ -61,7 +62,7 @@ def handled():
     signal.signal(signal.SIGTERM, ours)
     wakeup_fd = signal.set_wakeup_fd(writer)
     yield earlier, ours, reader
-    forks.disown_handlers()
+    forks.disown_all_handlers()
     signal.set_wakeup_fd(wakeup_fd)
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -99,6 +100,24 @@ def test_a_handler_that_is_not_pythons(handled):
     """Where there was one that Python does not know, it is the default."""
     forks.own_handlers({signal.SIGTERM: None})
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM)) == str(signal.SIG_DFL)
+
+
+def test_a_handler_in_the_place_of_our_first(handled):
+    """A child has what was there before the first, while another one of ours stands in its place, and where the app has put it back."""
+    earlier, ours, _ = handled
+    forks.own_handlers({signal.SIGTERM: earlier}, are_first=True)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    forks.own_handlers({signal.SIGTERM: ours})
+    assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is earlier) == "True"
+    signal.signal(signal.SIGTERM, ours)
+    assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is earlier) == "True"
+    forks.disown_handlers()
+    assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is earlier) == "True"
+    faulthandler.register(signal.SIGTERM)  # by the app: Python does not know of it
+    assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours) == "True"
+    faulthandler.unregister(signal.SIGTERM)
+    assert forks.disown_all_handlers() == {signal.SIGTERM: earlier}
+    assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours) == "True"
 
 
 @pytest.mark.parametrize("in_thread", [False, True])

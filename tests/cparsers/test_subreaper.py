@@ -1,4 +1,4 @@
-"""Whose children become those whose own parent has ended."""
+"""Properties of a process: whose children become those whose own parent has ended, and the stack of its signal handlers."""
 
 from __future__ import annotations
 
@@ -56,3 +56,27 @@ assert int(os.read(reading, 99)) == signal.SIGUSR1
 def test_the_end_of_a_parent():
     """It is told by a signal."""
     subprocess.run([sys.executable, "-Ic", TOLD], check=True, timeout=60)
+
+
+# Without room for all of their frames the kernel ends the process by SIGSEGV.
+TOGETHER = """\
+import faulthandler, os, signal
+from aserve._cparsers import lib
+came = []
+deadly = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
+numbers = {*range(1, 32)} - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT} - deadly
+for number in numbers:
+    signal.signal(number, lambda number, frame: came.append(number))
+faulthandler.enable()
+assert lib.signal_stack(1 << 20) == 0
+before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+for number in numbers:
+    os.kill(os.getpid(), number)
+signal.pthread_sigmask(signal.SIG_SETMASK, before)
+assert numbers == {*came}, came
+"""
+
+
+def test_many_signals_at_once():
+    """All are handled, though faulthandler has made a stack for one of them."""
+    subprocess.run([sys.executable, "-Ic", TOGETHER], check=True, timeout=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import functools
 import logging
 import os
@@ -15,7 +16,7 @@ from harness.interpreter import has_module, new_loop
 
 from aserve.core import forks
 from aserve.lifecycle import signals
-from aserve.lifecycle.signals import Signals, unblock_all
+from aserve.lifecycle.signals import Interrupted, Signals, early, unblock_all
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -129,6 +130,68 @@ def test_a_child_while_handlers_are_put_back(monkeypatch):
     handled.handle(signal.SIGTERM, lambda: None)
     handled.close()
     assert removed == [signal.SIGTERM] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
+
+
+# At the start
+
+
+def test_what_comes_early_waits(loop):
+    """A signal that comes before its handler is handled by that; one without another handler is answered, each time."""
+    early.begin(interrupts=True)
+    told = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        with pytest.raises(Interrupted):  # which code that is imported may drop
+            signal.raise_signal(number)
+    early.wait()
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.raise_signal(number)
+    handled = Signals(loop)
+
+    async def main():
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            handled.handle(number, functools.partial(told.append, number))
+        handled.answer_others(told.append)
+        signal.raise_signal(signal.SIGUSR2)
+        early(signal.SIGTERM, None)  # the app's handler calls the one before: ours runs anyway
+        while len(told) < 6:
+            await asyncio.sleep(0.001)
+
+    loop.run_until_complete(main())
+    handled.close()
+    assert told == [
+        signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGUSR2,
+    ]  # fmt: skip
+    signal.raise_signal(signal.SIGTERM)  # it waits again
+    assert list(early.came) == [signal.SIGTERM]
+
+
+def test_handlers_of_the_program_stay():
+    """Those of Python's and those in C, and what `nohup` ignores; the others are put back where a program goes on."""
+    signal.signal(signal.SIGTERM, print)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR2)
+    try:
+        with early.beside_program():
+            kept = [number for number in signals.STARTING if signal.getsignal(number) is not early]
+            signal.signal(signal.SIGTTIN, print)
+        assert kept == [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2]
+        assert signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL and signal.getsignal(signal.SIGTTIN) is print
+        with early.beside_program():
+            pass
+    finally:
+        faulthandler.unregister(signal.SIGUSR2)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGTTIN, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("is_foreground", [True, False])
+def test_a_process_in_the_background(monkeypatch, is_foreground):
+    """It is another group than the one in front of its terminal; without a terminal there is no background."""
+    monkeypatch.setattr(signals, "TERMINAL", os.devnull)
+    monkeypatch.setattr(os, "tcgetpgrp", lambda fd: os.getpgrp() - (not is_foreground))
+    assert signals.is_in_background() is not is_foreground
+    monkeypatch.setattr(signals, "TERMINAL", "/no/such/file")
+    assert not signals.is_in_background()
 
 
 # What a signal does

@@ -119,15 +119,12 @@ def test_the_end_of_the_supervisor_during_the_import(ends, is_told):
 
 
 def test_signals_that_are_left_to_the_supervisor(monkeypatch):
-    """They do nothing here; programs of the app get the earlier handlers."""
+    """They end nothing here; a process that the app forks gets the earlier handlers."""
     monkeypatch.setattr(forked.faulthandler, "enable", lambda: None)
-    numbers = (signal.SIGHUP, signal.SIGUSR2)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        assert forked.prepare_process(numbers) == before
-        for number in numbers:
-            signal.raise_signal(number)
-    finally:
-        forks.disown_handlers()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    forked.prepare_process()
+    for number in forked.LEFT_AT_START:
+        signal.raise_signal(number)
+    assert {number: before for number, (_, before) in forks._handlers.items()} == {
+        number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        for number in forked.LEFT_AT_START
+    }

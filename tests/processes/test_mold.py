@@ -41,7 +41,7 @@ def _as_before(monkeypatch):
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
     monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(collect=gc.collect, freeze=lambda: None))
     yield
-    forks.disown_handlers()
+    forks.disown_all_handlers()
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -189,7 +189,7 @@ def test_a_worker(lead, at_word, monkeypatch):
     assert led.pages.page(1)[Field.REQUESTS] == 5 and role.load_board is not None
     assert led.heard(led.ends[0]) == [{"say": "begun"}] and led.role.channel.fileno() == -1
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getsignal(signal.SIGHUP) is handler
-    assert signal.getsignal(signal.SIGQUIT) is mold_module.do_nothing
+    assert signal.getsignal(signal.SIGQUIT) is mold_module.early
     role.channel.close()
 
 

@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from aserve.core import forks
+from aserve.lifecycle.signals import early
 from aserve.processes.signal_pipe import SignalPipe, block_signals
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
@@ -34,6 +36,17 @@ def test_signals(pipe):
     assert select.select([pipe], [], [], 10)[0] == [pipe]
     assert pipe.read() == [signal.SIGUSR1, signal.SIGHUP]
     assert pipe.read() == []
+
+
+def test_what_came_before():
+    """Signals of the start are read here first; behind the end they wait again."""
+    early.begin(NUMBERS, interrupts=True)
+    signal.raise_signal(signal.SIGUSR1)
+    pipe = SignalPipe(NUMBERS)
+    assert pipe.read() == [signal.SIGUSR1] and not early.came
+    pipe.close()
+    assert signal.getsignal(signal.SIGUSR1) is early
+    assert forks.disown_all_handlers() == dict.fromkeys(NUMBERS, signal.SIG_DFL)
 
 
 def test_a_storm(pipe):

@@ -55,7 +55,7 @@ def _as_before(monkeypatch):
     before = {number: signal.getsignal(number) for number in numbers}
     monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
     yield
-    forks.disown_handlers()
+    forks.disown_all_handlers()
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -334,16 +334,16 @@ def test_logs_are_reopened(lead, wait_until, tmp_path, caplog):
     led = lead(access_log=str(tmp_path / "log"))
 
     def load():
-        os.kill(os.getpid(), signal.SIGUSR1)  # there is nothing to reopen yet
+        os.kill(os.getpid(), signal.SIGUSR1)  # it waits until there is a log
         return hello
 
     def supervise():
         led.wait_for("ready", wait_until)
         assert "the app's own handler" not in caplog.text
         led.channel.send({"do": "reopen logs"})
-        wait_until(lambda: caplog.text.count("was reopened") == 1)
-        os.kill(os.getpid(), signal.SIGUSR1)
         wait_until(lambda: caplog.text.count("was reopened") == 2)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_until(lambda: caplog.text.count("was reopened") == 3)
         led.channel.send(DRAIN)
 
     assert led.run(load, supervise) == 0

@@ -523,6 +523,27 @@ def test_a_thread_does_not_speak_for_the_process(manager):
     assert ended == [1] and manager.hear() == []
 
 
+def test_signals_that_mean_nothing_here(on_serving, monkeypatch, caplog):
+    """A line answers them; in the background of a terminal, what reads from it has to stop the process, as without us; SIGQUIT ends it."""
+    told = []
+    monkeypatch.setattr(running, "end_at_once", told.append)
+    monkeypatch.setattr(running, "is_in_background", lambda: "SIGTTIN" in caplog.text)
+    before = signal.signal(signal.SIGTTIN, signal.SIG_DFL)
+
+    def send(server):
+        for number in (signal.SIGTTIN, signal.SIGQUIT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+
+    on_serving(send)
+    assert aserve.run(hello, LOOPBACK) == 0
+    signal.signal(signal.SIGTTIN, before)
+    assert told == [signal.SIGQUIT] and "SIGTTIN: nothing was done: without --workers" in caplog.text
+    stopped = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: stopped.append(number))
+    running._on_other(signal.SIGTTOU)
+    assert stopped == [signal.SIGSTOP]
+
+
 @pytest.fixture
 def watchdog(manager, monkeypatch):
     """It is to be fed, and each second is an instant."""

@@ -10,13 +10,12 @@ An exception of such code must not end the process: the end of a supervisor woul
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Iterator
 
 from ...core.forks import end_if_forked, forked
 from ...lifecycle.load_error import app_raised
-from ...lifecycle.signals import kept_handlers
+from ...lifecycle.signals import Interrupted, kept_handlers
 
 
 @contextlib.contextmanager
@@ -37,7 +36,7 @@ def reporting(what: str, doing: str) -> Iterator[None]:
     Run the user's code in this context; a child that the code forks ends where it would return into aserve.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C, before aserve handles SIGINT.
+        Interrupted: by a signal, at the start.
         LoadError: the code has raised anything else, SystemExit included.
     """
     count = len(forked)
@@ -46,7 +45,7 @@ def reporting(what: str, doing: str) -> Iterator[None]:
         end_if_forked(count)
     except BaseException as fault:
         end_if_forked(count, fault)
-        if isinstance(fault, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if isinstance(fault, Interrupted):
             raise
         raise app_raised(what, doing, fault) from None
 

@@ -11,6 +11,7 @@ import pytest
 
 from aserve.features.moving.guests import hosting, importing_from, reporting
 from aserve.lifecycle.load_error import LoadError
+from aserve.lifecycle.signals import Interrupted, early
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -28,15 +29,12 @@ def test_what_it_raises(how, fault):
 
 
 def test_ctrl_c():
-    """It ends a command that starts; where SIGINT is handled, the exception is the code's own."""
-    with pytest.raises(KeyboardInterrupt), reporting("conf.py", "executing"):
+    """It ends a command that starts; a KeyboardInterrupt of the code's own is an error like others."""
+    early.begin(interrupts=True)
+    with pytest.raises(Interrupted), reporting("conf.py", "executing"):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(LoadError, match="raised KeyboardInterrupt"), hosting("conf.py", "executing"):
         raise KeyboardInterrupt
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        with pytest.raises(LoadError, match="raised KeyboardInterrupt"), hosting("conf.py", "executing"):
-            raise KeyboardInterrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_where_it_imports_from(tmp_path):
