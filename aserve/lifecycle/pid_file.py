@@ -1,13 +1,17 @@
 """The file with the process's number, for scripts that send it signals.
 
-Owns:     writing and removing it; note_that_it_stays, for a user that may not remove it.
+Owns:     writing and removing it, and the lock by which it is this process's; note_that_it_stays, for a user that may not remove it.
 Thread:   the main thread.
 Not here: the caller (server/running.py), which binds first, so that a second server on the same address does not write it.
+
+The lock is one of fcntl(2): it ends with the process, however that happens. So a number that another process has got since, or a file that has
+outlived its container, prevents no start. Forked children do not have it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import stat
@@ -27,9 +31,10 @@ def pid_file(path: str | None) -> Iterator[None]:
     Replace the file of a process that has ended or was killed; None: write no file.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: the file cannot be written, or is that of a server that runs.
     """
     if path is not None:
+        _look_for_owner(os.path.abspath(path))
         _write(os.path.abspath(path), _line())
     with kept_pid_file(path):
         yield
@@ -42,10 +47,12 @@ def kept_pid_file(path: str | None) -> Iterator[None]:
         yield
         return
     path, line = os.path.abspath(path), _line()  # the app may change the folder
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove, path, line)
+        with contextlib.suppress(OSError):  # it is gone, or the file system has no locks
+            file = stack.enter_context(open(path))
+            fcntl.lockf(file, fcntl.LOCK_SH)
         yield
-    finally:
-        _remove(path, line)
 
 
 def note_that_it_stays(path: str | None, account: Account) -> None:
@@ -74,6 +81,27 @@ def _may_remove(path: str) -> bool:
 
 def _line() -> str:
     return f"{os.getpid()}\n"
+
+
+def _look_for_owner(path: str) -> None:
+    """
+    Look whether a server that runs has written the file.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    try:
+        with open(path, "r+") as file:
+            number = file.read().strip()
+            if number != str(os.getpid()):  # else a container has begun again, or there are two on one volume
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as exc:
+        if exc.filename is None:  # not from open()
+            raise ConfigError(
+                f"the pid file {path} is that of a server that runs, pid {number}: stop that, or give this another --pid-file"
+            ) from None
+    except (OSError, ValueError):
+        pass  # there is none, or no lock, or no text
 
 
 def _write(path: str, line: str) -> None:

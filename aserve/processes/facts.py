@@ -72,7 +72,7 @@ class Member:
 
 def choose_slots(slots: Collection[int], size: int, workers: Iterable[Member]) -> list[int]:
     """
-    Return the slots of so many workers: of those that there are, and the next numbers that are free.
+    Return the slots of `size` workers: of the present ones, and the next numbers that are free.
 
     Of those that are too many the silent are left out first, then those that do not serve yet, then the oldest; `workers`: the oldest first.
     """

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,34 @@ def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
     assert (tmp_path / "a.pid").read_text() == f"{process.pid}\n"
     process.signal()
     assert process.wait() == 0 and not (tmp_path / "a.pid").exists()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        pytest.param(
+            ("--workers", "1"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+        ),
+    ],
+)
+def test_a_second_server_with_the_same_pid_file(start_process, tmp_path, flags):
+    """It refuses, and names the first, also after an upgrade in place; the file of one that was killed keeps nobody."""
+    path = tmp_path / "a.pid"
+    more = ("--bind", "127.0.0.1:0", "--pid-file", str(path))
+    process = start_process("hello", *flags, *more)
+    for is_upgraded in (False, True) if flags else (True,):
+        second = run("wsgiref.simple_server:demo_app", *more)
+        assert second.returncode == 2
+        assert f"the pid file {path} is that of a server that runs, pid {process.pid}: stop that" in second.stderr
+        assert path.read_text() == f"{process.pid}\n"
+        if not is_upgraded:
+            process.signal(signal.SIGUSR2)
+            process.wait_for_log("SIGUSR2: done in ")
+    process.signal(signal.SIGKILL)
+    process.wait()
+    third = start_process("hello", *flags, *more)
+    assert path.read_text() == f"{third.pid}\n"
 
 
 @pytest.mark.long_on_pypy

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -143,3 +145,46 @@ def test_it_cannot_be_written(tmp_path, path, text):
     with pytest.raises(ConfigError, match=said), pid_file(str(tmp_path / path)):
         pass
     assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Another process, which has the file a.pid."""
+    code = f"""
+from aserve.lifecycle.pid_file import pid_file
+with pid_file({str(tmp_path / "a.pid")!r}):
+    print(flush=True)
+    input()
+"""
+    with subprocess.Popen([sys.executable, "-Ic", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_a_server_that_runs_keeps_its_file(server, tmp_path):
+    """The second refuses to start, and names the first; the file is that of the first until its end."""
+    path = tmp_path / "a.pid"
+    with pytest.raises(ConfigError, match=rf"^the pid file {path} is that of a server that runs, pid {server.pid}: "):
+        pid_file(str(path)).__enter__()
+    assert path.read_text() == f"{server.pid}\n"
+    server.kill()
+    server.wait()
+    with pid_file(str(path)):
+        assert path.read_text() == OURS
+
+
+def test_the_number_of_another_program_keeps_nobody(server, tmp_path):
+    """A process that has got the number of an ended server; and in a container that has begun again, the process itself."""
+    path = tmp_path / "b.pid"
+    for number in (server.pid, PID):
+        path.write_text(f"{number}\n")
+        with pid_file(str(path)):
+            assert path.read_text() == OURS
+
+
+def test_two_with_the_same_number(server, tmp_path, monkeypatch):
+    """In containers that share a volume, both are number 1: the second starts."""
+    monkeypatch.setattr(os, "getpid", lambda: server.pid)
+    with pid_file(str(tmp_path / "a.pid")):
+        pass

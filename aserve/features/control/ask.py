@@ -20,7 +20,6 @@ from typing import Any, Callable, NoReturn
 from ...connections.health import WISHES
 from ...connections.stacks import ORDER
 from ...core.json_text import read_object
-from ...proxies.peers import SO_PEERCRED
 from ...settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
@@ -28,7 +27,7 @@ REFUSED = 1
 ENDED = "the server ended, or was upgraded, before it answered"
 NO_ANSWER = "what answers there is not aserve's control socket; give --control as the server was given it"
 TOP = "top"
-# A caller that gets nothing for so long asks whether there is anybody, and gives up after as long again: 5 s in all.
+# A command that gets nothing for this time asks whether any question is answered, and gives up after the same time again: 5 s in all.
 PATIENCE_SECONDS = 2.5
 SILENT_SECONDS = 5  # since an event loop last turned, from which on it is shown
 COLUMNS = (
@@ -125,9 +124,10 @@ def _receive(sock: socket.socket, path: str) -> bytes:
 
 
 def _name(sock: socket.socket) -> str:
-    if SO_PEERCRED is None:
+    peer = getattr(socket, "SO_PEERCRED", None)
+    if peer is None:
         return "the supervisor"
-    pid = sock.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 4)  # unix(7), struct ucred: the pid comes first
+    pid = sock.getsockopt(socket.SOL_SOCKET, peer, 4)  # unix(7), struct ucred: the pid comes first
     return f"the supervisor (pid {int.from_bytes(pid, sys.byteorder)})"
 
 
