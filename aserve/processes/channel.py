@@ -27,6 +27,7 @@ from typing import Any, Callable
 
 from ..core.descriptors import close_all
 from ..core.exchange import shortened
+from ..core.json_text import read_object
 from ..core.named_tuple import NamedTuple
 
 logger = logging.getLogger("aserve")
@@ -224,8 +225,11 @@ def _encode(message: Message) -> bytes:
 
 
 def _decode(octets: bytes) -> Message:
-    message: Message = json.loads(octets.decode("utf-8", "surrogatepass"))
-    return message
+    """Return a message; an empty one, which has no meaning, for octets that are none: the app may have written to the descriptor."""
+    try:
+        return read_object(octets.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        return {}
 
 
 def _cut(value: Any, most: int) -> Any:

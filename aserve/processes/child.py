@@ -89,6 +89,7 @@ class Child(Member):
         self.has_told = False  # it has cut off and logged its requests itself, at the end of its drain
         self.failure = ""  # why it ends, if it has reported that, or was killed for it
         self.app_traceback = ""
+        self.is_nonsensical = False  # it has sent what has no meaning, which was logged
         self.is_mute = False  # it has closed its channel, and hears no order
         self.given_count = 0  # connections given to it since its page was written
         self.given_tick = 0  # its page's tick at that time

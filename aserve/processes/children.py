@@ -232,7 +232,7 @@ class Children:
             if received is None:
                 self._on_closed(child)
                 return
-            if received[0]["say"] == "begun":
+            if received[0].get("say") == "begun" and child in self._unborn:
                 self._on_begun(child)
             else:
                 self._hear(child, *received)

@@ -12,8 +12,10 @@ Only at the top of the loop a worker begins: so a child returns from `run`, and 
 
 from __future__ import annotations
 
+import logging
 import os
 
+from ..core.descriptors import close_all
 from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
@@ -24,10 +26,12 @@ from .events import Events
 from .fleet import Action, Do, Fleet, decide
 from .inheritance import Inheritance
 from .present import Present
-from .reactions import Reactions
+from .reactions import Reactions, has_meaning
 from .role import Role
 from .signal_pipe import block_signals
 from .site import Site
+
+logger = logging.getLogger("aserve")
 
 # Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
 MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
@@ -85,11 +89,15 @@ class Supervisor:
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         """Let the noun whose word it is handle a child's message. A bug of ours there must not keep Children from noticing that the sender has ended."""
 
-        def hear() -> None:
-            words = self.reactions.by_others_word.get(child.slot, self.reactions.by_word)
-            words[message["say"]](child, message, fds)
-
-        guard(hear)
+        words, say = self.reactions.by_others_word.get(child.slot, self.reactions.by_word), message.get("say")
+        if isinstance(say, str) and say in words and has_meaning(message, fds):
+            guard(words[say], child, message, fds)
+            return
+        close_all(fds)
+        if not child.is_nonsensical:
+            child.is_nonsensical = True
+            text = "%s: a message to the supervisor has no meaning, and is refused, as are further ones: the app may write to descriptors that are not its own: %.100s"
+            logger.error(text, child, message)
 
     def _settle(self) -> list[Action]:
         """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""

@@ -185,7 +185,8 @@ def test_a_bug_of_ours(supervised, caplog):
     """It is logged, and the loop goes on."""
     one = supervised(1)
     (child,) = one.start()
-    one.say(child, say="nonsense")
+    one.supervisor.reactions.by_word["left"] = None
+    one.say(child, say="left")
     assert "internal error; please report this as a bug in aserve" in caplog.text
     one.signal(signal.SIGTERM)
     assert told(one, child) == [{"do": "drain", "stopping": True}]
@@ -196,7 +197,8 @@ def test_a_bug_of_ours_in_last_words(supervised):
     """Who has said them is replaced, like any other."""
     one = supervised(1)
     (child,) = one.start()
-    one.system.workers_ends[child.pid].send({"say": "nonsense"})
+    one.supervisor.reactions.by_word["left"] = None
+    one.system.workers_ends[child.pid].send({"say": "left"})
     one.system.ends.append((child.pid, 9))
     one.reap()
     assert one.children == []
@@ -220,3 +222,34 @@ def test_in_a_child(monkeypatch, tmp_path, preload):
     assert (role.load_board is None) == preload and signal.getsignal(signal.SIGTERM) == before
     role.channel.close()
     assert (tmp_path / "control").exists()  # the parent answers there
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {}, {"say": None}, {"say": []}, {"say": "nonsense"}, {"say": "begun"}, {"say": "idle"}, {"say": "idle", "listener": "0", "peer": None},
+        {"say": "request", "listener": 0, "peer": None, "giver": 1, "until": 0.0}, {"say": "taken", "number": []}, {"say": "failed", "why": 1},
+    ],
+)  # fmt: skip
+def test_nonsense_of_a_worker(supervised, caplog, message):
+    """An app that writes to the channel: one line says so, its descriptors are closed, and the worker goes on."""
+    one = supervised(1)
+    (child,) = one.start()
+    for _ in range(3):
+        reads, writes = os.pipe()
+        os.set_blocking(reads, False)
+        one.say(child, fd=writes, **message)
+        assert os.read(reads, 1) == b"", "no process has the other end any more"
+        os.close(reads)
+    assert caplog.text.count(f"{child}: a message to the supervisor has no meaning") == 1
+    assert "internal error" not in caplog.text and child.state is State.READY
+
+
+@pytest.mark.parametrize("octets", [b"x", b"[1]", b"\xff", b"[" * 60_000, b'"say"'])
+def test_octets_that_are_no_message(supervised, caplog, octets):
+    """The same."""
+    one = supervised(1)
+    (child,) = one.start()
+    os.write(one.system.workers_ends[child.pid].fileno(), octets)
+    one.turn()
+    assert "has no meaning" in caplog.text and "internal error" not in caplog.text and child.state is State.READY
