@@ -499,6 +499,7 @@ FLOORS = {
     "aserve/wsgi/begun.py": 100,
     "aserve/wsgi/deadlines.py": 96,
     "aserve/wsgi/environ.py": 100,
+    "aserve/wsgi/finalizers.py": 100,
     "aserve/wsgi/gateway.py": 100,
     "aserve/wsgi/head.py": 100,
     "aserve/wsgi/request_id.py": 100,

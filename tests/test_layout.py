@@ -54,6 +54,7 @@ RESERVED = {
             "features.http2.session": "it is the protocol of a transport",
             "features.http2.stream": "to a wire it is a transport",
             "features.http2.turns": "names the type of a loop",
+            "wsgi.finalizers": "asks whether a loop runs in this thread",
         },
     ),
     "threading": (

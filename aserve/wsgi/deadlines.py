@@ -51,11 +51,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..core.body import LiveBody
-from ..core.errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
+from ..core.errors import AppError, ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from ..core.exchange import Exchange
 from ..core.frames import Call, calls_of, outer_frames, show_calls
 from ..workers.executor import WORKING
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
+from .finalizers import refuse_inside
 from .gateway import WSGIApp
 from .returned import iterate
 from .wrapping import is_inert, named_as
@@ -338,14 +339,16 @@ class Run:
                 return function(*arguments)
             # Other threads of the app are never interrupted.
             was_interruptible = self._disarm() if _get_ident() == self.thread_id else False
-            if not self._regain_ownership():
-                if self.is_written_off:
-                    raise ClientDisconnected("the request took too long, and was answered with an error (504)")
-                return function(*arguments)  # the exchange is over; `function` will notice
             try:
-                return function(*arguments)
+                if not self._regain_ownership(self._refuse_to_wait):
+                    if self.is_written_off:
+                        raise ClientDisconnected("the request took too long, and was answered with an error (504)")
+                    return function(*arguments)  # the exchange is over; `function` will notice
+                try:
+                    return function(*arguments)
+                finally:
+                    self._ownership.release()
             finally:
-                self._ownership.release()
                 if was_interruptible:
                     self._interruptible.append(None)
 
@@ -382,11 +385,24 @@ class Run:
         except RuntimeError:
             pass  # the loop has taken it from this worker
 
-    def _regain_ownership(self) -> bool:
-        """Take the exchange back, where no interrupt comes; False: the loop has answered it, or it is over."""
+    def _refuse_to_wait(self) -> None:
+        """
+        Let the app's call wait for the exchange only where no other exchange waits for this thread.
+
+        Raises:
+            AppError: a finalizer calls, on the event loop, within code of ours, or in the worker of another exchange outside the app.
+        """
+        refuse_inside(self.exchange.connection.service.loop)
+        here = self._deadlines.runs.get(_get_ident())
+        if here is not None and here._ownership._is_owned():  # type: ignore[attr-defined]
+            raise AppError("a finalizer called the response of another request between two calls of the app")
+
+    def _regain_ownership(self, before_wait: Callable[[], object] = int) -> bool:
+        """Take the exchange back, where no interrupt comes; False: the loop has answered it, or it is over. `before_wait` may raise."""
         while not self._ownership.acquire(blocking=False):
             if self.is_written_off or self.is_over:
                 return False
+            before_wait()
             time.sleep(CHECK_SECONDS)  # the loop is taking the lock, or a second thread of the app writes
         return True
 

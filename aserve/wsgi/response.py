@@ -23,6 +23,7 @@ from ..core.errors import AppError, ResponseTruncated
 from ..core.exchange import HTTP_1_1, Exchange
 from ..core.forks import end_if_forked, forked
 from ..core.http_date import http_date
+from .finalizers import refuse_inside
 from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
 from .returned import not_bytes
 
@@ -182,8 +183,9 @@ class Response:
         Send a 103 response with these fields (RFC 8297), as wsgi.early_hints; an HTTP/1.0 client gets none.
 
         Raises:
-            AppError: the head has already gone out, or a field is not valid.
+            AppError: the head has already gone out, or a field is not valid; or see refuse_inside.
         """
+        refuse_inside(self._exchange.connection.service.loop)
         with self.sending:
             if self.head_is_out:
                 raise AppError("wsgi.early_hints was called after the response's head had gone out")
@@ -200,9 +202,10 @@ class Response:
         Drop octets beyond the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after its end.
 
         Raises:
-            AppError: `data` is not bytes, or the response has been ended by its last chunk or by a close.
+            AppError: `data` is not bytes, or the response has been ended by its last chunk or by a close; or see refuse_inside.
             ClientDisconnected: the client is gone.
         """
+        refuse_inside(self._exchange.connection.service.loop)
         with self.sending:
             if data and isinstance(data, bytes):  # `encode` refuses anything else
                 self._exchange.is_written = True  # first: either this sees the end, or `join_senders` sees this

@@ -174,7 +174,7 @@ class FakeConnection:
         self.base_environ: dict[str, Any] = {} if base_environ is None else base_environ
         self.remote_addr = "203.0.113.7"
         self.remote_port = "4711"
-        self.service = types.SimpleNamespace(config=DEFAULTS)
+        self.service = types.SimpleNamespace(config=DEFAULTS, loop=None)
         self.sent: list[bytes] = []
         self.error: BaseException | None = None  # what `send` raises
 

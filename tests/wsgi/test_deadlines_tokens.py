@@ -83,8 +83,8 @@ def test_a_finalizer_within_a_guard(monkeypatch, token):
     run, said = new_run(), []
     take = getattr(Run, token)
 
-    def take_then_finalize(self):
-        taken = take(self)
+    def take_then_finalize(self, *arguments):
+        taken = take(self, *arguments)
         if not said:
             said.append("finalizer")
             said.append(guarded())

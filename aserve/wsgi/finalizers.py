@@ -1,0 +1,43 @@
+"""Calls of the app into aserve that must not wait: of finalizers, weak references' callbacks and signal handlers.
+
+Owns:     refuse_inside.
+Thread:   any.
+Spec:     PEP 3333; Python's data model, `object.__del__`: it may run in any thread, between any two bytecodes of ours.
+Not here: the locks and waits (response.py, deadlines.py, connections/, workers/); those of the uwsgi module (features/uwsgi_api/locks.py).
+
+Such a call may come within code of ours that holds a lock, or on the event loop's thread, for which a worker waits. If it took a lock, or
+waited for a worker or the loop, it could wait for ever, and with it the whole process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from types import FrameType
+from typing import Any
+
+from ..core.errors import AppError
+from ..workers.executor import WORKING
+
+# In frames of these a lock may be held, or a response be half made. Below other frames of ours the search goes on.
+LOCKING = ("aserve.core.", "aserve.connections.", "aserve.workers.", "aserve.wsgi.response")
+CALLS_APP = "aserve.wsgi.gateway"  # holds no lock while the app runs; as WORKING, which calls C, and C the app
+
+
+def refuse_inside(loop: Any) -> None:
+    """
+    Refuse the app's call if it has interrupted code of ours.
+
+    Raises:
+        AppError: this is the thread of `loop`, the server's, outside the app, or a thread within code that may hold a lock.
+    """
+    if loop is not None and asyncio._get_running_loop() is loop:  # with --threads 0 the app finds no running loop
+        raise AppError("a finalizer or signal handler called the response of a request on the event loop's thread")
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name == CALLS_APP or frame.f_code in WORKING:
+            return
+        if name.startswith(LOCKING):
+            raise AppError(f"a finalizer or signal handler called the response of a request within {name}")
+        frame = frame.f_back

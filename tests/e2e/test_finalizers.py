@@ -1,0 +1,37 @@
+"""The collector runs an app's finalizers between any two bytecodes of ours: what they call waits for nothing, and nothing stands still."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import pathlib
+
+import pytest
+from harness.client import RawClient, Truncated
+from harness.interpreter import NATIVE_KINDS
+
+APP = f"{pathlib.Path(__file__).parent / 'finalizing_app.py'}:app"
+FORMS = ("/", "/pieces", "/written", "/large")
+ROUNDS = 12
+
+
+@pytest.mark.parametrize("native", NATIVE_KINDS)
+@pytest.mark.parametrize(
+    "flags", [["--threads", "0"], ["--threads", "4"], ["--threads", "4", "--request-timeout", "600"]], ids=" ".join
+)
+def test_finalizers_that_call_into_responses(start_process, flags, native):
+    """They call start_response, write() and early hints of requests that run, on any thread; the server answers on, and ends."""
+    process = start_process(APP, "--native", native, *flags)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: ask(process.address, FORMS[number % len(FORMS)]), range(8)))
+    process.signal()
+    assert process.wait() == 0
+
+
+def ask(address, form):
+    """Ask again and again; a response may be cut, but the server must not fall silent: the client's time-out fails the test."""
+    for _ in range(ROUNDS):
+        with contextlib.closing(RawClient(address)) as client:
+            client.request(form)
+            with contextlib.suppress(Truncated, ConnectionError, AssertionError, ValueError):
+                client.recv_response()

@@ -1,0 +1,53 @@
+"""What a finalizer calls does not wait: neither on the event loop's thread, nor within code of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+
+import pytest
+
+from aserve.core.errors import AppError
+from aserve.wsgi.finalizers import refuse_inside
+
+
+def within(name, call):
+    """Call this within a function of the module of this name, as a finalizer is called there."""
+
+    def caller():
+        call()
+
+    types.FunctionType(caller.__code__, {"__name__": name}, "caller", None, caller.__closure__)()
+
+
+def write(loop=None):
+    refuse_inside(loop)
+
+
+def test_a_finalizer_on_the_event_loop():
+    """The loop must not wait for a worker; another loop, which an app runs, may call."""
+
+    async def call(loop):
+        write(loop)
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(call(object()))
+        with pytest.raises(AppError, match="on the event loop's thread"):
+            loop.run_until_complete(call(loop))
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("name", ["aserve.core.budgets", "aserve.connections.wire_fast", "aserve.wsgi.response"])
+def test_a_finalizer_within_code_that_locks(name):
+    """The lock may be held by this very thread."""
+    with pytest.raises(AppError, match=name):
+        within("app", lambda: within(name, lambda: within("app", write)))
+
+
+def test_the_app_itself():
+    """The gateway calls it, with frames of ours around; wrappers may stand between them; its threads have no frame of ours."""
+    within("aserve.connections.connection", lambda: within("aserve.wsgi.gateway", lambda: within("app", write)))
+    within("aserve.core.x", lambda: within("aserve.wsgi.gateway", lambda: within("aserve.features.x", write)))
+    within("threading", write)
