@@ -46,19 +46,21 @@ def test_order(connect, order):
     assert client.ended == {late, first, second}
 
 
-def test_nothing_starves(connect, order):
-    """However much is sent to an urgent stream, others get a frame now and then."""
+def test_nothing_starves(connect, order, monkeypatch):
+    """Beside an urgent stream that always has more to send, one frame of 16 goes to the stream that has waited longest."""
+    # So the urgent stream never waits for its wire.
+    monkeypatch.setattr("aserve.features.http2.stream.HIGH_BYTES", 1 << 21)
     client = connect(returning([b"x" * (1 << 20)]))
-    late, urgent = (client.ask(*request(b"GET", b"/", (b"priority", b"u=%d" % u))) for u in (7, 0))
+    first, second, urgent = (client.ask(*request(b"GET", b"/", (b"priority", b"u=%d" % u))) for u in (7, 7, 0))
     client.gives_room = False
-    for stream in (late, urgent):
+    for stream in (first, second, urgent):
         client.h2.increment_flow_control_window(1 << 20, stream)
-    client.h2.increment_flow_control_window(1 << 20)
+    client.h2.increment_flow_control_window(1 << 22)
     client.pump()
-    assert late in order[: 3 * FAIR_FRAMES] and order.count(urgent) > order.count(late)
-    client.h2.increment_flow_control_window(1 << 21)
-    client.pump()
-    assert client.ended == {late, urgent}
+    fair = [at for at in range(3 * FAIR_FRAMES + 2) if order[at] != urgent][-3:]
+    assert [order[at] for at in fair] == [first, second, first]
+    assert [after - before for before, after in zip(fair, fair[1:])] == [FAIR_FRAMES] * 2
+    assert client.ended == {first, second, urgent}
 
 
 def update(stream_id, value, on=0):
