@@ -129,9 +129,9 @@ def test_data_behind_the_end(connect):
     assert client.resets == {stream: ErrorCodes.STREAM_CLOSED} and client.ended == {other} and not client.goaways
 
 
-@pytest.mark.parametrize("host", [b"a", b"A"])
+@pytest.mark.parametrize("host", [b"a", b"A", b"a:443"])
 def test_two_hosts(connect, host):
-    """Beside :authority one equal Host may stand."""
+    """Beside :authority one equal Host may stand; the port of the scheme may be left out."""
     client = connect()
     one = client.ask(*request(b"GET", b"/", (b"host", host)))
     two = client.ask(*request(b"GET", b"/", (b"host", b"a"), (b"host", host)))
