@@ -92,12 +92,12 @@ class HTTPSSite(Workers):
             return None
 
     def wait_for_certificate(self, name: str, other_than: bytes = b"") -> bytes:
-        """Return a name's certificate, once it has one that is not this other."""
+        """Return a name's certificate, once it has one that is not this other, and its order has ended: that still reads clock and file."""
 
         def look() -> bytes | None:
             time.sleep(0.1)  # each refusal is a line of the log
             found = self.certificate(name)
-            return None if found == other_than else found
+            return None if found == other_than or not self.is_turn_free() else found
 
         return wait_until(look, SECONDS, lambda: self.log)
 
