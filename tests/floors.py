@@ -211,6 +211,7 @@ FLOORS = {
     "aserve/features/https/hosts.py": 100,
     "aserve/features/https/issued.py": 100,
     "aserve/features/https/keys.py": 100,
+    "aserve/features/https/network.py": 100,
     "aserve/features/https/notes.py": 100,
     "aserve/features/https/order.py": 100,
     "aserve/features/https/program.py": 100,

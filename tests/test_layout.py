@@ -72,6 +72,7 @@ RESERVED = {
             "features.metrics.counting": "workers and the loop count at the same time",
             "features.metrics.gil": "a thread of its own waits for the GIL",
             "features.maintenance": "a thread of its own looks at a file",
+            "features.https.network": "a thread reads an answer, and another one looks at the clock",
             "features.https.renewal": "a thread of its own looks what is due",
             "features.access_log.log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",

@@ -1,4 +1,4 @@
-"""From when and until when a certificate is valid, and who has issued it.
+"""From when and until when a certificate is valid, and its issuer.
 
 Owns:     warn_of_dates; Validity, dates_of, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
 Thread:   any; pure, but for the clock.

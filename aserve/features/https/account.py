@@ -16,14 +16,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from acme import client, errors, messages
-from josepy.jwa import ES256
 from josepy.jwk import JWKEC
 
-from ...settings import VERSION
 from .folder import Folder
 from .keys import load_key, new_key, pem_of
 
-TIMEOUT_SECONDS = 30
 # The name of the account's notes: of no host, as it has no letter or digit at its end.
 ACCOUNT = "account-"
 
@@ -47,13 +44,6 @@ def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwor
             authority.update_registration(existing, messages.Registration.from_data(email=job["email"]))
     folder.write_json(ACCOUNT, {"email": job["email"]})
     return authority
-
-
-def new_network(job: Mapping[str, Any], key: JWKEC) -> client.ClientNetwork:
-    """Return what sends requests, signed by the account's key."""
-    return client.ClientNetwork(
-        key, alg=ES256, user_agent=f"aserve/{VERSION}", timeout=TIMEOUT_SECONDS, verify_ssl=job["ca"] or True
-    )
 
 
 def key_of(folder: Folder) -> JWKEC:

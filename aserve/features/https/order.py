@@ -16,22 +16,30 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 from acme import client, errors, messages
-from josepy.errors import Error as JoseError
 
-from .account import connect, key_of, new_network
+from .account import connect, key_of
 from .challenges import choose, put_answer
 from .folder import Folder
 from .issued import Issued, UnusableError, refuse_unusable
 from .keys import new_key, new_request, pem_of
+from .network import ORDER_SECONDS, Answers, new_network
 from .notes import Notes
 
 if TYPE_CHECKING:
     from .hosts import Hosts
 
-# Of the authority's checks, and of its signature.
-DEADLINE_SECONDS = 120
 # The library tries a refused nonce once more; an order has some ten requests.
 MAX_TRIES = 5
+# What a fault without a type of ACME is, see faults.py. The first that fits counts.
+KINDS: tuple[tuple[Any, str], ...] = (
+    (UnusableError, "unusable"),
+    (errors.TimeoutError, "timeout"),
+    (requests.exceptions.SSLError, "directory-tls"),
+    ((ValueError, requests.TooManyRedirects), "unexpected"),  # many of requests' errors are a ValueError, too
+    (requests.RequestException, "unreachable"),
+    (OSError, "folder"),
+    (Exception, "unexpected"),
+)
 
 
 class Refused(Exception):
@@ -55,55 +63,54 @@ def order(job: Mapping[str, Any]) -> dict[str, Any]:
         key = key_of(folder)
     except (OSError, ValueError) as exc:
         return {"kind": "account-key", "detail": str(exc)}
-    network = new_network(job, key)
-    waits: list[str] = []
-    network.session.hooks["response"].append(
-        lambda response, **_: waits.append(response.headers.get("Retry-After", ""))
-    )
+    answers = Answers()
     try:
-        _try(job, folder, network)
+        _try(job, folder, new_network(job, key, answers), answers)
         return {}
-    except Refused as exc:
-        found = {"kind": exc.kind, "detail": exc.detail, "challenge": exc.challenge}
-    except messages.Error as exc:
-        found = {"kind": str(exc.typ).rpartition(":")[2], "detail": exc.detail or exc.title or str(exc.typ)}
-        found["subproblems"] = "; ".join(str(one.detail) for one in exc.subproblems or ())
-        found["retry_after"] = waits[-1] if waits else ""
-    except UnusableError as exc:
-        found = {"kind": "unusable", "detail": str(exc)}
-    except errors.TimeoutError:
-        found = {"kind": "timeout", "detail": f"no decision within {DEADLINE_SECONDS} s"}
-    except requests.exceptions.SSLError as exc:
-        found = {"kind": "directory-tls", "detail": str(exc)}
-    except requests.RequestException as exc:
-        found = {"kind": "unreachable", "detail": str(exc)}
-    except (errors.Error, JoseError) as exc:
-        found = {"kind": "unexpected", "detail": f"{type(exc).__name__}: {exc}"}
-    except OSError as exc:
-        found = {"kind": "folder", "detail": str(exc)}
+    except Exception as exc:  # the libraries raise errors of many kinds at an answer without its form
+        return {**_describe(exc), **({"retry_after": answers.retry_after} if answers.retry_after else {})}
     finally:
         folder.drop_challenges()
-    return found
 
 
-def _try(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, tries: int = MAX_TRIES) -> None:
+def _describe(exc: Exception) -> dict[str, Any]:
+    """Return "kind", "detail" and what else belongs to a fault; see `order`."""
+    if isinstance(exc, errors.IssuanceError):
+        exc = exc.error
+    if isinstance(exc, Refused):
+        return {"kind": exc.kind, "detail": exc.detail, "challenge": exc.challenge}
+    if isinstance(exc, messages.Error):
+        subproblems = "; ".join(str(one.detail) for one in exc.subproblems or ())
+        detail = str(exc.detail or exc.title or exc.typ)
+        return {"kind": str(exc.typ).rpartition(":")[2], "detail": detail, "subproblems": subproblems}
+    status = getattr(exc.args[0] if exc.args else None, "status_code", 0)  # of a refusal that has no form
+    if status == 429 or status >= 500:
+        return {"kind": "rateLimited" if status == 429 else "serverInternal", "detail": f"status {status}"}
+    kind = next(kind for classes, kind in KINDS if isinstance(exc, classes))
+    detail = str(exc) or (f"no decision within {ORDER_SECONDS:.0f} s" if kind == "timeout" else "")
+    return {"kind": kind, "detail": f"{type(exc).__name__}: {detail}" if kind == "unexpected" else detail}
+
+
+def _try(
+    job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, answers: Answers, tries: int = MAX_TRIES
+) -> None:
     """Order; begin anew if the authority refuses a nonce."""
     try:
-        _order(job, folder, network)
+        _order(job, folder, network, answers)
     except messages.Error as exc:
         if exc.code != "badNonce" or tries == 1:
             raise
-        _try(job, folder, network, tries - 1)
+        _try(job, folder, network, answers, tries - 1)
 
 
-def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork) -> None:
+def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, answers: Answers) -> None:
     name = job["name"]
     network.account = None
     authority = connect(job, folder, network)
     key = new_key()
     made = authority.new_order(new_request(key, name))
     taken = _answer(job, folder, authority, made, network.key)
-    until = datetime.datetime.now() + datetime.timedelta(seconds=DEADLINE_SECONDS)
+    until = datetime.datetime.now() + datetime.timedelta(seconds=answers.seconds)
     try:
         made = authority.poll_authorizations(made, until)
     except errors.ValidationError as exc:

@@ -186,9 +186,10 @@ def test_refused(authority, failed, kind, detail):
 @pytest.mark.parametrize(
     ("fault", "result"),
     [
-        (error("rateLimited"), {"kind": "rateLimited", "detail": "its words", "subproblems": "", "retry_after": ""}),
-        (error("compound", subproblems=[{"type": "x", "detail": "for a.example"}]), {"kind": "compound", "detail": "its words", "subproblems": "for a.example", "retry_after": ""}),
-        (errors.TimeoutError(), {"kind": "timeout", "detail": "no decision within 120 s"}),
+        (error("rateLimited"), {"kind": "rateLimited", "detail": "its words", "subproblems": ""}),
+        (error("compound", subproblems=[{"type": "x", "detail": "for a.example"}]), {"kind": "compound", "detail": "its words", "subproblems": "for a.example"}),
+        (errors.IssuanceError(error("caa")), {"kind": "caa", "detail": "its words", "subproblems": ""}),
+        (errors.TimeoutError(), {"kind": "timeout", "detail": "no decision within 240 s"}),
         (requests.exceptions.SSLError("untrusted"), {"kind": "directory-tls", "detail": "untrusted"}),
         (requests.ConnectionError("refused"), {"kind": "unreachable", "detail": "refused"}),
         (DeserializationError("odd"), {"kind": "unexpected", "detail": "DeserializationError: Deserialization error: odd"}),
@@ -214,21 +215,6 @@ def test_a_damaged_account(authority):
     """Nothing is asked without the account's key."""
     authority.folder.write(authority.folder.account, b"damaged")
     assert run(authority)["kind"] == "account-key"
-
-
-def test_how_long_to_wait(authority, monkeypatch):
-    """The authority's word, of the response that has refused."""
-    network = types.SimpleNamespace(session=requests.Session(), account=None, key=None)
-    monkeypatch.setattr(order_module, "new_network", lambda job, key: network)
-
-    def refuse(job, folder, network):
-        response = requests.Response()
-        response.headers["Retry-After"] = "3600"
-        network.session.hooks["response"][-1](response, timeout=1)
-        raise error("rateLimited")
-
-    monkeypatch.setattr(order_module, "connect", refuse)
-    assert run(authority)["retry_after"] == "3600"
 
 
 def test_several_hosts(authority, monkeypatch):
