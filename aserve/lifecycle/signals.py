@@ -232,13 +232,27 @@ def kept_handlers(what: str) -> Iterator[None]:
     """
     Run code of the user that may set handlers for the server's signals; restore the server's, and log that.
 
-    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, which is restored, too.
+    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, which is restored, too. The default, by which a signal
+    would end the process before that, is not set at all. (Blocked signals would be blocked in programs that the code starts, too.)
     """
     before = {number: signal.getsignal(number) for number in HANDLED}
+    declined: set[signal.Signals] = set()
+    set_handler = signal.signal
+
+    def set_unless_default(number: signal.Signals, handler: Any) -> Any:
+        if signal.signal is not set_unless_default:  # code that has imported this one by its name calls it later
+            return signal.signal(number, handler)
+        if callable(handler) or not callable(before.get(number)):
+            return set_handler(number, handler)
+        declined.add(number)
+        return signal.getsignal(number)
+
+    signal.signal = set_unless_default  # type: ignore[assignment]
     try:
         yield
     finally:
-        taken = [number for number, handler in before.items() if signal.getsignal(number) != handler]
+        signal.signal = set_handler
+        taken = [n for n, handler in before.items() if n in declined or signal.getsignal(n) != handler]
         for number in taken:
             signal.signal(number, signal.SIG_DFL if before[number] is None else before[number])
         for fd in _wakeup_fds:

@@ -179,6 +179,7 @@ async def handle():
 def take():
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGCHLD)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(handle())
     loop.close()

@@ -248,6 +248,22 @@ def test_handlers_are_kept(caplog):
     assert "conf.py has set handlers for SIGTERM, SIGINT, which were removed" in caplog.text
 
 
+def test_the_default_is_not_even_set(caplog):
+    """A signal that comes while such code runs ends no process; the code may set the default of others, and later all."""
+    came = []
+    signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    with signals.kept_handlers("conf.py"):
+        from signal import signal as by_name
+
+        for number in (signal.SIGTERM, signal.SIGALRM):
+            by_name(number, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert came == [signal.SIGTERM]
+    assert "conf.py has set handlers for SIGTERM, which were removed" in caplog.text
+    by_name(signal.SIGTERM, signal.SIG_DFL)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_nothing_is_set(caplog):
     """Code that leaves signals alone needs no word, and what it raises goes on."""
     with pytest.raises(ValueError, match="x"), signals.kept_handlers("conf.py"):
