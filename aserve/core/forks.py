@@ -171,8 +171,8 @@ def end_process(status: int, say: Callable[[], object]) -> NoReturn:
     """
     try:
         with contextlib.suppress(ValueError):  # not the main thread: then nothing ends a hang
+            signal.alarm(LAST_WORDS_SECONDS)  # first: it stops a timer of the app's
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LAST_WORDS_SECONDS)
         with contextlib.suppress(Exception):
             say()
         flush_output()

@@ -85,9 +85,9 @@ def _is_same() -> bool:
 
 @atexit.register  # before the app is imported, so that it runs after the app's functions
 def _ignore_late_signals() -> None:
-    """Ignore late signals: the interpreter's shutdown resets handlers to the default, but leaves ignored signals."""
-    for number in LATE:
-        if signal.getsignal(number) is _on_late_signal and _is_same():
+    """Ignore late signals, and those that the app handles, as of its timer: the interpreter's shutdown resets handlers to the default, but leaves ignored signals."""
+    for number in signal.valid_signals() if _ends_at else ():
+        if callable(signal.getsignal(number)) and (number not in (signal.SIGTERM, signal.SIGINT) or _is_same()):
             signal.signal(number, signal.SIG_IGN)
 
 

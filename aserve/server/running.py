@@ -319,6 +319,7 @@ def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coro
         LackError: there are not enough descriptors.
     """
     check_descriptors()
+    fill_standard_streams()  # the app may have closed one of them since the start
     loop = new_loop(kind)
     try:
         asyncio.set_event_loop(loop)
