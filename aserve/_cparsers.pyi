@@ -97,6 +97,7 @@ class _Lib:
     LANE_GONE: int
     LANE_UNSENT: int
     LANE_LOST: int
+    LANE_LATE: int
     PUMP_SENT: int
     PUMP_GONE: int
     PUMP_SHORT: int

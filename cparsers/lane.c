@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
@@ -172,6 +173,21 @@ void lane_wake(lane *set)
 
 /* Replying */
 
+/* Whether the client has ended its octets long behind its request.  Of a unix
+ * socket that closes, a send tells; and one that is half closed still reads. */
+static int has_left(lane *set, int fd)
+{
+    struct pollfd at = {.fd = fd, .events = POLLRDHUP};
+    int domain = AF_UNIX;
+    socklen_t size = sizeof domain;
+
+    return set->leaving_seconds > 0 &&
+           seconds_since(set, &set->conns[fd]) >= set->leaving_seconds &&
+           poll(&at, 1, 0) == 1 && (at.revents & POLLRDHUP) != 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+           domain != AF_UNIX;
+}
+
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep)
 {
@@ -181,13 +197,15 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     lane_conn *conn;
     ssize_t took;
-    int is_lost;
+    int is_lost, sent = (int)len;
 
     if ((uint64_t)head_len + body_len > INT32_MAX)
         return LANE_UNSENT; /* no result could say how many were sent */
     if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
-        return (int)len; /* no reply is due */
+        return sent; /* no reply is due */
     conn = &set->conns[fd];
+    if (len > 0 && has_left(set, fd))
+        sent = LANE_LATE;
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
     if (!keep &&
         (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))
@@ -205,18 +223,18 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     end_request(set, fd);
     if (is_lost || !keep) {
         close_conn(set, fd);
-        return is_lost ? LANE_LOST : (int)len;
+        return is_lost ? LANE_LOST : sent;
     }
     set_since(set, conn);
     if (!make_idle(set, fd)) {
         close_conn(set, fd);
-        return (int)len;
+        return sent;
     }
     /* Either this thread sees is_closed, or lane_close sees IDLE. */
     if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST) &&
         change_state(conn, LANE_IDLE, LANE_BUSY))
         close_conn(set, fd);
-    return (int)len;
+    return sent;
 }
 
 void take_out(lane *set, int fd)

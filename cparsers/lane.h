@@ -52,7 +52,8 @@ enum {
                        * the client has not read, as no response announced the
                        * close, and it may send more, or has sent more; or
                        * the response is longer than 2^31 - 1 octets */
-    LANE_LOST = -2    /* the client is gone, and the connection is closed */
+    LANE_LOST = -2,   /* the client is gone, and the connection is closed */
+    LANE_LATE = -3    /* all was sent, but the client had left before */
 };
 
 /* One connection; the table of them is indexed by file descriptor. */
@@ -64,7 +65,8 @@ typedef struct {
     uint8_t used;       /* 1: has carried a request; atomic */
     uint8_t last;       /* 1: the client expects the connection to close */
     uint16_t section;   /* known_hash of its last field section; 0: none */
-    uint32_t since;     /* lane->now when it became IDLE; atomic */
+    uint32_t since;     /* lane->now when it became IDLE, or had its request;
+                         * atomic */
 } lane_conn;
 
 /* One request, a part of it, or another event of a connection. */
@@ -117,6 +119,9 @@ typedef struct {
     uint32_t max_fields;
     uint32_t max_vars;
     uint32_t stall_us; /* after which stall_fd signals; 0: never */
+    /* A client that has ended what it sends, so long behind its request, has
+     * left; 0: it never has, as it may still read. */
+    uint32_t leaving_seconds;
     uint64_t max_body_len;
     lane_arrival *arrivals;
     uint32_t arrivals_cap;    /* requests given by one call */
@@ -195,8 +200,8 @@ void lane_watch(lane *set);
 /* Send a whole response, `head` and then `body`, on a BUSY connection; both are
  * empty when the caller has sent it by itself, in pieces.  If all of it is
  * sent, the connection waits for the next request (keep = 1) or is closed.
- * Returns LANE_LOST; else the octets that were taken: when they are fewer, or
- * LANE_UNSENT, the caller must go on (lane_release). */
+ * Returns LANE_LOST, LANE_LATE; else the octets that were taken: when they
+ * are fewer, or LANE_UNSENT, the caller must go on (lane_release). */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 

@@ -225,6 +225,7 @@ static int begin_request(lane *set, lane_arrival *arrival, int is_full)
         return 0;
     }
     set_used(conn, 1);
+    set_since(set, conn);
     conn->last = listener->protocol != LANE_HTTP ||
                  !(arrival->flags & HTTP1_KEEP_ALIVE);
     if (arrival->kind == LANE_BEGUN) {
@@ -249,6 +250,7 @@ static void continue_body(lane *set, lane_arrival *arrival, int is_full)
         await_octets(set, arrival->fd, is_full); /* it is in the set */
     } else {
         arrival->kind = LANE_DONE;
+        set_since(set, conn);
         change_state(conn, LANE_BUSY,
                      LANE_MORE); /* not read beyond the body */
     }

@@ -113,7 +113,8 @@ static inline uint32_t now(lane *set)
     return __atomic_load_n(&set->now, __ATOMIC_RELAXED);
 }
 
-/* Record when it becomes IDLE: lane_sweep reads it without owning it. */
+/* Record when it becomes IDLE, or has a request: lane_sweep reads it without
+ * owning it. */
 static inline void set_since(lane *set, lane_conn *conn)
 {
     __atomic_store_n(&conn->since, now(set), __ATOMIC_RELAXED);

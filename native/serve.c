@@ -271,9 +271,9 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
         sent = self->reply(self->set, fd, head.at, (uint32_t)head.size,
                            body.at, (uint32_t)body.size, served->keep_alive);
     }
-    if (sent == (int)whole || sent == LANE_LOST) {
+    if (sent == (int)whole || sent == LANE_LOST || sent == LANE_LATE) {
         self->nplain++;
-        ends_note(self, served, addr, body_size, sent == LANE_LOST);
+        ends_note(self, served, addr, body_size, sent != (int)whole);
         return 0;
     }
     Py_XDECREF(addr);

@@ -11,6 +11,7 @@ import mmap
 from typing import Any
 
 from .._cparsers import ffi, lib
+from ..core.exchange import LEAVING_SECONDS
 from ..protocols.one_request import FRONT_VARS
 from ..settings import EngineSettings
 from ..workers.executor import STALL_SECONDS
@@ -88,6 +89,7 @@ class Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
+        set.leaving_seconds = 0 if config.keep_half_closed else LEAVING_SECONDS
         set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = set.rest_fd = -1
         self._board = board

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 REPLY_BYTES = 1 << 17
 
 _reply = lib.lane_reply
-LOST: int = lib.LANE_LOST  # the result if the client is gone
+# The results if the client is gone, and if it had left before all was sent.
+LOST, LATE = lib.LANE_LOST, lib.LANE_LATE
 
 
 class FastWire:
@@ -67,7 +68,7 @@ class FastWire:
         sent = _reply(self._handovers.set, self.fd, head, size, body, body_size, exchange.keep_alive)
         if sent == size + body_size:
             return True
-        if sent == LOST:
+        if sent in (LOST, LATE):
             exchange.end = CLIENT_GONE
             return True
         self.leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))

@@ -63,6 +63,10 @@ CLIENT_GONE = "client_gone"  # before the response, or in the middle of it
 CUT = "cut"  # the app has failed behind its head, or the server has ended
 WORKER_DIED = "worker_died"  # the process, with the exchange
 
+# A client that ends what it sends (RFC 9112 9.6) before the response to a request that takes so long has left, unless
+# --keep-half-closed says that it may still read. It is answered all the same.
+LEAVING_SECONDS = 2
+
 
 # HTTP's vars begin with the request line's: method, target, path, query, version (cparsers/http1.h).
 REQUEST_LINE_COUNT = 5

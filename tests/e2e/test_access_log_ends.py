@@ -10,6 +10,7 @@ import pytest
 from harness import apps
 from harness.extensions import extension_of
 
+from aserve.connections import wire_loop
 from aserve.features.access_log import AccessLogging
 
 FORMAT = "%(end) %(status) %(request)"
@@ -131,6 +132,47 @@ def test_a_client_that_leaves_before_its_response(logged, raw_client, wait_until
         log.server.wait_until_idle()
     log.go_on.set()
     log.wait_for(wait_until, "client_gone 200 GET /waits HTTP/1.1")
+
+
+def end_sending(client, server, wait_until, is_whole):
+    """Let a client end what it sends, or close, some seconds behind its request; return once the server could know."""
+    server.pass_seconds(3)
+    client.close() if is_whole else client.end_sending()
+    if server.server._listening.lane is None:  # a worker of the lane looks before it replies
+        wait_until(
+            lambda: server.call(lambda: all(wire._inbox.is_at_eof for wire in server.server._listening.connections))
+        )
+
+
+@pytest.mark.parametrize("fields", [(), ("Connection: close",)])
+def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_until, monkeypatch, fields):
+    """It has closed its connection some seconds after its request: nobody reads what the app answers, and the kernel takes it all the same."""
+    monkeypatch.setattr(wire_loop, "LEAVING_SECONDS", 0.0)
+    log = logged()
+    client = raw_client(log.server)
+    client.request("/waits", *fields)
+    assert log.entered.wait(30)
+    end_sending(client, log.server, wait_until, is_whole=True)
+    log.go_on.set()
+    log.wait_for(wait_until, "client_gone 200 GET /waits HTTP/1.1")
+    log.server.wait_until_idle()
+
+
+@pytest.mark.plain  # in TLS an alert comes before the end of the connection
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_client_that_still_reads(logged, raw_client, wait_until, monkeypatch, tmp_path, keeps, bind):
+    """It has only ended what it sends, and is answered. By --keep-half-closed the log says so; without, over TCP, it looks like one that has left."""
+    monkeypatch.setattr(wire_loop, "LEAVING_SECONDS", 0.0)
+    log = logged(keep_half_closed=keeps, bind=f"unix:{tmp_path}/s" if bind == "unix" else bind)
+    client = raw_client(log.server)
+    client.request("/waits")
+    assert log.entered.wait(30)
+    end_sending(client, log.server, wait_until, is_whole=False)
+    log.go_on.set()
+    assert client.recv_response().status == 200
+    end = "answered" if keeps or bind == "unix" else "client_gone"
+    log.wait_for(wait_until, f"{end} 200 GET /waits HTTP/1.1")
 
 
 def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, wait_until):

@@ -217,7 +217,7 @@ END_GETTERS: dict[str, EndGetter] = {
     ),  # between greenlets, of which there are none: uWSGI has 1 for an app of one part
     "core": _core,
 }
-TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread", "core"}
+TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread", "core", "end"}
 HEADED = {"response_field", "headers", "hsize"}
 
 # Values of the request line
