@@ -111,7 +111,7 @@ static char *put_pair(char *to, const char pair[2])
 /* --- what a status and a field say ---------------------------------------- */
 
 /* RFC 9112 section 4: status-code SP [ reason-phrase ].  Returns the code of a
- * final response that has a body; 0 for anything else. */
+ * final response that may have a body; 0 for anything else. */
 static int read_code(octets status)
 {
     const char *p = status.at;
@@ -121,7 +121,7 @@ static int read_code(octets status)
         p[1] > '9' || p[2] < '0' || p[2] > '9' || p[3] != SP)
         return 0;
     code = (p[0] - '0') * 100 + (p[1] - '0') * 10 + (p[2] - '0');
-    return code == 204 || code == 304 ? 0 : code;
+    return code == 204 || code == 205 || code == 304 ? 0 : code;
 }
 
 /* RFC 9110 section 8.6: Content-Length = 1*DIGIT.  Returns -1 for anything

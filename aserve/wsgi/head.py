@@ -61,7 +61,6 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
         if type(status) is not str:
             status, is_common = _to_plain(status), False
         code, has_no_body = _known_statuses.get(status) or _check_status(status)
-        is_common = is_common and code >= 200  # a status below 200 also ends the connection: see start_response
         head = f"{prefix}{status}\r\n"
         for name, value in headers:
             if type(name) is not str or type(value) is not str:
@@ -74,8 +73,8 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
             if kind:
                 if kind == CONTENT_LENGTH:
                     length = _check_length(value, length)
-                    if has_no_body and (code != 304 or not length):
-                        # RFC 9110 8.6: no Content-Length in a 1xx or 204 response; in a 304 only that of the 200
+                    if code == 205 or (has_no_body and (code != 304 or not length)):
+                        # RFC 9110 8.6: no Content-Length in a 204 response; in a 304 only that of the 200
                         # response. Frameworks that empty the body set it to 0, which is hardly that length.
                         continue
                 elif kind == UNIQUE:
@@ -87,6 +86,9 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
                 else:
                     raise AppError(f"the app set {name}, a hop-by-hop field that only the server may set")
             head += f"{name}: {value}\r\n"
+        if code == 205:  # RFC 9110 15.3.6: it has no content, and a client expects a length
+            length = 0
+            head += "Content-Length: 0\r\n"
         octets = head.encode("latin-1")
     except AppError:  # a ValueError, too
         raise
@@ -113,8 +115,8 @@ def _keep_head(key: tuple[Any, ...], head: AppHead) -> None:
 
 
 def is_bodyless(code: int) -> bool:
-    """Whether a response of this status never has a body (RFC 9112 section 6.3)."""
-    return code in (204, 304) or code < 200
+    """Whether a final response of this status has neither a body nor a need to say so (RFC 9112 section 6.3)."""
+    return code in (204, 304)
 
 
 def encode_hints(prefix: str, headers: Headers) -> bytes:
@@ -146,6 +148,8 @@ def _check_status(status: str) -> tuple[int, bool]:
     if match is None or _CONTROLS.search(status):
         raise AppError(f"status must be like '200 OK', not {status!r:.60}")
     code = int(match[1])
+    if code < 200:
+        raise AppError(f"{status!r:.60} is no status of a final response (RFC 9110 section 15.2)")
     known = (code, is_bodyless(code))
     if len(_known_statuses) < _KNOWN_MAX:
         _known_statuses[status] = known

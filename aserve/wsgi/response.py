@@ -170,8 +170,6 @@ class Response:
                 pass
         if head is None:
             head = build_app_head(prefix, status, headers)
-            if head[1] < 200:
-                exchange.keep_alive = False  # the client still waits for a final response
         self._head, self.code, has_no_body, self._length, has_date, has_server = head
         self._has_no_body = has_no_body or exchange.is_head
         common_fields = self._common_fields
@@ -228,7 +226,7 @@ class Response:
         length, size = self._length, len(body)
         if self._has_no_body:
             # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which is known
-            # only from a body given here; 1xx, 204 and 304 responses get none from us.
+            # only from a body given here; 204 and 304 responses get none from us.
             if length < 0 and body and not is_bodyless(self.code):
                 head += b"Content-Length: %d\r\n" % size
             body, size = b"", 0

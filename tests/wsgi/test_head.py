@@ -267,12 +267,12 @@ def test_heads_that_are_not_kept(known_heads, headers):
     assert known_heads == {}
 
 
-def test_an_interim_status_is_not_kept(known_heads):
-    """RFC 9110 15.2: the client goes on to wait for a final response, so each ends the connection."""
+@pytest.mark.parametrize("status", ["100 Continue", "101 Switching Protocols", "103 Early Hints", "199 x"])
+def test_an_interim_status_is_refused(known_heads, status):
+    """RFC 9110 15.2: the client would go on to wait for a final response."""
     for _ in range(2):
-        response, exchange = new()
-        response.start_response("101 Switching Protocols", [])
-        assert not exchange.keep_alive
+        with pytest.raises(AppError, match="is no status of a final response"):
+            whole_response(status, [])
     assert known_heads == {}
 
 

@@ -199,8 +199,8 @@ def test_encode_before_start_response():
         ("304 Not Modified", False, [("Content-Length", "0")], None, None),  # RFC 9110 8.6: not that of the 200
         ("304 Not Modified", True, [("content-length", "00")], None, None),
         ("200 OK", True, [("Content-Length", "0")], "0", "0"),  # a HEAD's, which may be true
-        ("103 Early Hints", False, [("Content-Length", "5")], None, None),
-        ("199 X", False, [], None, None),
+        ("205 Reset Content", False, [], "0", "0"),  # RFC 9110 15.3.6
+        ("205 Reset Content", False, [("content-length", "5")], "0", "0"),
     ],
 )
 @pytest.mark.parametrize("form", [None, HTTP_1_0])

@@ -155,8 +155,7 @@ class StreamTransport(asyncio.Transport):
                 self._unfinished = data
                 return b""
             status, fields = (decode_upgrade if self.request.asks_websocket else decode_head)(head)
-            if status != 101:  # RFC 9113 8.6: there is none
-                self.heads.append((status >= 200, fields))
+            self.heads.append((status >= 200, fields))
             if status >= 200:
                 self._expect_body(status, fields)
                 return rest

@@ -104,12 +104,6 @@ def test_reading(stream):
     assert stream.wire.calls == [b"a", b"b"] and stream.request.is_ended
 
 
-def test_no_101(stream):
-    """RFC 9113 8.6: HTTP/2 has none."""
-    stream.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + HEAD)
-    assert stream.heads == [(True, FIELDS)]
-
-
 def test_octets_of_the_request(stream):
     """They are as many as its Content-Length says, if it has one."""
     assert stream.promises(10, is_last=False) and stream.promises(0, is_last=True)
