@@ -9,7 +9,7 @@ Each warning says what is wrong, with its number, and then what to do. A state t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable
 
@@ -57,6 +57,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for one in status.get("certificates", ()) for warning in _of_certificate(one)),
         *(warning for worker in workers for warning in _of_loop(worker)),
+        *_of_starts(status.get("slow_starts", ())),
         *_of_stalls(workers),
         *(warning for worker in workers for warning in _of_stuck(worker)),
         *(_of_threads(status) if "minute" in status else ()),
@@ -86,12 +87,23 @@ def add_warnings(
 
 def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
     missing = status["workers_wanted"] - status["workers_ready"]
-    if missing > 0:
+    if status["text"].startswith(("draining", "ending")):
+        yield Advice(
+            f"The server is {status['text']}.", "It ends; start it again if that was not meant.", is_failure=True
+        )
+    elif missing > 0:
         yield Advice(
             f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
             "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
             is_failure=True,
         )
+
+
+def _of_starts(texts: Iterable[str]) -> Iterator[Advice]:
+    """Warn of workers whose import takes long, or hangs."""
+    for text in texts:
+        do = "The log has its stacks, with the line of the app where it waits. If it hangs, `kill -9` ends it; --start-timeout ends the next in time."
+        yield Advice(f"{text[:1].upper()}{text[1:]}.", do)
 
 
 def _of_reload(half_done: str) -> Iterator[Advice]:

@@ -103,6 +103,7 @@ class Reactions:
             site.command, fleet, children, events.signals, manager, attached, overview, listeners, moves
         )
         shutdown = self.shutdown = Shutdown(fleet, children, clock, listeners, manager, attached, upgrade)
+        status.describe_end, status.slow_starts = shutdown.describe, present.watch.slow_starts
         reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
         answers = Answers(fleet, crew, reloads, children, timers, status)
         losses = Losses(overview.on_lost, tally, site.on_life)
@@ -158,6 +159,9 @@ class Reactions:
         present.attached.end_overdue()
         for due in present.watch.look(self._fleet.plan.config, self._events.clock()):
             self.crew.replace(*due)
+        for text in present.watch.look_at_starts(self._events.clock()) if not self._fleet.is_ending else ():
+            for question in self._fleet.waiting:
+                question.caller.say({"text": text})
         self.manager.feed_watchdog(present.watch.has_moved())
 
     def tell_ready(self) -> None:

@@ -66,6 +66,7 @@ class Shutdown:
         self.status = 0
         self.start_failure: StartFailed | None = None
         self._asked_at: float | None = None
+        self._why = ""  # the signal
         self._awaited: list[Child] = []  # by clients that wait, and no other worker serves
 
     def _drain(self, number: signal.Signals) -> None:
@@ -76,7 +77,7 @@ class Shutdown:
             if now - self._asked_at > SAME_SIGNAL_SECONDS:
                 self._end_at_once(number)
             return
-        self._asked_at, self._fleet.is_ending = now, True
+        self._asked_at, self._why, self._fleet.is_ending = now, number.name, True
         seconds = config.drain_seconds
         logger.info("%s: draining, at most %g s; once more to leave at once", number.name, seconds)
         self._manager.tell_stopping(f"{number.name}: draining, at most {seconds:g} s")
@@ -86,6 +87,14 @@ class Shutdown:
             self._fleet.awaited_until = now + config.drain_delay_seconds + seconds + ENDING_SECONDS
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
         self._attached.end(self.note_unfinished)
+
+    def describe(self) -> str:
+        """Return why all drains, and for how long at most."""
+        config, asked_at = self._fleet.plan.config, self._asked_at
+        if asked_at is None or self._fleet.is_at_once:
+            return "ending"
+        left = max(config.drain_delay_seconds + config.drain_seconds - (self._clock() - asked_at), 0.0)
+        return f"draining since {self._why}, at most {left:.0f} s"
 
     def _end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""

@@ -25,7 +25,7 @@ from ..lifecycle.status import Statuses, Whole
 from ..settings import with_reach
 from .absences import Absences
 from .attached import Attached
-from .child import MOLD, Child, State, workers
+from .child import MOLD, Child, State, name_of, workers
 from .children import Children
 from .fleet import Fleet
 
@@ -54,6 +54,8 @@ class Status:
         self.fleet = fleet
         self._attached = attached
         self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
+        self.describe_end: Callable[[], str] = lambda: "draining"
+        self.slow_starts: Callable[[], list[str]] = list
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
 
     def describe(self) -> dict[str, Any]:
@@ -69,6 +71,18 @@ class Status:
 
     def describe_serving(self) -> str:
         """Return where it serves, with how many workers; or how many are missing."""
+        if self.fleet.is_ending:
+            running = [
+                (child, len(self._requests_of(child))) for child in self._children.having(State.READY, State.DRAINING)
+            ]
+            return "; ".join(
+                [
+                    self.describe_end(),
+                    *(f"{name_of(child.slot)} has {_requests(count)}" for child, count in running if count),
+                ]
+            )
+        if not self.fleet.has_served:
+            return "; ".join(["starting", *map(describe_start, self._children.having(State.STARTING))])
         if self.absences:
             return f"degraded: {self.absences.describe(self.fleet.size)}"
         places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
@@ -88,10 +102,11 @@ class Status:
             for at, slot, how in self._crashes
             if now - at < CRASH_SECONDS
         ]
+        slow = self.slow_starts()
         whole = Whole(
             self.line, self.listening, self.facts(), self.fleet.size,
             states.count(State.READY), crashes, reload={"half_done": self.half_done, "refused": refusal},
-            beside={"attached": [self._describe_attached(each) for each in self.attached]},
+            beside={"attached": [self._describe_attached(each) for each in self.attached], **({"slow_starts": slow} if slow else {})},
         )  # fmt: skip
         children = sorted(self._children, key=lambda child: (child.slot, child.generation))
         return whole, [self.process_of(child) for child in children]
@@ -140,8 +155,7 @@ class Status:
         if not at:
             return ""
         workers = "1 old worker still drains" if len(at) == 1 else f"{len(at)} old workers still drain"
-        requests = f"{sum(at)} request{'' if sum(at) == 1 else 's'}"
-        return f"; {workers}, with {requests} (--drain-timeout {self.fleet.plan.config.drain_seconds:g})"
+        return f"; {workers}, with {_requests(sum(at))} (--drain-timeout {self.fleet.plan.config.drain_seconds:g})"
 
     def _requests_of(self, child: Child) -> list[tuple[float, str]]:
         with contextlib.closing(map_memory_file(child.in_flight)) as table:
@@ -156,3 +170,12 @@ class Status:
         shown = {name: state[name] for name in SHOWN}
         command = show_command(state["words"], state["when"])
         return {**shown, "command": command, **self.statuses.describe_footprint(state["pid"])}
+
+
+def describe_start(child: Child) -> str:
+    """Return what a worker that starts does: "worker 1 imports shop:app, for 11 s"."""
+    return f"{name_of(child.slot)} imports {child.plan.spec}, for {time.monotonic() - child.began_at:.0f} s"
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"

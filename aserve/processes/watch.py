@@ -19,12 +19,17 @@ from ..core.footprint import Memory, activity_of, memory_of
 from ..core.page import Field
 from ..settings import EngineSettings
 from .cgroups import Cgroups
-from .child import STACKS_SIGNAL, Child, State
+from .child import STACKS_SIGNAL, TRIAL, Child, State
 from .children import Children
 from .liveness import Pulse, Verdict
 from .recycling import Due, Recycling, Worker
+from .status import describe_start
 
 logger = logging.getLogger("aserve")
+
+
+# From when on a start is logged. Guess: the imports of a large app take some seconds.
+SLOW_START_SECONDS = 10.0
 
 
 class Watched:
@@ -46,6 +51,8 @@ class Watch:
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
+        self._starting: dict[Child, float] = {}  # those that start, and when that was seen first
+        self._slow: list[Child] = []  # of these, those that take long
         # At this look, and at the previous one. A worker that was killed just before a look is reaped after it.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
@@ -61,6 +68,28 @@ class Watch:
         hung = [Due(child.slot, why, "hung") for child in serving if (why := self._find_hung(child, now))]
         due = recycling.due(self._describe(child, recycling, serving) for child in serving)
         return [*hung, due] if due else hung
+
+    def look_at_starts(self, now: float) -> list[str]:
+        """Log, once and with all stacks, each worker or mold that has been starting for long; return a text about each new one."""
+        starting = [
+            child for child in self._children if child.state is State.STARTING and child.pid and child.slot != TRIAL
+        ]
+        self._starting = {child: self._starting.get(child, now) for child in starting}
+        before, self._slow = (
+            self._slow,
+            [child for child in starting if now - self._starting[child] >= SLOW_START_SECONDS],
+        )
+        new = [child for child in self._slow if child not in before]
+        for child in new:
+            limit = child.plan.config.start_seconds
+            next_ = f"after {limit:g} s (--start-timeout) it is ended" if limit else "no --start-timeout ends it"
+            logger.warning("%s (pid %d); %s; its stacks follow", describe_start(child), child.pid, next_)
+            os.kill(child.pid, STACKS_SIGNAL)
+        return [f"{describe_start(child)}: the log has its stacks" for child in new]
+
+    def slow_starts(self) -> list[str]:
+        """Return a text about each worker or mold that has been starting for long."""
+        return [describe_start(child) for child in self._slow]
 
     def has_moved(self) -> bool:
         """

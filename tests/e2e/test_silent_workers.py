@@ -141,3 +141,17 @@ def test_a_supervisor_that_is_stopped(start_workers, control, argv):
     status, text = run(control, *argv)
     os.kill(process.pid, signal.SIGCONT)
     assert status == 2 and f"the supervisor (pid {process.pid}) does not answer" in text
+
+
+@pytest.mark.long
+def test_an_import_that_never_ends(start_workers, control, tmp_path):
+    """At a reload: the log and the command say so, with the line of the app; the old worker serves on."""
+    process = start_workers("--workers", "1", "--control", control, app=APP)
+    process.wait_for_workers(1)
+    (tmp_path / "stuck").touch()
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(r"worker 1 imports .*, for 1\d s \(pid \d+\); no --start-timeout ends it; its stacks follow")
+    process.wait_for_log(r'File ".*site_app.py", line 4 in <module>')
+    status, text = run(control, "status")
+    assert status == 0 and re.search(r"- Worker 1 imports .*site_app.py:app, for \d+ s\.", text)
+    assert ask(process)

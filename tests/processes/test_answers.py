@@ -393,3 +393,33 @@ def test_balancers(ask):
     assert ask.one.heard(third) == [({"do": "set unready", "why": ""}, [])]
     for wrong in ("stopped", 7, None):
         assert ask(ask="balancers", wish=wrong).read() == [{"error": "say one of ready, drain, maint"}]
+
+
+def test_an_import_that_takes_long(ask, caplog):
+    """The log says so once, with its stacks; the status and whoever waits for a reload hear of it."""
+    server, *_ = ask(ask="status").read()
+    assert server["text"].startswith("starting")
+    ask.one.start()
+    caller = ask(ask="reload")
+    new = ask.one.children[-1]
+    for _ in range(3):
+        ask.one.turn(6.0)
+    text = "worker 1 imports a:app, for "
+    assert ask.one.system.signals == [(new.pid, signal.SIGURG)] and caplog.text.count(text) == 1
+    assert "no --start-timeout ends it; its stacks follow" in caplog.text
+    assert caller.read()[0]["text"].startswith(text)
+    warnings = ask(ask="status").read()[0]["warnings"]
+    assert [each["text"].startswith("Worker 1 imports a:app, for ") for each in warnings] == [True]
+    ask.one.say(new, say="ready")
+    ask.one.turn(1.0)
+    assert ask(ask="status").read()[0]["warnings"] == []
+
+
+def test_the_status_of_a_server_that_ends(ask):
+    """It says why, and for how long at most; no worker is called missing."""
+    ask.one.start()
+    ask.one.signal(signal.SIGTERM)
+    ask.one.turn(3.0)
+    server, *_ = ask(ask="status").read()
+    assert re.fullmatch(r"draining since SIGTERM, at most \d+ s", server["text"])
+    assert [each["text"] for each in server["warnings"]] == [f"The server is {server['text']}."]
