@@ -271,7 +271,7 @@ def wait_after(count, more):
 def test_a_drain_waits_for_a_slow_reader(start_server, raw_client):
     """A drain is over when the slow clients have what they asked for."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(128)))
-    server = start_server(app)
+    server = start_server(app, drain_seconds=60)
     client = raw_client(server, receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
