@@ -283,6 +283,7 @@ FLOORS = {
     "aserve/features/moving/uwsgi_files.py": 100,
     "aserve/features/moving/uwsgi_hooks.py": 100,
     "aserve/features/moving/uwsgi_imports.py": 100,
+    "aserve/features/moving/uwsgi_log_files.py": 100,
     "aserve/features/moving/uwsgi_logic.py": 99,
     "aserve/features/moving/uwsgi_options.py": 100,
     "aserve/features/moving/uwsgi_routes.py": 100,

@@ -270,7 +270,7 @@ class BodySpace(SpoolSpace):
 
     def check_limit(self, length: int) -> None:
         """
-        Check that a body of this length is within the limit that somebody has set.
+        Check that a body of this length is within the limit of the settings.
 
         Raises:
             RequestRefused: 413: it would find no room on an empty disk.

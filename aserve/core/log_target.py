@@ -1,6 +1,6 @@
 """Log targets: a file, a standard stream, syslog, or a logger.
 
-Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, which choose one of these
+Owns:     FileTarget, FileModes, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, which choose one of these
           or a PipeTarget (log_pipe.py).
 Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
@@ -25,6 +25,8 @@ from typing import Protocol, TextIO
 from urllib.parse import urlsplit
 
 from .log_pipe import PipeTarget
+
+logger = logging.getLogger("aserve")
 
 SYSLOG, LOGGER = "syslog:", "logger:"
 LOCAL_SYSLOG = "/dev/log"
@@ -61,14 +63,32 @@ class Target(Protocol):
         """Close the target's descriptors."""
 
 
+class FileModes:
+    """The modes of files that `open_target` opens, in this process."""
+
+    made = 0o666  # of one that is not there yet, without the umask
+    given: int | None = None  # of each
+
+
 class FileTarget:
     """A file, to which other processes append, too."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, made: int = 0o666, given: int | None = None) -> None:
+        """`made`, `given`: see FileModes."""
         self._path = os.path.abspath(path)  # the app may change the working directory
-        self._fd = os.open(self._path, _FLAGS, 0o666)
+        self._made, self._given = made, given
+        self._fd = self._open()
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
+
+    def _open(self) -> int:
+        fd = os.open(self._path, _FLAGS, self._made)
+        if self._given is not None:
+            try:
+                os.fchmod(fd, self._given)
+            except OSError as exc:  # it is another user's
+                logger.warning("cannot set the mode %o of the log %r: %s", self._given, self._path, exc.strerror)
+        return fd
 
     def write(self, lines: str) -> int:
         """See Target.write."""
@@ -97,7 +117,7 @@ class FileTarget:
 
     def reopen(self) -> bool:
         """See Target.reopen."""
-        fd = os.open(self._path, _FLAGS, 0o666)
+        fd = self._open()
         os.close(self._fd)
         self._fd, self._is_torn = fd, False
         return True
@@ -321,7 +341,7 @@ def open_target(name: str, is_patient: bool = True) -> Target:
     if name.startswith(LOGGER):
         return LoggerTarget(name[len(LOGGER) :])
     is_read = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
-    return PipeTarget.open(name, is_patient) if is_read else FileTarget(name)
+    return PipeTarget.open(name, is_patient) if is_read else FileTarget(name, FileModes.made, FileModes.given)
 
 
 def open_stream(stream: TextIO) -> Target:

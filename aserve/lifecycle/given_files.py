@@ -16,40 +16,41 @@ import os
 import stat
 from collections.abc import Iterable
 
+from ..core.log_target import FileModes
 from .privileges import Account, find_account
 
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-MODE = 0o644  # less what the umask takes
 
 
-def give_files(paths: Iterable[str], user: str | None, group: str | None) -> None:
+def give_files(paths: Iterable[str], user: str | None, group: str | None, umask: int | None = None) -> None:
     """
     Make these files, where they are not there, and give them to the account that root becomes; do nothing if this is not root.
 
-    What cannot be done is an error when the file is opened for writing.
+    `umask`: that of --umask, beside the process's. What cannot be done is an error when the file is opened for writing.
 
     Raises:
         ConfigError: there is no such user or group.
     """
     account = find_account(user, group) if os.geteuid() == 0 else None
     if account is not None:
+        mode = 0o644 & FileModes.made & ~(umask or 0)  # less what the umask takes
         for path in paths:
             if can_give(path):
-                _give(path, account)
+                _give(path, mode, account)
             elif not os.path.lexists(path):
-                _make_as(account, path)
+                _make_as(account, path, mode)
 
 
-def _give(path: str, account: Account) -> None:
+def _give(path: str, mode: int, account: Account) -> None:
     with contextlib.suppress(OSError):
-        fd = os.open(path, FLAGS, MODE)
+        fd = os.open(path, FLAGS, mode)
         try:
             os.fchown(fd, account.uid, account.gid)
         finally:
             os.close(fd)
 
 
-def _make_as(account: Account, path: str) -> None:
+def _make_as(account: Account, path: str, mode: int) -> None:
     groups = os.getgroups()
     with contextlib.suppress(OSError), contextlib.ExitStack() as back:
         back.callback(os.setgroups, groups)
@@ -58,7 +59,7 @@ def _make_as(account: Account, path: str) -> None:
         os.setegid(account.gid)
         back.callback(os.seteuid, 0)  # first on the way back: the other calls need root
         os.seteuid(account.uid)
-        os.close(os.open(path, FLAGS, MODE))
+        os.close(os.open(path, FLAGS, mode))
 
 
 def can_give(path: str) -> bool:

@@ -46,7 +46,8 @@ class AccessLogging(Extension[AccessLogSettings]):
         if event is Life.CHECKS:
             warn_of_unwritable(self._config)
         if event is Life.STARTS:
-            give_files(log_files(self._config), self._config.user, self._config.group)
+            config = self._config
+            give_files(log_files(self._config), config.user, config.group, config.umask)
         if context.lost is not None:
             append_unanswered(self._config, context.lost.requests, context.lost.slot, context.lost.pid)
 

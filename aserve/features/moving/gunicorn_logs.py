@@ -137,7 +137,8 @@ class GunicornLogs(Extension[EngineSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Set them up before anything is served, and for a reload; in a child aserve's messages have to go there again."""
         if event in (Life.STARTS, Life.RELOADS):
-            give_files(self._logs.files, context.plan.config.user, context.plan.config.group)
+            config = context.plan.config
+            give_files(self._logs.files, config.user, config.group, config.umask)
             self._logs.begin(is_anew=True)
         elif event is Life.IMPORTS and context.role is None and not (context.is_spooler or self._logs.has_begun):
             self._logs.check(context.plan.config)  # nothing has started: it is --check

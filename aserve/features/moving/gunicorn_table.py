@@ -64,7 +64,9 @@ ROWS: tuple[Row, ...] = (
     maps("reload_extra_files", "touch-reload", take_paths("touch-reload")),
     always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
     always("proc_name default_proc_name", "a process has aserve's name"),
-    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric", "it is as a server needs it"),
+    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http_protocols http_parser enable_backlog_metric", "it is as a server needs it"),
+    maps("http2_max_concurrent_streams", "max-streams", number("max-streams", 1, 10_000)),
+    unlike("http2_max_header_list_size http2_initial_window_size http2_max_frame_size", "the limits are aserve's own: `--max-head`, `--max-fields`; see http2.md"),
     unlike("http2_cleartext", "`--http2 h2c`, for the peers in `--trusted-proxies`; see http2.md"),
     unlike("check_config print_config spew config", "`aserve --check`, and `aserve translate`"),
     # The process

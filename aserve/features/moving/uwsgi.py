@@ -22,6 +22,7 @@ from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
 from .uwsgi_hooks import AT_END, UwsgiHooks
 from .uwsgi_imports import UwsgiImports
+from .uwsgi_log_files import UwsgiLogFiles
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_routes import add_routes
 from .uwsgi_static import place_files
@@ -312,6 +313,9 @@ def _set_logs(draft: Draft) -> None:
     if facts.get("disable-logging") and not kinds:
         draft.settings.pop("access-log-format", None)
         return
+    if places:
+        chmod = facts.get("logfile-chmod") if places is facts.get("log file") else None
+        facts["log files"] = UwsgiLogFiles(chmod)
     for target, given in places.items():
         if target == next(iter(places)):
             draft.put("access-log", target, given)
@@ -340,6 +344,8 @@ def _extend(draft: Draft) -> None:
     found: list[Any] = []
     if "steps" in facts:
         found.append(UwsgiHooks(facts["steps"], bool(facts.get("lazy"))))
+    if "log files" in facts:
+        found.append(facts["log files"])
     if "imports" in facts:
         found.append(UwsgiImports([given._replace(value=text_of(given)) for given in facts["imports"]]))
     facts["extensions"] = found

@@ -204,6 +204,16 @@ def take_umask(draft: Draft, given: Given) -> None:
     draft.put("umask", f"{mask & 0o777:03o}", given)
 
 
+def take_log_mode(draft: Draft, given: Given) -> None:
+    """
+    Take logfile-chmod: octal digits.
+
+    Raises:
+        ValueError: they are none.
+    """
+    draft.facts["logfile-chmod"] = int(text_of(given), 8)
+
+
 def take_pid_file(draft: Draft, given: Given) -> None:
     """Take pidfile, pidfile2: there is one pid file."""
     if draft.settings.get("pid-file", text_of(given)) != text_of(given):
