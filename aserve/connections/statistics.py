@@ -66,6 +66,7 @@ class Statistics(NamedTuple):
     workers_idle: int  # of these: waiting for requests
     workers_busy_lately: float  # of these: running a request, as a mean of the last ten seconds
     workers_compensated: int  # in a slot of --extra-threads: their responses outrun their readers
+    workers_lacking: int  # of --threads: wanted lately, and not started by the system
     workers_stuck: int  # written off by --request-timeout, and still inside the app
     workers_written_off: int  # since the start, whether they have ended or not
 
@@ -84,6 +85,7 @@ class Statistics(NamedTuple):
         page[Field.STALLED_SECONDS] = self.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(self.requests_waiting_seconds * 1000)
         page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = self.connections_websocket, self.workers_stuck
+        page[Field.THREADS_LACKING] = self.workers_lacking
         page[Field.BODIES_LACK_ROOM] = self.bodies_lack_room
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
@@ -172,6 +174,7 @@ def take_statistics(
         workers_idle=workers.idle,
         workers_busy_lately=busy_lately,
         workers_compensated=workers.compensated,
+        workers_lacking=workers.lacking,
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
     )

@@ -59,6 +59,7 @@ class Field(enum.IntEnum):
     THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
     CONNECTIONS_LIMIT = 17
     SHORT_OF_DESCRIPTORS = 18  # 1: it has few left, and is to get no connections of other processes
+    THREADS_LACKING = 20  # of --threads: the system has not started them
     BODIES_LACK_ROOM = 19  # 1: the disk has none for request bodies
     # Written by the process at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or does not exist

@@ -271,6 +271,11 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings
             else f"The app may keep what it opens: `ls -l /proc/{worker['pid']}/fd` shows what. Until that is repaired, --max-requests "
             "replaces the worker in time.",
         )
+    if worker["threads_lacking"]:
+        yield Advice(
+            f"{_name(worker)} has {config.threads - worker['threads_lacking']} of {config.threads} threads: the system starts no more.",
+            "Raise TasksMax= (systemd), the pids limit of the container, `ulimit -u` or the memory; the next are tried each second.",
+        )
     if worker["bodies_lack_room"]:
         yield Advice(
             f"{_name(worker)} has no room for request bodies that exceed --body-memory: the disk of TMPDIR is full.",

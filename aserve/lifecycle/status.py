@@ -112,6 +112,7 @@ class Statuses:
             "threads_busy": round(page[Field.THREADS_BUSY_LATELY] / 1000, 1),
             "threads_busy_now": page[Field.THREADS_BUSY],
             "threads_stuck": page[Field.THREADS_STUCK],
+            "threads_lacking": page[Field.THREADS_LACKING],
             "bodies_lack_room": bool(page[Field.BODIES_LACK_ROOM]),
             "stalled_seconds": page[Field.STALLED_SECONDS],
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,

@@ -58,6 +58,11 @@ class WorkerCounts(NamedTuple):
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
     aside: int = 0  # serving WebSockets: other threads have their slots
+    lacking: int = 0  # of those allowed to be at work: wanted lately, and not started by the system
+
+
+# After a refusal of the system the next thread is tried when the first of these has passed; after the second the refusal is forgotten. Guesses.
+RETRY_SECONDS, LACK_SECONDS = 1.0, 60.0
 
 
 class WorkerThreads:
@@ -66,7 +71,10 @@ class WorkerThreads:
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
         self.max_threads = max_threads
-        self._max_total = max_threads + extra_threads  # lowered when the system starts no more
+        self._max_total = self._most = (
+            max_threads + extra_threads
+        )  # the first is lowered while the system starts no more
+        self._lacked_at = -LACK_SECONDS  # when it last refused one
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
         self.compensated: dict[int, threading.Thread] = {}  # by identifier
@@ -74,17 +82,19 @@ class WorkerThreads:
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
-        self._limit_line = LogOnce(logger, logging.WARNING)
+        self._limit_line, self._lack_line = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.ERROR)
 
     def start(self) -> bool:
         """
-        Start another worker; False: the allowed number is reached.
+        Start another worker; False: the allowed number is reached, or the system starts no more.
 
         Raises:
             RuntimeError: there is no worker, and the system starts no thread.
         """
         with self._lock:
             total = len(self.at_work) + self._compensated_count
+            if self._max_total < self._most and time.monotonic() >= self._lacked_at + RETRY_SECONDS:
+                self._max_total = self._most  # it may have room again
             if len(self.at_work) >= self.max_threads or total >= self._max_total:
                 return False
             name = f"aserve-worker-{self._started_count + 1}"
@@ -94,9 +104,11 @@ class WorkerThreads:
             except RuntimeError as exc:
                 if not self._started_count:
                     raise  # no worker at all: nothing can be served
-                logger.error("cannot start worker %d: %s; going on with %d", total + 1, exc, total)
-                self._max_total = total
+                self._lack_line.log("cannot start worker %d: %s; going on with %d", total + 1, exc, total)
+                self._max_total, self._lacked_at = total, time.monotonic()
                 return False
+            if self._max_total == self._most:
+                self._lack_line.reset()
             self._started_count += 1
             self.at_work.append(thread)
             return True
@@ -171,8 +183,14 @@ class WorkerThreads:
         at_work = len(self.at_work)
         return WorkerCounts(
             at_work, min(idle_count, at_work), self._compensated_count, len(self.stuck), self.written_off_count,
-            len(self._aside),
+            len(self._aside), self._lacking_count,
         )  # fmt: skip
+
+    @property
+    def _lacking_count(self) -> int:
+        if time.monotonic() > self._lacked_at + LACK_SECONDS:
+            return 0
+        return max(self.max_threads - self._max_total, 0)
 
     @property
     def _compensated_count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -105,9 +106,14 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
     if is_checked:
         assert subprocess.run([*words, "--check"], capture_output=True, cwd=folder, timeout=60).returncode == 0
     process = subprocess.Popen(words, cwd=folder)
+
+    def connect():
+        assert process.poll() is None
+        with contextlib.suppress(OSError):  # it is not there, or nobody listens yet
+            return raw_client(f"{folder}/socket")
+
     try:
-        wait_until(lambda: process.poll() is not None or (folder / "socket").exists())
-        assert raw_client(f"{folder}/socket").fetch("/seen").status == 200
+        assert wait_until(connect).fetch("/seen").status == 200
         if "dictionary" not in logs and "accesslog" in logs:  # a dictionary sends lines to the terminal, as in gunicorn
             wait_until(lambda: "GET /seen" in (place / "accesslog").read_text())
     finally:
@@ -116,6 +122,57 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
     assert {path.name: path.stat().st_uid for path in place.iterdir()} == {
         name: NOBODY.pw_uid for name in logs if name != "dictionary"
     }
+
+
+HELD = """\
+import os, resource, threading, time
+def watch():
+    while True:
+        count = 1 if os.path.exists("LIMITED") else resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        resource.setrlimit(resource.RLIMIT_NPROC, (count, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+        time.sleep(0.05)
+threading.Thread(target=watch, daemon=True).start()
+def app(environ, start_response):
+    while os.path.exists("GATE"):
+        time.sleep(0.05)
+    start_response("200 OK", [])
+    return [b"done"]
+"""
+
+
+@pytest.mark.long_on_pypy
+@needs_root
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=str)
+def test_threads_that_the_system_does_not_start(start_process, raw_client, tmp_path, wait_until, flags):
+    """Those that there are serve, and `aserve status` says how many; as soon as the system gives more, there are more."""
+    gate, control, user = tmp_path / "gate", tmp_path / "run" / "control", str(500_000 + os.getpid())
+    control.parent.mkdir(mode=0o777)
+    control.parent.chmod(0o777)
+    limited = tmp_path / "limited"
+    (tmp_path / "held.py").write_text(HELD.replace("GATE", str(gate)).replace("LIMITED", str(limited)))
+    process = start_process(
+        f"{tmp_path}/held.py:app", *flags, "--threads", "16", "--user", user, "--group", user, "--control", str(control)
+    )
+
+    def status():
+        words = [sys.executable, "-Im", "aserve", "status", "--control", str(control)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+
+    def send():
+        clients.append(raw_client(process))
+        clients[-1].request("/")
+        return True
+
+    clients = []
+    gate.touch()
+    send()
+    limited.touch()
+    assert wait_until(lambda: send() and " of 16 threads: the system starts no more" in status())
+    limited.unlink()
+    wait_until(lambda: send() and "the system starts no more" not in status())
+    gate.unlink()
+    assert {client.recv_response().status for client in clients} == {200}
 
 
 @pytest.mark.long_on_pypy

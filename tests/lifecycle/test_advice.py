@@ -17,7 +17,7 @@ MIB = 1 << 20
 WORKER = {
     "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,
     "connections": 9, "connections_limit": 500, "pid": 77,
-    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [], "threads_stuck": 0, "bodies_lack_room": False,
+    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [], "threads_stuck": 0, "bodies_lack_room": False, "threads_lacking": 0,
 }  # fmt: skip
 WELL = {
     "text": "serving", "workers_wanted": 2, "workers_ready": 2, "crashes": [],
@@ -143,6 +143,7 @@ def test_programs(found, program, text):
             "more --workers",
         ),
         ({"worker": {"threads_stuck": 1}}, "Worker 2 has 1 thread stuck inside the app, written off by --request-timeout.", "--max-stuck"),
+        ({"worker": {"threads_lacking": 12}, "config": {"threads": 16}}, "Worker 2 has 4 of 16 threads", "TasksMax="),
         ({"worker": {"bodies_lack_room": True}}, "Worker 2 has no room for request bodies that exceed --body-memory", "Free the disk"),
         ({"worker": {"threads_stuck": 2}}, "Worker 2 has 2 threads stuck inside the app, written off by --request-timeout.", "stacks"),
         (

@@ -8,6 +8,8 @@ import threading
 import pytest
 from harness.executors import resolve, run, until, wait
 
+from aserve.workers import threads
+
 
 @pytest.mark.provokes("please report this as a bug")
 async def test_a_job_that_raises_costs_itself_alone(caplog):
@@ -87,6 +89,8 @@ async def test_no_memory_between_two_jobs(monkeypatch):
 async def test_no_more_threads_to_be_had(caplog, monkeypatch):
     """Where the system gives no more threads, those that run go on with the work."""
 
+    monkeypatch.setattr(threads, "RETRY_SECONDS", 3600.0)
+
     async def test(harness):
         gate, started = harness.submit_held()
         await wait(started)
@@ -99,7 +103,7 @@ async def test_no_more_threads_to_be_had(caplog, monkeypatch):
         assert await wait(waiting) == (1, "aserve-worker-1")
         held = [harness.submit_held() for _ in range(2)]
         await wait(held[0][1])
-        assert len(harness.worker_names()) == 1  # it does not try again
+        assert len(harness.worker_names()) == 1  # it does not try again at once
         held[0][0].set()
 
     def refuse(_):

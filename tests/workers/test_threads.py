@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_set_aside(new):
         threads.start()
         [first] = idents(threads)
         assert threads.set_aside(first) and not threads.set_aside(first) and threads.at_work == []
-    assert threads.counts(0)[2:] == (0, 0, 0, 3) and not threads.compensate(first)
+    assert threads.counts(0)[2:6] == (0, 0, 0, 3) and not threads.compensate(first)
     assert threads.regain_slot(first) and threads.counts(0)[5] == 2
     assert threads.set_aside(first) and threads.keep_slot(first) and threads.counts(0)[5] == 2
     assert len(threads.join(0.0)) == 3
@@ -166,7 +167,7 @@ def refuse(_):
 
 
 def test_the_system_gives_no_more(new, monkeypatch, caplog):
-    """What there is must do: it is not tried again, and nobody yields any more."""
+    """What there is must do: for a second no other is tried, and nobody yields any more."""
     threads = new(2, 2)
     threads.start()
     [first] = idents(threads)
@@ -177,6 +178,29 @@ def test_the_system_gives_no_more(new, monkeypatch, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "cannot start worker 2: can't start new thread; going on with 1"
     ]
+
+
+def test_the_system_gives_more_later(new, monkeypatch, caplog):
+    """Each second one more is tried; the counts tell how many lack, until there are all, or a minute has passed."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    threads = new(4, 2)
+    threads.start()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(3):
+                now[0] += 2
+                assert not threads.start() and threads.counts(0).lacking == 4 - len(threads.at_work)
+        now[0] += 2
+        assert threads.start() and threads.counts(0).lacking == 0
+    assert len(caplog.records) == 2 and len(threads.at_work) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        now[0] += 2
+        assert not threads.start() and threads.counts(0).lacking == 1
+    now[0] += 61
+    assert threads.counts(0).lacking == 0
 
 
 def test_not_even_one(new, monkeypatch):

@@ -99,9 +99,9 @@ COUNTED = (
     Metric("aserve_threads_limit", GAUGE, "How many requests may be with the app at once (--threads)."),
     Metric(
         "aserve_threads", GAUGE, "Threads, by what they do: busy with a request (a mean of the last ten seconds), idle, compensated (their "
-        "clients read slowly, and others have their places), stuck (written off by --request-timeout, and still inside the app).",
-        _labelled("state", ("busy", "idle", "compensated", "stuck")),
-        [_in_thousandths(name) for name in ("workers_busy_lately", "workers_idle", "workers_compensated", "workers_stuck")],
+        "clients read slowly, and others have their places), stuck (written off by --request-timeout, and still inside the app), lacking (the system does not start them).",
+        _labelled("state", ("busy", "idle", "compensated", "stuck", "lacking")),
+        [_in_thousandths(name) for name in ("workers_busy_lately", "workers_idle", "workers_compensated", "workers_stuck", "workers_lacking")],
         unit=THOUSANDTH,
     ),
     Metric(

@@ -12,7 +12,7 @@ from aserve.features.metrics.table import PLACES, WORDS
 
 WORKER = {
     "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
-    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "growth": None, "threads_stuck": 0, "bodies_lack_room": False, "at": [[1.5, "GET /a<b>?token=x"]],
+    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "growth": None, "threads_stuck": 0, "bodies_lack_room": False, "threads_lacking": 0, "at": [[1.5, "GET /a<b>?token=x"]],
 }  # fmt: skip
 
 
