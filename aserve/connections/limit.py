@@ -138,12 +138,14 @@ class ConnectionLimit(set[OnLoop]):
         self._reset_counts()
 
     def _reset_counts(self) -> None:
+        self._asked = UNLIMITED_COUNT, 0, 0
         self._full, self._short = Episode(), Episode()
         self._lane_counts = (0, 0)
 
     def find_limit(self, max_connections: int, threads: int, spool_files: int = 0) -> None:
         """Find the limit, and log if descriptors do not suffice; `spool_files` 0: the default number of temporary files."""
         self._reset_counts()
+        self._asked = max_connections, threads, spool_files
         descriptors = descriptor_limit()
         self.max_count = max_connections or default_limit(threads, spool_files or default_spool_files())
         if not max_connections and self.max_count < LOW_COUNT:
@@ -276,6 +278,7 @@ class ConnectionLimit(set[OnLoop]):
     def on_second(self) -> None:
         """Accept again, and log shortages that have begun or ended; called once a second."""
         self._show_count()  # once more: see load_board_add
+        self._follow_descriptors()
         if self._lane is not None:
             counts, before = self._lane.pause_counts, self._lane_counts
             self._lane_counts = counts
@@ -289,6 +292,18 @@ class ConnectionLimit(set[OnLoop]):
             logger.warning("file descriptors are free again: accepting goes on")
         if self._paused:
             self._resume_accepting()
+
+    def _follow_descriptors(self) -> None:
+        """Follow `ulimit -n`, which the app or prlimit(1) may have changed, unless the limit is set."""
+        chosen, threads, spool_files = self._asked
+        count = chosen or default_limit(threads, spool_files or default_spool_files())
+        if count != self.max_count and not chosen:
+            logger.warning(
+                "at most %d connections at once from now on, before: %d (`ulimit -n`)", count, self.max_count
+            )
+            self.max_count = count
+            if self._lane is not None:
+                self._lane.set_limit(count)
 
     def _log_full(self) -> None:
         if self._full.begins():

@@ -30,12 +30,7 @@ class Budgets:
     def __init__(self, config: EngineSettings) -> None:
         self.memory = MemoryBudget(config.response_memory_bytes)
         count = config.spool_files or default_spool_files()
-        self.files = Budget(
-            count,
-            f"{count} temporary files and files being sent, the limit (--spool-files): request bodies that need one "
-            "are answered 503, and responses wait for their clients, until there is room",
-            f"fewer than {count} temporary files again (--spool-files)",
-        )
+        self.files = Budget(count, *_texts_of_files(count))
         # Bodies in memory that are sent by a descriptor each; further ones are sent by the transport. Guess.
         self.watched = Budget(max(count // 4, 1))
         self._config, self._lack = config, Episode()
@@ -94,6 +89,8 @@ class Budgets:
     def on_second(self) -> None:
         """Look at the free space, and log which budgets have room again; called once a second."""
         self.look()
+        if not self._config.spool_files and (count := default_spool_files()) != self.files.limit:
+            self.files.change_limit(count, *_texts_of_files(count))
         self.files.on_second()
         self.bodies.on_second()
         self.responses.on_second()
@@ -130,6 +127,14 @@ def default_spool_files() -> int:
     """Return how many descriptors temporary files may have by default."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if soft == resource.RLIM_INFINITY else max(soft // SPOOL_FILES_SHARE, 1)
+
+
+def _texts_of_files(count: int) -> tuple[str, str]:
+    return (
+        f"{count} temporary files and files being sent, the limit (--spool-files): request bodies that need one "
+        "are answered 503, and responses wait for their clients, until there is room",
+        f"fewer than {count} temporary files again (--spool-files)",
+    )
 
 
 def _name_total(limit: int, share: int, folder: str) -> str:

@@ -63,6 +63,10 @@ class Budget:
             logger.warning("%s", self._texts[0])
         return False
 
+    def change_limit(self, limit: int, used_up: str, is_over: str) -> None:
+        """Set another limit, and its texts for the log."""
+        self.limit, self._texts = limit, (used_up, is_over)
+
     def has_room(self, count: int) -> bool:
         """Return whether `reserve` would succeed now."""
         with self._lock:

@@ -75,6 +75,22 @@ def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
     assert limit.max_count == (chosen or default_limit(8, default_spool_files()))
 
 
+@pytest.mark.parametrize("chosen", [0, 300])
+def test_a_limit_of_descriptors_that_changes(monkeypatch, caplog, chosen):
+    """The default follows `ulimit -n` down and up again, for the lane, too; a number of the settings stays."""
+    descriptors, lane = [1024], CountedLane(count=0)
+    monkeypatch.setattr(aserve.connections.limit, "descriptor_limit", lambda: descriptors[0])
+    limit = ConnectionLimit()
+    limit.find_limit(chosen, threads=8, spool_files=100)
+    limit.include_lane(lane)
+    for count in (256, 4096, 1024):
+        descriptors[0] = count
+        for _ in range(2):
+            limit.on_second()
+        assert limit.max_count == lane.max_count == (chosen or default_limit(8, 100))
+    assert len(caplog.messages) == (0 if chosen else 3)
+
+
 def test_connections_and_files_are_told_together(monkeypatch, caplog):
     """Each may be had, but not both at once."""
     monkeypatch.setattr(aserve.connections.limit, "descriptor_limit", lambda: 1024)

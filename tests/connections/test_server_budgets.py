@@ -31,6 +31,18 @@ def test_default_files(monkeypatch, soft, count):
     assert Budgets(Config()).files.limit == count
 
 
+@pytest.mark.parametrize("chosen", [0, 9])
+def test_a_limit_of_descriptors_that_changes(monkeypatch, caplog, chosen):
+    """The default number of files follows `ulimit -n` down and up again; a number of the settings stays."""
+    budgets, soft = Budgets(Config(spool_files=chosen)), [0]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft[0], 1 << 20))
+    for count in (64, 4096):
+        soft[0] = count
+        budgets.on_second()
+        assert budgets.files.limit == (chosen or count // 4)
+    assert not budgets.files.reserve(2000) and f"{chosen or 1024} temporary files" in caplog.text
+
+
 def test_default_disk(monkeypatch, tmp_path):
     """Half of what is free for request bodies, a quarter for responses."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
