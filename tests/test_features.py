@@ -18,6 +18,7 @@ from aserve.features.moving.gunicorn_hooks import GunicornHooks
 from aserve.features.moving.gunicorn_logs import GunicornLogs
 from aserve.features.moving.uwsgi_hooks import UwsgiHooks
 from aserve.features.moving.uwsgi_imports import UwsgiImports
+from aserve.features.moving.uwsgi_log_files import UwsgiLogFiles
 from aserve.features.wire_log import WireLog
 from aserve.processes.plan import Plan
 from aserve.settings import EngineSettings
@@ -42,7 +43,13 @@ def classes_of_features():
 def test_all_are_listed():
     """A feature that is there can be turned on."""
     found = classes_of_features()
-    of_an_origin = {GunicornHooks, GunicornLogs, UwsgiHooks, UwsgiImports}  # which other servers' settings bring
+    of_an_origin = {
+        GunicornHooks,
+        GunicornLogs,
+        UwsgiHooks,
+        UwsgiImports,
+        UwsgiLogFiles,
+    }  # which other servers' settings bring
     assert {one for one in found if issubclass(one, Extension)} <= {*FEATURES} | of_an_origin
     assert {one for one in found if issubclass(one, EngineSettings)} == set(Config.__bases__)
     assert len(set(FEATURES)) == len(FEATURES)
