@@ -27,7 +27,6 @@ from typing import Any, Callable
 
 from ..core.descriptors import close_all
 from ..core.exchange import shortened
-from ..core.json_text import read_object
 from ..core.named_tuple import NamedTuple
 
 logger = logging.getLogger("aserve")
@@ -227,9 +226,10 @@ def _encode(message: Message) -> bytes:
 def _decode(octets: bytes) -> Message:
     """Return a message; an empty one, which has no meaning, for octets that are none: the app may have written to the descriptor."""
     try:
-        return read_object(octets.decode("utf-8", "surrogatepass"))
-    except ValueError:
+        message = json.loads(octets.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
         return {}
+    return message if isinstance(message, dict) else {}
 
 
 def _cut(value: Any, most: int) -> Any:

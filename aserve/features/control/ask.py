@@ -21,6 +21,7 @@ from ...connections.health import WISHES
 from ...connections.stacks import ORDER
 from ...core.json_text import read_object
 from ...settings import ConfigError, read_toml, show_bytes
+from ...settings.peer import SO_PEERCRED
 
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
 REFUSED = 1
@@ -124,10 +125,9 @@ def _receive(sock: socket.socket, path: str) -> bytes:
 
 
 def _name(sock: socket.socket) -> str:
-    peer = getattr(socket, "SO_PEERCRED", None)
-    if peer is None:
+    if SO_PEERCRED is None:
         return "the supervisor"
-    pid = sock.getsockopt(socket.SOL_SOCKET, peer, 4)  # unix(7), struct ucred: the pid comes first
+    pid = sock.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 4)  # unix(7), struct ucred: the pid comes first
     return f"the supervisor (pid {int.from_bytes(pid, sys.byteorder)})"
 
 
