@@ -36,12 +36,11 @@ What happens, by event:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable
+from collections.abc import Mapping
+from typing import Callable
 
 from ..lifecycle.manager import Manager
 from .answers import Answers
-from .channel import Message
 from .child import MOLD, TRIAL, Child
 from .children import Hear
 from .crew import Crew
@@ -62,27 +61,6 @@ from .takers import Takers
 from .upgrade import Upgrade
 
 CHECK_SECONDS = 1.0
-# What a worker's message must have, by its word; words of extensions are not listed.
-FIELDS = {
-    "failed": "why traceback", "failing": "why", "changed": "why", "unfit": "why", "stacks": "number text", "taken": "number", "missed": "number",
-    "idle": "listener peer", "request": "listener peer giver until",
-}  # fmt: skip
-FDS = {"idle": 1, "request": 2}
-KINDS: dict[str, Any] = {
-    "why": str,
-    "traceback": str,
-    "text": str,
-    "peer": object,
-    "until": (int, float),
-}  # others are numbers
-
-
-def has_meaning(message: Message, fds: Sequence[int]) -> bool:
-    """Whether a message with a word of ours is as our workers send it, and no nonsense of an app that writes to their channel."""
-    names = FIELDS.get(message["say"], "").split()
-    if not all(name in message for name in names) or len(fds) != FDS.get(message["say"], len(fds)):
-        return False
-    return all(isinstance(message.get(name, 0), KINDS.get(name, int)) for name in (*names, "number", "to"))
 
 
 class Reactions:
