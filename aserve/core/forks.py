@@ -73,6 +73,7 @@ _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
 _first: dict[signal.Signals, tuple[Any, Any]] = {}
 # The address of Python's function for all signals that it handles: another one stands where code in C has a handler, as by faulthandler.register().
 _pythons: set[int] = set()
+_set_handler = signal.signal  # kept_handlers (lifecycle/signals.py) puts another one there meanwhile
 # By thread: the signals that it blocked before it began to fork.
 _masks: dict[int, Any] = {}
 
@@ -230,7 +231,7 @@ def _give_signals_back() -> None:
     signal.set_wakeup_fd(-1)
     for number, (ours, before) in (*_handlers.items(), *_first.items()):
         if signal.getsignal(number) == ours and (not _pythons or lib.signal_handler(number) in _pythons):
-            signal.signal(number, signal.SIG_DFL if before is None else before)
+            _set_handler(number, signal.SIG_DFL if before is None else before)
     _handlers.clear()
     _first.clear()
 
