@@ -21,7 +21,8 @@ from ..workers.executor import WORKING
 
 # In frames of these a lock may be held, or a response be half made. Below other frames of ours the search goes on.
 LOCKING = ("aserve.core.", "aserve.connections.", "aserve.workers.", "aserve.wsgi.response")
-CALLS_APP = "aserve.wsgi.gateway"  # holds no lock while the app runs; as WORKING, which calls C, and C the app
+# These hold no lock while the app runs; nor does WORKING, which calls C, and C the app.
+CALLS_APP = {("aserve.wsgi.gateway", None), ("aserve.connections.connection", "run")}
 
 
 def refuse_inside(loop: Any) -> None:
@@ -36,7 +37,7 @@ def refuse_inside(loop: Any) -> None:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if name == CALLS_APP or frame.f_code in WORKING:
+        if frame.f_code in WORKING or not CALLS_APP.isdisjoint(((name, None), (name, frame.f_code.co_name))):
             return
         if name.startswith(LOCKING):
             raise AppError(f"a finalizer or signal handler called the response of a request within {name}")
