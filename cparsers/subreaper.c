@@ -1,5 +1,6 @@
 /* subreaper.c -- prctl(2), PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG;
  * sigaltstack(2). */
+#define _GNU_SOURCE /* POSIX beside C99 */
 #include "subreaper.h"
 
 #include <signal.h>
@@ -32,7 +33,8 @@ int parent_death_signal(int number)
 
 int signal_stack(size_t octets)
 {
-    stack_t stack = {.ss_sp = malloc(octets), .ss_flags = 0, .ss_size = octets};
+    stack_t stack = {
+        .ss_sp = malloc(octets), .ss_flags = 0, .ss_size = octets};
 
     if (stack.ss_sp != NULL && sigaltstack(&stack, NULL) == 0)
         return 0;
