@@ -68,7 +68,7 @@ class Budgets:
         self.lacks_room = needs_files and min(self.bodies.octets.limit, free_bytes) <= config.body_memory_bytes
         if self.lacks_room and self._lack.begins():
             why = f"{free_bytes} octets are free" if free_bytes else "full, or no folder that this user may write to"
-            logger.error(
+            logger.warning(
                 "no room for request bodies over --body-memory in %s (TMPDIR): %s; refusing them", self._folder, why
             )
         elif not self.lacks_room and self._lack.is_over_at_second():

@@ -246,7 +246,7 @@ NOBODY = ["--reuid=54321", "--regid=54321", "--clear-groups", "--inh-caps=-all",
 
 @pytest.mark.long_on_pypy
 def test_a_system_that_gives_nothing(start_within):
-    """16: a root that is read-only, a user that is in no list, no HOME: it starts, serves and reloads without a warning."""
+    """16: a root that is read-only, a user that is in no list, no HOME: it starts, serves and reloads; the one warning is of large bodies."""
     python = pathlib.Path(sys.base_prefix)
     closed = [str(folder) for folder in python.parents if not folder.stat().st_mode & 1]
     world = ["unshare", "--mount", "sh", "-c", READ_ONLY, str(python), "".join(closed[-1:])]
@@ -261,4 +261,6 @@ def test_a_system_that_gives_nothing(start_within):
     assert client.fetch("/", "Connection: close").status == 200
     client.close()
     assert process.stop() == 0
-    assert not re.search("WARNING|ERROR|Traceback|Error", process.log), process.log
+    assert not re.search("WARNING(?!.*: no room for request bodies over)|ERROR|Traceback|Error", process.log), (
+        process.log
+    )
