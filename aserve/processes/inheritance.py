@@ -33,7 +33,7 @@ from .overview import Overview
 from .plan import Plan
 from .strangers import Strangers, open_socket
 
-FORM = 10
+FORM = 11
 
 State = dict[str, Any]
 
