@@ -185,7 +185,7 @@ def test_the_threads_of_others(begun, raw_client):
     for _ in clients:
         assert app.ended.acquire(timeout=30)
     wait_until(lambda: not count(server))
-    wait_until(lambda: server.call(lambda: server.server._threads.executor.workers)[2:] == (0, 0, 0, 0))
+    wait_until(lambda: server.call(lambda: server.server._threads.executor.workers)[2:] == (0, 0, 0, 0, 0))
 
 
 @pytest.mark.one_way

@@ -53,9 +53,8 @@ def test_a_folder_that_others_rule_over(folder):
     """Its own, one that others may write to, /tmp, and one below such a folder: what is made there, the user makes."""
     below, groups = folder / "below", os.getgroups()
     below.mkdir()
-    folder.parent.chmod(0o755)  # for the user, as all above it are
-    folder.parent.parent.chmod(0o755)
-    folder.parent.parent.parent.chmod(0o755)
+    for above in folder.parents:  # for the user, too
+        above.chmod(above.stat().st_mode | 0o055)
     for owner, mode, is_safe_below in (
         (USER.pw_uid, 0o755, False),
         (0, 0o775, False),
