@@ -95,11 +95,10 @@ def _look_for_owner(path: str) -> None:
             number = file.read().strip()
             if number != str(os.getpid()):  # else a container has begun again, or there are two on one volume
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as exc:
-        if exc.filename is None:  # not from open()
-            raise ConfigError(
-                f"the pid file {path} is that of a server that runs, pid {number}: stop that, or give this another --pid-file"
-            ) from None
+    except BlockingIOError:
+        raise ConfigError(
+            f"the pid file {path} is that of a server that runs, pid {number}: stop that, or give this another --pid-file"
+        ) from None
     except (OSError, ValueError):
         pass  # there is none, or no lock, or no text
 

@@ -71,9 +71,7 @@ class WorkerThreads:
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
         self.max_threads = max_threads
-        self._max_total = self._most = (
-            max_threads + extra_threads
-        )  # the first is lowered while the system starts no more
+        self._max_total = self._most = max_threads + extra_threads  # the first is less while the system starts no more
         self._lacked_at = -LACK_SECONDS  # when it last refused one
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []

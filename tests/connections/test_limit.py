@@ -89,6 +89,11 @@ def test_a_limit_of_descriptors_that_changes(monkeypatch, caplog, chosen):
             limit.on_second()
         assert limit.max_count == lane.max_count == (chosen or default_limit(8, 100))
     assert len(caplog.messages) == (0 if chosen else 3)
+    alone = ConnectionLimit()
+    alone.find_limit(chosen, threads=8, spool_files=100)
+    descriptors[0] = 256
+    alone.on_second()
+    assert alone.max_count == (chosen or default_limit(8, 100))
 
 
 def test_connections_and_files_are_told_together(monkeypatch, caplog):

@@ -16,6 +16,7 @@ from aserve.connections.connection import Connection
 from aserve.connections.states import State
 from aserve.connections.wire_loop import LoopWire
 from aserve.core.errors import RequestRefused
+from aserve.core.exchange import ANSWERED, CLIENT_GONE
 
 # The client sends no more
 
@@ -29,6 +30,21 @@ def test_eof_without_a_whole_request(new, raw):
     assert connection.eof_received() is True
     harness.executor.run()
     assert transport.calls == ["close"] and transport.received() == b""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "keeps", "end"), [(60, False, CLIENT_GONE), (60, True, ANSWERED), (1, False, ANSWERED)]
+)
+def test_a_client_that_ends_long_behind_its_request(new, seconds, keeps, end):
+    """It has left, unless --keep-half-closed says that it may still read; it is answered all the same."""
+    harness, connection, transport = new(keep_half_closed=keeps)
+    harness.service.times_requests = True
+    connection.data_received(POST)
+    exchange = connection.exchange
+    exchange.arrived_at -= seconds
+    connection.eof_received()
+    harness.executor.run()
+    assert exchange.end == end and len(bodies(transport.received())) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 40])

@@ -313,6 +313,17 @@ def test_more_workers_or_fewer(ask, question, size):
     assert ask.one.supervisor.fleet.size == size
 
 
+def test_a_silent_worker_leaves_first(ask):
+    """The answer names it, and is an error where no worker answers any more."""
+    first, second = ask.one.start()
+    first.is_mute = True
+    text = f"workers: 1; before: 2; does not answer, and is ended after --drain-timeout: {first}"
+    assert ask(ask="workers", change=-1).read() == [{"text": text}] and second.slot in ask.one.supervisor.fleet.slots
+    second.is_mute = True
+    (answer,) = ask(ask="workers", count=1).read()
+    assert "no worker answers now: see `aserve status`" in answer["error"]
+
+
 @pytest.mark.parametrize("question", [{"count": 0}, {"change": -2}, {"count": 100_000}, {"count": "x"}, {}])
 def test_a_number_of_workers_that_cannot_be(ask, question):
     """It stays as it is, and who asks hears so."""
@@ -423,3 +434,5 @@ def test_the_status_of_a_server_that_ends(ask):
     server, *_ = ask(ask="status").read()
     assert re.fullmatch(r"draining since SIGTERM, at most \d+ s", server["text"])
     assert [each["text"] for each in server["warnings"]] == [f"The server is {server['text']}."]
+    ask.one.signal(signal.SIGTERM)
+    assert ask.one.supervisor.reactions.shutdown.describe() == "ending"

@@ -203,6 +203,17 @@ def test_the_system_gives_more_later(new, monkeypatch, caplog):
     assert threads.counts(0).lacking == 0
 
 
+def test_the_place_of_one_that_is_written_off(new, monkeypatch):
+    """It can be taken at once, though the system gave no further thread just now."""
+    threads = new(3)
+    assert start(threads, 2) == [True, True]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert not threads.start()
+    threads.write_off(idents(threads)[0])
+    assert start(threads, 2) == [True, False] and threads.counts(0).lacking == 1
+
+
 def test_not_even_one(new, monkeypatch):
     """Without a single worker there is no service: that is not hidden."""
     threads = new(2)

@@ -15,7 +15,7 @@ from harness.waiting import PATIENCE_SECONDS
 
 import aserve
 from aserve.core.body import LiveBody
-from aserve.core.errors import WrittenOff
+from aserve.core.errors import AppError, WrittenOff
 from aserve.core.exchange import Exchange
 from aserve.wsgi.deadlines import ANSWER_SECONDS, Deadlines, Run
 
@@ -94,6 +94,15 @@ def test_a_finalizer_within_a_guard(monkeypatch, token):
     monkeypatch.setattr(Run, token, take_then_finalize)
     assert run.call(lambda: guarded()) == "ours"
     assert said == ["finalizer", "ours"] and not run._interruptible and owns(run)
+
+
+def test_a_finalizer_of_another_request():
+    """It waits for no exchange in the worker of another one, as that exchange may be waited for as well."""
+    run, other = new_run(), elsewhere(new_run)
+    other._deadlines.runs[threading.get_ident()] = run
+    other.exchange.connection = types.SimpleNamespace(service=types.SimpleNamespace(loop=None))
+    with pytest.raises(AppError, match="the response of another request between two calls of the app"):
+        other.guard(int)()
 
 
 def test_who_misses_a_token_that_was_only_looked_for():

@@ -258,6 +258,13 @@ def test_a_supervisor_that_does_not_answer(tmp_path, monkeypatch, argv):
             run_command([*argv, "--control", str(tmp_path / "control")], {}, pytest.fail)
 
 
+def test_a_system_that_does_not_tell_who_listens(monkeypatch):
+    """The process has no number then."""
+    monkeypatch.setattr(ask, "SO_PEERCRED", None)
+    with socket.socket(socket.AF_UNIX) as sock:
+        assert ask._name(sock) == "the supervisor"
+
+
 def test_an_answer_that_takes_long(server, monkeypatch):
     """While others get an answer, the command waits for its own."""
     monkeypatch.setattr(ask, "PATIENCE_SECONDS", 0.01)

@@ -26,7 +26,8 @@ def open_log(tmp_path, monkeypatch):
             log.chmod(before)
         (tmp_path / "a.ini").write_text("\n".join(["[uwsgi]", "module = shop", *lines]).replace("LOG", str(log)))
         for extension in load_uwsgi(str(tmp_path / "a.ini"), {}).facts["extensions"]:
-            extension.on_life(Life.READ, LifeContext(None))
+            for event in Life:
+                extension.on_life(event, LifeContext(None))
         umask = os.umask(0o022)
         target = open_target(str(log))
         os.umask(umask)
