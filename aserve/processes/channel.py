@@ -1,6 +1,6 @@
 """Messages between the supervisor and a worker, with descriptors.
 
-Owns:     a pair of sockets, one end each; messages that wait for room.
+Owns:     a pair of sockets, one end each; messages that wait for room; has_meaning, whether a worker's message has its form.
 Thread:   the supervisor's only one; in a worker the event loop's.
 Not here: the meaning of the messages (reactions.py, worker.py: a worker sends `say`, the supervisor `do`).
 
@@ -37,6 +37,14 @@ MAX_MESSAGE_BYTES = 1 << 16
 MAX_FDS = 2  # in a message
 # How long a message that the kernel refuses is tried again. Guess.
 GIVE_UP_SECONDS = 10.0
+# What a worker's message must have, by its word; words of extensions are not listed.
+FIELDS = {
+    "failed": "why traceback", "failing": "why", "changed": "why", "unfit": "why", "stacks": "number text", "taken": "number", "missed": "number",
+    "idle": "listener peer", "request": "listener peer giver until",
+}  # fmt: skip
+FDS = {"idle": 1, "request": 2}
+# The fields that are no whole numbers.
+KINDS: dict[str, Any] = {"why": str, "traceback": str, "text": str, "peer": object, "until": (int, float)}
 _CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)  # of the other end
 _CREDENTIALS = struct.Struct("3i")  # unix(7), struct ucred: pid, uid, gid
 _SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
@@ -221,6 +229,14 @@ def _fitting(message: Message) -> bytes:
 def _encode(message: Message) -> bytes:
     text = json.dumps(message, ensure_ascii=False)  # six octets for a character at most
     return text.encode("utf-8", "surrogatepass")
+
+
+def has_meaning(message: Message, fds: Sequence[int]) -> bool:
+    """Whether a message with a word of ours is as our workers send it, and no nonsense of an app that writes to their channel."""
+    names = FIELDS.get(message["say"], "").split()
+    if not all(name in message for name in names) or len(fds) != FDS.get(message["say"], len(fds)):
+        return False
+    return all(isinstance(message.get(name, 0), KINDS.get(name, int)) for name in (*names, "number", "to"))
 
 
 def _decode(octets: bytes) -> Message:

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import Any
 
 from ..core.descriptors import close_all
 from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
-from .channel import Channel, Message
+from .channel import Channel, Message, has_meaning
 from .child import MOLD, Child
 from .clock import Clock
 from .events import Events
@@ -37,29 +35,6 @@ logger = logging.getLogger("aserve")
 
 # Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
 MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
-
-
-# What a worker's message must have, by its word; words of extensions are not listed.
-FIELDS = {
-    "failed": "why traceback", "failing": "why", "changed": "why", "unfit": "why", "stacks": "number text", "taken": "number", "missed": "number",
-    "idle": "listener peer", "request": "listener peer giver until",
-}  # fmt: skip
-FDS = {"idle": 1, "request": 2}
-KINDS: dict[str, Any] = {
-    "why": str,
-    "traceback": str,
-    "text": str,
-    "peer": object,
-    "until": (int, float),
-}  # others are numbers
-
-
-def has_meaning(message: Message, fds: Sequence[int]) -> bool:
-    """Whether a message with a word of ours is as our workers send it, and no nonsense of an app that writes to their channel."""
-    names = FIELDS.get(message["say"], "").split()
-    if not all(name in message for name in names) or len(fds) != FDS.get(message["say"], len(fds)):
-        return False
-    return all(isinstance(message.get(name, 0), KINDS.get(name, int)) for name in (*names, "number", "to"))
 
 
 class Supervisor:
