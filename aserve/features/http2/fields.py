@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from ...core.errors import AserveError
 from ...core.patterns import lazy_pattern
+from ...proxies.forwarded import DEFAULT_PORTS
 
 Field = tuple[bytes, bytes]
 
@@ -23,8 +24,6 @@ _METHOD = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PSEUDO = frozenset([b":method", b":scheme", b":authority", b":path"])
 # RFC 9113 8.2.2: fields of a connection, which a stream has not.
 CONNECTION_FIELDS = frozenset([b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"])
-# RFC 9110 4.2: with the port of its scheme or without, a host is the same.
-DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 PROTOCOL = b":protocol"  # of a CONNECT that asks for a WebSocket
 _PSEUDO_OR_PROTOCOL = _PSEUDO | {PROTOCOL}
 # RFC 8441 5.1 has no key. An app wants one, and its answer to that goes no further than here.
@@ -64,7 +63,9 @@ def encode_head(fields: Iterable[Field], takes_websockets: bool = False) -> byte
     lines = [b"%b %b HTTP/1.1" % (method, target)]
     hosts = [value for name, value in regular if name == b"host"]
     if authority is not None:
-        port = DEFAULT_PORTS.get(pseudo.get(b":scheme", b"").lower(), b"")
+        # RFC 9110 4.2: with the port of its scheme or without, a host is the same.
+        scheme = pseudo.get(b":scheme", b"").decode("latin-1").lower()
+        port = f":{DEFAULT_PORTS[scheme]}".encode() if scheme in DEFAULT_PORTS else b""
         if any(host.lower().removesuffix(port) != authority.lower().removesuffix(port) for host in hosts):
             raise Malformed("a Host field that differs from :authority")
         lines.append(b"host: " + authority)

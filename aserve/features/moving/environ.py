@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from ...extension import Extension
-from ...proxies.forwarded import cgi_name
+from ...proxies.forwarded import DEFAULT_PORTS, cgi_name
 from ...proxies.peers import Peers
 from ...proxies.trust import peers_of
 from ...settings import parse_bind
@@ -30,7 +30,6 @@ from .settings import NO_FIELDS, UWSGI_VERSION, MovingSettings
 PROTO, SSL = "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_SSL"
 SCHEME_FIELDS = ("x-forwarded-protocol: ssl", "x-forwarded-proto: https", "x-forwarded-ssl: on")  # gunicorn's default
 EVERY = ("", "0.0.0.0", "::")  # binds of all addresses, whose SERVER_NAME is the machine's name in aserve
-PORTS = {"http": "80", "https": "443"}
 CONTRADICTION = b"400: fields of the proxy contradict one another: one says https, and another http\n"
 
 
@@ -59,7 +58,7 @@ def _hosts_by_port(binds: Iterable[str], is_http: bool) -> dict[str, str]:
     return {
         str(bind.port): bind.host or EVERY[1]
         for bind in map(parse_bind, binds)
-        if bind.kind == "tcp" and (not is_http or bind.protocol in PORTS)
+        if bind.kind == "tcp" and (not is_http or bind.protocol in DEFAULT_PORTS)
     }
 
 
@@ -117,7 +116,7 @@ def _name_server(environ: dict[str, Any], hosts: Mapping[str, str]) -> None:
     if "]" in port or not colon:  # an address of IPv6, or no port
         host, port = f"{host}{colon}{port}", ""
     if host:
-        environ["SERVER_NAME"], environ["SERVER_PORT"] = host, port or PORTS[environ["wsgi.url_scheme"]]
+        environ["SERVER_NAME"], environ["SERVER_PORT"] = host, port or DEFAULT_PORTS[environ["wsgi.url_scheme"]]
 
 
 def _is_trusted(peers: Peers | None, address: str) -> bool:
