@@ -21,6 +21,7 @@ import pathlib
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -215,15 +216,23 @@ def lasting() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def living() -> Iterator[None]:
-    """Put the signal handlers of this process back, which the command, called in it, has replaced by its own."""
+    """Put the signal handlers of this process back, which a test, or the command that was called in this process, has replaced."""
     before = {number: signal.getsignal(number) for number in STARTING}
     yield
+    forks.disown_all_handlers()
     for number, handler in before.items():
-        if signal.getsignal(number) in (early, exits._on_late_signal):
-            forks.disown_all_handlers()
+        if signal.getsignal(number) != handler:
             signal.signal(number, handler)
     early.wait()
     early.came.clear()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[pathlib.Path]:
+    """Make a folder that all users may look into. Not pytest's: the next pytest that starts closes those to others again."""
+    with tempfile.TemporaryDirectory(prefix="aserve-test-") as path:
+        os.chmod(path, 0o755)
+        yield pathlib.Path(path)
 
 
 @pytest.fixture(autouse=True)

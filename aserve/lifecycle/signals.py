@@ -64,9 +64,8 @@ class Early:
 
     def __init__(self) -> None:
         self.came: dict[signal.Signals, None] = {}  # a set that keeps the order
-        self.answer: Callable[[signal.Signals], object] | None = (
-            None  # what a signal without another handler of ours does
-        )
+        # What a signal without another handler of ours does.
+        self.answer: Callable[[signal.Signals], object] | None = None
         self._interrupts = False
         self._earlier: dict[signal.Signals, Any] = {}
 
@@ -83,7 +82,8 @@ class Early:
     def begin(self, numbers: Iterable[signal.Signals] = STARTING, interrupts: bool = False) -> Earlier:
         """Handle these signals, where nobody else does; `interrupts`: those of ENDING end the process until `wait`. Return the handlers before."""
         self._interrupts = interrupts
-        earlier = {number: signal.signal(number, self) for number in numbers if _is_free(number)}
+        ignored, caught = _listed("SigIgn:"), _listed("SigCgt:")
+        earlier = {number: signal.signal(number, self) for number in numbers if _is_free(number, ignored, caught)}
         self._earlier.update(earlier)
         # Also those that stand already: a fork of ours has given them back.
         own = {number: handler for number, handler in self._earlier.items() if signal.getsignal(number) is self}
@@ -197,27 +197,22 @@ def unblock_all() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def is_ignored(number: signal.Signals) -> bool:
-    """Whether this signal is ignored; PyPy reports an inherited SIG_IGN, as by `nohup`, as the default."""
-    return signal.getsignal(number) is signal.SIG_IGN or _is_in(number, "SigIgn:")
-
-
-def _is_in(number: signal.Signals, *fields: str) -> bool:
-    """Whether the system counts this signal to those in one of these fields of the process's status."""
+def _listed(field: str) -> int:
+    """Return the signals in this field of the process's status, a bit each; PyPy reports an inherited SIG_IGN, as by `nohup`, as the default."""
     with contextlib.suppress(OSError), open(STATUS) as file:  # Linux
         for line in file:
-            if line.startswith(fields) and int(line.split()[1], 16) >> (number - 1) & 1:
-                return True
-    return False
+            if line.startswith(field):
+                return int(line.split()[1], 16)
+    return 0
 
 
-def _is_free(number: signal.Signals) -> bool:
-    """Whether the program has no handler for this signal: of Python's, or of faulthandler's and other code in C."""
-    handler = signal.getsignal(number)
+def _is_free(number: signal.Signals, ignored: int, caught: int) -> bool:
+    """Whether the program has no handler for this signal, in Python or in C (faulthandler); `ignored`, `caught`: by the system, a bit each."""
+    handler, bit = signal.getsignal(number), 1 << number - 1
     if number == signal.SIGQUIT:  # a shell's `&` has it ignored, as SIGINT
-        return handler in (signal.SIG_DFL, signal.SIG_IGN) and not _is_in(number, "SigCgt:")
+        return handler in (signal.SIG_DFL, signal.SIG_IGN) and not caught & bit
     if number in FREE_BY_DEFAULT:
-        return handler is signal.SIG_DFL and not _is_in(number, "SigIgn:", "SigCgt:")
+        return handler is signal.SIG_DFL and not (ignored | caught) & bit
     return not callable(handler) or handler is signal.default_int_handler
 
 

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fi
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(open_folder):
     """A folder of root's, which no other user may write to."""
-    place = tmp_path / "log"
+    place = open_folder / "log"
     place.mkdir(mode=0o755)
     return place
 
@@ -53,8 +53,6 @@ def test_a_folder_that_others_rule_over(folder):
     """Its own, one that others may write to, /tmp, and one below such a folder: what is made there, the user makes."""
     below, groups = folder / "below", os.getgroups()
     below.mkdir()
-    for above in folder.parents:  # for the user, too
-        above.chmod(above.stat().st_mode | 0o055)
     for owner, mode, is_safe_below in (
         (USER.pw_uid, 0o755, False),
         (0, 0o775, False),

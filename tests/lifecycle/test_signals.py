@@ -24,16 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
 
 
-@pytest.fixture(autouse=True)
-def _handlers():
-    """Put the signal handlers of this process back."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    forks.disown_handlers()
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture(params=LOOPS)
 def loop(request):
     """An event loop of each kind."""
@@ -136,7 +126,7 @@ def test_a_child_while_handlers_are_put_back(monkeypatch):
 
 
 def test_what_comes_early_waits(loop):
-    """A signal that comes before its handler is handled by that; one without another handler is answered, each time."""
+    """An early signal waits for its handler; a signal that gets no handler is answered, each time."""
     early.begin(interrupts=True)
     told = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
@@ -166,7 +156,7 @@ def test_what_comes_early_waits(loop):
 
 
 def test_handlers_of_the_program_stay():
-    """Those of Python's and those in C, and what `nohup` ignores; the others are put back where a program goes on."""
+    """The program's handlers in Python and in C stay, and what `nohup` ignores; ours go where the program goes on."""
     signal.signal(signal.SIGTERM, print)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR2)
@@ -180,8 +170,6 @@ def test_handlers_of_the_program_stay():
             pass
     finally:
         faulthandler.unregister(signal.SIGUSR2)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        signal.signal(signal.SIGTTIN, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("is_foreground", [True, False])
@@ -197,7 +185,7 @@ def test_a_process_in_the_background(monkeypatch, is_foreground):
 # What a signal does
 
 
-ASK = "import signal; from aserve.lifecycle.signals import is_ignored; print(is_ignored(signal.SIGHUP))"
+ASK = "import signal; from aserve.lifecycle.signals import early; print(not early.begin([signal.SIGHUP]))"
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
@@ -211,13 +199,12 @@ def test_what_the_process_was_started_with(handler):
 
 def test_what_this_process_has_set(monkeypatch):
     """What Python itself has set it knows; where the system does not tell, it counts alone."""
-    assert not signals.is_ignored(signal.SIGTERM)
-    monkeypatch.setattr(signals, "STATUS", "/no/such/file")
-    assert not signals.is_ignored(signal.SIGTERM)
-    monkeypatch.setattr(signals, "STATUS", os.devnull)
-    assert not signals.is_ignored(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    assert signals.is_ignored(signal.SIGTERM)
+    for status in (signals.STATUS, "/no/such/file", os.devnull):
+        monkeypatch.setattr(signals, "STATUS", status)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert signals.Early().begin([signal.SIGHUP]) == {signal.SIGHUP: signal.SIG_DFL}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert not signals.Early().begin([signal.SIGHUP])
 
 
 # Code of others beside our handlers

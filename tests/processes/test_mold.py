@@ -13,14 +13,12 @@ import pytest
 from harness.leading import Leading, lead_by
 
 from aserve.connections.in_flight import TABLE_BYTES
-from aserve.core import forks
 from aserve.core.memory_file import open_memory_file
 from aserve.core.page import MOLD, Field
 from aserve.lifecycle.load_error import LoadError
 from aserve.processes import forked as forked_module
 from aserve.processes import mold as mold_module
 from aserve.processes.channel import Channel
-from aserve.processes.forked import LEFT_AT_START
 from aserve.processes.mold import run_mold
 from aserve.processes.opened import Opened
 from aserve.processes.pages import Pages
@@ -34,16 +32,10 @@ def hello(environ, start_response):
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """Put back what a process that is a mold has set for good; and let it have opened nothing, as this one has not by itself."""
-    numbers = (*LEFT_AT_START, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
+    """Keep out what a process that is a mold sets for good; and let it have opened nothing, as this process has not by itself."""
     monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
     monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(collect=gc.collect, freeze=lambda: None))
-    yield
-    forks.disown_all_handlers()
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 class Led(Leading):

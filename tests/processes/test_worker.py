@@ -18,7 +18,6 @@ from harness.asking import get
 from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
-from aserve.core import forks
 from aserve.core.errors import Fault
 from aserve.core.page import Field
 from aserve.features.metrics import app as app_metrics
@@ -50,14 +49,8 @@ def ended_in_time(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """Put back what a process that is a worker has set for good."""
-    numbers = (*LEFT_TO_SUPERVISOR, signal.SIGTERM, signal.SIGUSR1)
-    before = {number: signal.getsignal(number) for number in numbers}
+    """Keep out what a process that is a worker sets for good."""
     monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
-    yield
-    forks.disown_all_handlers()
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 class Led(Leading):

@@ -524,11 +524,11 @@ def test_a_thread_does_not_speak_for_the_process(manager):
 
 
 def test_signals_that_mean_nothing_here(on_serving, monkeypatch, caplog):
-    """A line answers them; in the background of a terminal, what reads from it has to stop the process, as without us; SIGQUIT ends it."""
+    """A line answers such a signal; in the background of a terminal SIGTTIN and SIGTTOU stop the process; SIGQUIT ends the process."""
     told = []
     monkeypatch.setattr(running, "end_at_once", told.append)
     monkeypatch.setattr(running, "is_in_background", lambda: "SIGTTIN" in caplog.text)
-    before = signal.signal(signal.SIGTTIN, signal.SIG_DFL)
+    signal.signal(signal.SIGTTIN, signal.SIG_DFL)
 
     def send(server):
         for number in (signal.SIGTTIN, signal.SIGQUIT, signal.SIGTERM):
@@ -536,7 +536,6 @@ def test_signals_that_mean_nothing_here(on_serving, monkeypatch, caplog):
 
     on_serving(send)
     assert aserve.run(hello, LOOPBACK) == 0
-    signal.signal(signal.SIGTTIN, before)
     assert told == [signal.SIGQUIT] and "SIGTTIN: nothing was done: without --workers" in caplog.text
     stopped = []
     monkeypatch.setattr(os, "kill", lambda pid, number: stopped.append(number))
