@@ -38,9 +38,8 @@ class Member:
     forked_at: float = 0.0  # when it has forked a worker for the last time, as a mold
     has_left: bool = False  # it drains, and accepts no connections any more
     is_hung: bool = False  # its event loop stands still
-    is_silent: bool = (
-        False  # a mold that does not carry out an order; a worker whose event loop has not turned for some seconds
-    )
+    # A mold that does not carry out an order; a worker whose event loop has not turned for some seconds.
+    is_silent: bool = False
 
     @property
     def is_worker(self) -> bool:

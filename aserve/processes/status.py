@@ -72,15 +72,11 @@ class Status:
     def describe_serving(self) -> str:
         """Return where it serves, with how many workers; or how many are missing."""
         if self.fleet.is_ending:
-            running = [
-                (child, len(self._requests_of(child))) for child in self._children.having(State.READY, State.DRAINING)
-            ]
-            return "; ".join(
-                [
-                    self.describe_end(),
-                    *(f"{name_of(child.slot)} has {_requests(count)}" for child, count in running if count),
-                ]
-            )
+            texts = [self.describe_end()]
+            for child in self._children.having(State.READY, State.DRAINING):
+                count = len(self._requests_of(child))
+                texts += [f"{name_of(child.slot)} has {_requests(count)}"] if count else []
+            return "; ".join(texts)
         if not self.fleet.has_served:
             return "; ".join(["starting", *map(describe_start, self._children.having(State.STARTING))])
         if self.absences:

@@ -76,10 +76,8 @@ def note_silent(children: Children) -> None:
 
 
 def _turns(child: Child, page: memoryview) -> bool:
-    ticked_at = page[Field.TICKED_AT]
-    return not child.is_mute and (
-        not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS
-    )  # 0: it has only just begun
+    ticked_at = page[Field.TICKED_AT]  # 0: it has only just begun
+    return not child.is_mute and (not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS)
 
 
 def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:

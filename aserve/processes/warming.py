@@ -60,9 +60,8 @@ class _Nobody:
     remote_addr, remote_port = "127.0.0.1", "0"
 
     def __init__(self, config: EngineSettings, base_environ: dict[str, Any]) -> None:
-        self.service = types.SimpleNamespace(
-            config=config, loop=None
-        )  # no listener: an exchange asks it for settings alone
+        # No listener: an exchange asks for settings, and for the loop.
+        self.service = types.SimpleNamespace(config=config, loop=None)
         self.base_environ = base_environ
 
     def send(self, exchange: Exchange, octets: bytes) -> None:

@@ -27,7 +27,6 @@ from .status import describe_start
 
 logger = logging.getLogger("aserve")
 
-
 # From when on a start is logged. Guess: the imports of a large app take some seconds.
 SLOW_START_SECONDS = 10.0
 
@@ -51,7 +50,8 @@ class Watch:
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
-        self._starting: dict[Child, float] = {}  # those that start, and when that was seen first
+        # Those that start, and when that was seen first: by the clock of the events, which does not count the time of a stop.
+        self._starting: dict[Child, float] = {}
         self._slow: list[Child] = []  # of these, those that take long
         # At this look, and at the previous one. A worker that was killed just before a look is reaped after it.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
@@ -71,14 +71,12 @@ class Watch:
 
     def look_at_starts(self, now: float) -> list[str]:
         """Log, once and with all stacks, each worker or mold that has been starting for long; return a text about each new one."""
-        starting = [
+        found = [
             child for child in self._children if child.state is State.STARTING and child.pid and child.slot != TRIAL
         ]
-        self._starting = {child: self._starting.get(child, now) for child in starting}
-        before, self._slow = (
-            self._slow,
-            [child for child in starting if now - self._starting[child] >= SLOW_START_SECONDS],
-        )
+        self._starting = {child: self._starting.get(child, now) for child in found}
+        before = self._slow
+        self._slow = [child for child in found if now - self._starting[child] >= SLOW_START_SECONDS]
         new = [child for child in self._slow if child not in before]
         for child in new:
             limit = child.plan.config.start_seconds

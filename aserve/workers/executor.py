@@ -467,9 +467,8 @@ class Executor:
                 if compensated and not self._regain_slot():
                     return
                 continue
-            self._begun_count = (
-                self._begun_count + 1 & 255
-            )  # CPython has these numbers already: without memory the job is not lost here
+            # CPython has these numbers already: without memory the job is not lost here.
+            self._begun_count = self._begun_count + 1 & 255
             try:
                 # A new context as a thread begins with, not a copy of the main thread's: objects that an import has made current there (an
                 # app context of Flask, decimal's) would be shared by all requests. Measured 2026-11-25: 500 instructions of hello's 53,550.
