@@ -103,7 +103,7 @@ def test_a_handler_that_is_not_pythons(handled):
 
 
 def test_a_handler_in_the_place_of_our_first(handled):
-    """A child has what was there before the first, while another one of ours stands in its place, and where the app has put it back."""
+    """A child gets the handler from before our first, while another handler of ours stands there, and once the app has put our first back."""
     earlier, ours, _ = handled
     forks.own_handlers({signal.SIGTERM: earlier}, are_first=True)
     signal.signal(signal.SIGTERM, lambda *_: None)

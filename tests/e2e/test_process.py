@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 import pytest
 from harness.combining import long
@@ -32,11 +31,9 @@ def app(environ, start_response):
 
 
 @pytest.fixture
-def tmp_path():
-    """A folder that everybody may look into. Not pytest's: the next pytest that starts closes those to others again."""
-    with tempfile.TemporaryDirectory(prefix="aserve-test-") as path:
-        os.chmod(path, 0o755)
-        yield pathlib.Path(path)
+def tmp_path(open_folder):
+    """A folder that everybody may look into."""
+    return open_folder
 
 
 @pytest.fixture
@@ -87,7 +84,7 @@ def test_another_user(start_process, raw_client, folder, tmp_path, flags):
     "logs", [["accesslog"], ["errorlog"], ["accesslog", "errorlog"], ["accesslog", "dictionary"]], ids=str
 )
 @pytest.mark.parametrize("owner", ["nobody", "root"])
-@pytest.mark.parametrize("is_checked", [False, True])
+@pytest.mark.parametrize("is_checked", [False, long(True)])
 def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, is_checked):
     """gunicorn's file names a user and logs, in a folder of that user's or of root's: the user writes them, and owns them."""
     place = folder / "logs"
@@ -145,7 +142,7 @@ def app(environ, start_response):
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=str)
 def test_threads_that_the_system_does_not_start(start_process, raw_client, tmp_path, wait_until, flags):
-    """Those that there are serve, and `aserve status` says how many; as soon as the system gives more, there are more."""
+    """The threads that have started serve, and `aserve status` counts them; once the system gives more, more start."""
     gate, control, user = tmp_path / "gate", tmp_path / "run" / "control", str(500_000 + os.getpid())
     control.parent.mkdir(mode=0o777)
     control.parent.chmod(0o777)

@@ -86,8 +86,8 @@ def test_one_worker_less(silent, control):
 
 
 @pytest.mark.long
-def test_a_reload(silent, control):
-    """It ends, and both are new."""
+def test_a_reload_replaces_a_silent_worker(silent, control):
+    """The reload ends, and both workers are new."""
     process, *before = silent
     status, text = run(control, "reload")
     assert status == 0 and "code and settings of 2 workers are new" in text

@@ -149,7 +149,7 @@ class Parent:
         return True
 
     def _say(self, text: str) -> None:
-        """Write a line at once: to where the Makefile says, which else shows what this process prints when it ends."""
+        """Write a line at once, to the descriptor in TELL: make shows the output of a part only when the part ends."""
         os.write(int(os.environ.get("TELL", 2)), f"{time.strftime('%H:%M:%S')} {self._name}: {text}\n".encode())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -1,7 +1,7 @@
 """Tests run in several processes side by side: `pytest --children 4` (children.py), or `pytest -n 2` (pytest-xdist).
 
-A test marked `alone` runs while the other processes run none. Where pytest is aborted, as by
-`make suite` after its time limit, these processes are, too, and say where their threads are.
+A test marked `alone` runs while the other processes run none. Where the process that
+collected the tests dies, these processes are aborted, and say where their threads are.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_a_server_that_runs_keeps_its_file(server, tmp_path):
 
 
 def test_the_number_of_another_program_keeps_nobody(server, tmp_path):
-    """A process that has got the number of an ended server; and in a container that has begun again, the process itself."""
+    """A program with an ended server's number keeps no server from starting, nor, in a restarted container, does the server's own number."""
     path = tmp_path / "b.pid"
     for number in (server.pid, PID):
         path.write_text(f"{number}\n")

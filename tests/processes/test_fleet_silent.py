@@ -33,15 +33,15 @@ def finish(world: World) -> None:
         world.leave()
 
 
-def test_fewer(one):
-    """The sound ones stay; nothing of the other does."""
+def test_fewer_workers_are_the_sound_ones(one):
+    """The two sound workers stay; the other worker does not."""
     world, sound = one
     world.fleet.resize(2)
     world.settle()
     assert world.find(READY) == sound and not world.find(STARTING)
 
 
-def test_a_reload(one):
+def test_a_reload_waits_for_no_silent_worker(one):
     """It is done without waiting for what does nothing."""
     world, _ = one
     plan = world.reload()
@@ -52,8 +52,8 @@ def test_a_reload(one):
     assert world.fleet.plan is plan and world.fleet.reload is None
 
 
-def test_a_recycling(one):
-    """A sound worker drains when its successor serves; and one that never does keeps nobody else waiting."""
+def test_a_recycling_waits_for_no_hung_successor(one):
+    """A sound worker drains when its successor serves; a successor that never serves keeps no other worker waiting."""
     world, (second, third) = one
     if newest(world, 1).state is STARTING:
         world.ready(newest(world, 1))
@@ -78,7 +78,7 @@ def test_a_hung_one_is_the_first_of_those_that_wait():
     assert world.slots(STARTING) == [3, 1]
 
 
-def test_an_upgrade(one):
+def test_an_upgrade_begins_at_once(one):
     """It begins at once, whatever the worker does."""
     world, _ = one
     world.fleet.is_upgrade_due = True
@@ -86,7 +86,7 @@ def test_an_upgrade(one):
 
 
 def test_a_reload_does_not_wait_for_an_old_one_that_has_become_silent():
-    """It accepts nobody while it is; its drain has a limit."""
+    """A silent worker accepts nobody, and its drain has a limit."""
     world = serving(1)
     (first,) = world.workers
     world.reload()
@@ -95,7 +95,7 @@ def test_a_reload_does_not_wait_for_an_old_one_that_has_become_silent():
     assert first.state is DRAINING and dos(world.settle()) == [Do.FINISH]
 
 
-def test_the_end(one):
+def test_the_end_keeps_no_worker(one):
     """Each is told to end, and none is kept."""
     world, _ = one
     world.fleet.is_ending = True

@@ -247,7 +247,7 @@ def test_nonsense_of_a_worker(supervised, caplog, message):
 
 @pytest.mark.parametrize("octets", [b"x", b"[1]", b"\xff", b"[" * 60_000, b'"say"'])
 def test_octets_that_are_no_message(supervised, caplog, octets):
-    """The same."""
+    """An app that writes octets to the channel: a line says so, and the worker goes on."""
     one = supervised(1)
     (child,) = one.start()
     os.write(one.system.workers_ends[child.pid].fileno(), octets)

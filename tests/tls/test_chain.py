@@ -70,7 +70,7 @@ def test_a_file_without_a_key(tmp_path):
     assert find_fault(str(tmp_path / "file.pem"), NAME) == NOT_PEM
 
 
-def test_no_file(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     """That is an error of the system, and says nothing of a certificate."""
     with pytest.raises(FileNotFoundError):
         find_fault(str(tmp_path / "file.pem"), NAME)

@@ -46,7 +46,7 @@ def test_order(connect, order):
     assert client.ended == {late, first, second}
 
 
-def test_nothing_starves(connect, order, monkeypatch):
+def test_no_stream_starves(connect, order, monkeypatch):
     """Beside an urgent stream that always has more to send, one frame of 16 goes to the stream that has waited longest."""
     # So the urgent stream never waits for its wire.
     monkeypatch.setattr("aserve.features.http2.stream.HIGH_BYTES", 1 << 21)

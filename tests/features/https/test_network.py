@@ -100,8 +100,8 @@ def site(authority, tmp_path, monkeypatch, caplog):
     return Site(authority, tmp_path / "https", caplog)
 
 
-def test_right_answers(site, authority):
-    """They give a certificate: so what the others do not give is their fault."""
+def test_right_answers_give_a_certificate(site, authority):
+    """Right answers give a certificate: so a failure below comes from the wrong answer."""
     assert site.order() and authority.asked == [
         *("directory", "nonce", "account", "order", "authorization", "challenge"),
         *("authorization", "finalize", "status", "certificate"),
@@ -117,7 +117,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("row", "step"), [*cases()])
-def test_wrong_answers(site, authority, monkeypatch, row, step):
+def test_wrong_answers_cost_no_certificate(site, authority, monkeypatch, row, step):
     """Each ends within its bounds, leaves what is there, has one line with the reason, and another try comes."""
     if row.lasts:
         monkeypatch.setattr(network_module, "ORDER_SECONDS", 2.0)

@@ -142,7 +142,7 @@ def test_a_certificate_that_clients_refuse(authority, names, dates, detail):
 
 
 def test_a_clock_that_is_wrong(authority):
-    """One that is minutes behind refuses nothing; one that is months ahead takes what is due already, if that ends later."""
+    """A clock that is minutes behind refuses no certificate; a clock months ahead takes a certificate that is due already, if it ends later."""
     authority.dates = {"begin": 1 / 24 / 60, "end": 90}
     assert run(authority) == {}
     os.remove(authority.folder.certificate(NAME))
