@@ -23,6 +23,9 @@ FLAGS = (
 # The browser reads descriptor 3, and writes to 4: a shell puts ours there.
 SHELL = 'exec chromium "$@" 3<&{reads} 4>&{writes}'
 
+# What Chromium answers while a page gives way to the next.
+LEAVING = "Inspected target navigated or closed"
+
 
 class Page:
     """One page of a browser, and what its console has said of errors."""
@@ -61,8 +64,8 @@ class Page:
         while True:
             got = self._receive()
             if got.get("id") == self._number:
-                assert "error" not in got, got
-                return got["result"]
+                assert "error" not in got or got["error"]["message"] == LEAVING, got
+                return got.get("result", {"result": {}})  # between two pages an expression has no value
             if got.get("method") == "Log.entryAdded" and got["params"]["entry"]["level"] == "error":
                 self.errors.append(got["params"]["entry"]["text"])
             if got.get("method") == "Runtime.exceptionThrown":

@@ -159,6 +159,7 @@ def test_handlers_of_the_program_stay():
     """The program's handlers in Python and in C stay, and what `nohup` ignores; ours go where the program goes on."""
     signal.signal(signal.SIGTERM, print)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's `&` may have it ignored
     faulthandler.register(signal.SIGUSR2)
     try:
         with early.beside_program():
