@@ -18,8 +18,10 @@ import importlib
 import logging
 import os
 import pathlib
+import pwd
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -225,6 +227,17 @@ def living() -> Iterator[None]:
             signal.signal(number, handler)
     early.wait()
     early.came.clear()
+
+
+@pytest.fixture
+def need_python_of_all() -> None:
+    """Skip the test where root alone can read this Python, as one of pyenv in root's folder."""
+    user = pwd.getpwnam("nobody")
+    command, ids = [sys.executable, "-I", "-c", "import aserve, acme"], {"user": user.pw_uid, "group": user.pw_gid}
+    try:
+        subprocess.run(command, check=True, capture_output=True, extra_groups=[], **ids)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this Python cannot be run by others than root")
 
 
 @pytest.fixture

@@ -141,7 +141,9 @@ def app(environ, start_response):
 @needs_root
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 @pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=str)
-def test_threads_that_the_system_does_not_start(start_process, raw_client, tmp_path, wait_until, flags):
+def test_threads_that_the_system_does_not_start(
+    need_python_of_all, start_process, raw_client, tmp_path, wait_until, flags
+):
     """The threads that have started serve, and `aserve status` counts them; once the system gives more, more start."""
     gate, control, user = tmp_path / "gate", tmp_path / "run" / "control", str(500_000 + os.getpid())
     control.parent.mkdir(mode=0o777)

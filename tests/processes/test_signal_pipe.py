@@ -38,7 +38,7 @@ def test_signals(pipe):
     assert pipe.read() == []
 
 
-def test_what_came_before():
+def test_what_came_before(hangup):
     """Signals of the start are read here first; behind the end they wait again."""
     early.begin(NUMBERS, interrupts=True)
     signal.raise_signal(signal.SIGUSR1)
