@@ -1,24 +1,32 @@
 """Imports the app, in each process that needs it: one without a supervisor, a worker, a mold, a spooler.
 
-Owns:     load, load_worker; enter, for a worker that is forked from a mold.
-Thread:   the main thread.
+Owns:     load, load_worker; enter, for a worker that is forked from a mold; telling of an import that takes long, where no supervisor does.
+Thread:   the main thread; `_tell` has its own.
 Not here: finding and importing a name (lifecycle/loading.py), the extensions' part in it (features/).
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import logging
 import os
+import signal
 import sys
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..connections.stacks import ORDER
+from ..core.frames import calls_of, outer_frames, show_calls
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
 from ..features import on_life
 from ..features.mounts import load_mounts, nothing_here
-from ..lifecycle.loading import check_unpatched, load_app
+from ..lifecycle.loading import SLOW_START_SECONDS, check_unpatched, load_app
 from ..lifecycle.surroundings import set_surroundings
 from ..processes.plan import Plan
+from ..settings.secrecy import show_app
 from ..wsgi import WSGIApp
 from .plans import config_of, depends_on_folder, needs_no_app
 
@@ -29,16 +37,40 @@ logger = logging.getLogger("aserve")
 
 
 def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
-    """Import the app, in its surroundings and with its extensions; `role`: in a worker process."""
+    """Import the app, in its surroundings and with its extensions; `role`: in a worker process, which the supervisor watches."""
     context = LifeContext(plan, role, is_spooler, environ=os.environ, argv=sys.argv)
     set_surroundings(plan.config, os.environ)
-    on_life(Life.IMPORTS, context)
-    app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()
-    app = load_mounts(config_of(plan).mount, app)
-    app = plan.origin.wrap(app) if plan.origin is not None else app
-    on_life(Life.IMPORTED, context)
+    with _watched(plan) if role is None else contextlib.nullcontext():
+        on_life(Life.IMPORTS, context)
+        app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()
+        app = load_mounts(config_of(plan).mount, app)
+        app = plan.origin.wrap(app) if plan.origin is not None else app
+        on_life(Life.IMPORTED, context)
     check_unpatched()
     return app
+
+
+@contextlib.contextmanager
+def _watched(plan: Plan) -> Iterator[None]:
+    """Log where an import is that takes long."""
+    is_over = _thread.allocate_lock()
+    with is_over:
+        with contextlib.suppress(RuntimeError):  # the system starts no thread: whether one is needed, the server knows
+            # Not a threading.Thread, whose parts the app may replace meanwhile (gevent).
+            _thread.start_new_thread(_tell, (is_over, _thread.get_ident(), show_app(plan.spec or "the apps")))
+        yield
+
+
+def _tell(is_over: _thread.LockType, importer: int, what: str) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread gets them
+    began_at, seconds = time.monotonic(), SLOW_START_SECONDS
+    while not is_over.acquire(timeout=max(began_at + seconds - time.monotonic(), 0.0)):
+        seconds *= 2
+        calls = calls_of(outer_frames(sys._current_frames().get(importer)))
+        logger.warning(
+            "%s is being imported, for %.0f s; that is at (%s):\n%s",
+            what, time.monotonic() - began_at, ORDER, show_calls(calls).rstrip(),
+        )  # fmt: skip
 
 
 def _load_demo() -> WSGIApp:

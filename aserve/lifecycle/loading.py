@@ -30,6 +30,9 @@ from .misnamed import hint_for_module, why_hidden
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
+# From when on an import is logged. Guess: those of a large app take some seconds.
+SLOW_START_SECONDS = 10.0
+
 PASTE = "config:"  # PasteDeploy's own prefix for a file
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")

@@ -66,6 +66,8 @@ class Answers:
         # The next: one that is under way may have read the code of before.
         self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
         self._reloads.ask("aserve reload")
+        for text in self._status.slow_starts():  # which it waits for
+            caller.say({"text": text})
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")

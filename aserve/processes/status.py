@@ -23,6 +23,7 @@ from ..core.page import Process
 from ..lifecycle.program import show_command
 from ..lifecycle.status import Statuses, Whole
 from ..settings import with_reach
+from ..settings.secrecy import show_app
 from .absences import Absences
 from .attached import Attached
 from .child import MOLD, Child, State, name_of, workers
@@ -170,7 +171,8 @@ class Status:
 
 def describe_start(child: Child) -> str:
     """Return what a worker that starts does: "worker 1 imports shop:app, for 11 s"."""
-    return f"{name_of(child.slot)} imports {child.plan.spec}, for {time.monotonic() - child.began_at:.0f} s"
+    what = show_app(child.plan.spec or "the apps")
+    return f"{name_of(child.slot)} imports {what}, for {time.monotonic() - child.began_at:.0f} s"
 
 
 def _requests(count: int) -> str:

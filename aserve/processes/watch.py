@@ -17,18 +17,16 @@ import os
 
 from ..core.footprint import Memory, activity_of, memory_of
 from ..core.page import Field
+from ..lifecycle.loading import SLOW_START_SECONDS
 from ..settings import EngineSettings
 from .cgroups import Cgroups
-from .child import STACKS_SIGNAL, TRIAL, Child, State
+from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .liveness import Pulse, Verdict
 from .recycling import Due, Recycling, Worker
 from .status import describe_start
 
 logger = logging.getLogger("aserve")
-
-# From when on a start is logged. Guess: the imports of a large app take some seconds.
-SLOW_START_SECONDS = 10.0
 
 
 class Watched:
@@ -50,9 +48,9 @@ class Watch:
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
-        # Those that start, and when that was seen first: by the clock of the events, which does not count the time of a stop.
-        self._starting: dict[Child, float] = {}
-        self._slow: list[Child] = []  # of these, those that take long
+        # Those that start: when that was seen first, by the clock of the events, which does not count the time of a stop; the seconds
+        # after which the next line is due.
+        self._starting: dict[Child, tuple[float, float]] = {}
         # At this look, and at the previous one. A worker that was killed just before a look is reaped after it.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
@@ -70,24 +68,22 @@ class Watch:
         return [*hung, due] if due else hung
 
     def look_at_starts(self, now: float) -> list[str]:
-        """Log, once and with all stacks, each worker or mold that has been starting for long; return a text about each new one."""
-        found = [
-            child for child in self._children if child.state is State.STARTING and child.pid and child.slot != TRIAL
-        ]
-        self._starting = {child: self._starting.get(child, now) for child in found}
-        before = self._slow
-        self._slow = [child for child in found if now - self._starting[child] >= SLOW_START_SECONDS]
-        new = [child for child in self._slow if child not in before]
-        for child in new:
+        """Log with all stacks what has been starting for 10 s, 20 s, 40 s and so on; return a text about each."""
+        found = [child for child in self._children if child.state is State.STARTING and child.pid]
+        self._starting = {child: self._starting.get(child, (now, SLOW_START_SECONDS)) for child in found}
+        due = [child for child, (since, seconds) in self._starting.items() if now - since >= seconds]
+        for child in due:
+            since, seconds = self._starting[child]
+            self._starting[child] = since, 2 * seconds
             limit = child.plan.config.start_seconds
             next_ = f"after {limit:g} s (--start-timeout) it is ended" if limit else "no --start-timeout ends it"
             logger.warning("%s (pid %d); %s; its stacks follow", describe_start(child), child.pid, next_)
             os.kill(child.pid, STACKS_SIGNAL)
-        return [f"{describe_start(child)}: the log has its stacks" for child in new]
+        return [f"{describe_start(child)}: the log has its stacks" for child in due]
 
     def slow_starts(self) -> list[str]:
-        """Return a text about each worker or mold that has been starting for long."""
-        return [describe_start(child) for child in self._slow]
+        """Return a text about each process that has been starting for long."""
+        return [describe_start(child) for child, (_, due) in self._starting.items() if due > SLOW_START_SECONDS]
 
     def has_moved(self) -> bool:
         """

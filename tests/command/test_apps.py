@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 
 import pytest
 
-from aserve.command import cli
+from aserve.command import apps, cli
 from aserve.features.mounts import nothing_here
 from aserve.features.uwsgi_api import memory
 
@@ -58,6 +59,31 @@ def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
     assert cli.main(["hello:app"]) == 2 and served == []
     assert capsys.readouterr().err.startswith("aserve: error: the app has called gevent.monkey.patch_all()")
+
+
+def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
+    """The log says what is imported, for how long, and at which line of the app, again and again; the app is served at its end."""
+    told = []
+    monkeypatch.setattr(apps, "SLOW_START_SECONDS", 0.01)
+    monkeypatch.setattr(apps, "logger", types.SimpleNamespace(warning=lambda text, *values: told.append(text % values)))
+    monkeypatch.setitem(sys.modules, "told_lines", types.SimpleNamespace(told=told))
+    wait = "while sum('in connect' in text for text in told_lines.told) < 2: time.sleep(0.01)"
+    source = f"import time, told_lines\ndef connect():\n {wait}\nconnect()\n"
+    (tmp_path / "slow_app.py").write_text(f"{source}{APP}def make(word): return app\n")
+    assert cli.main(["slow_app:make('secret')"]) == 0 and len(served) == 1
+    text = r"slow_app:make\(\.\.\.\) is being imported, for \d+ s; that is at \(the last call first\):\n"
+    assert all(re.match(text, message) for message in told)
+    assert 'slow_app.py", line 3, in connect' in told[-1]
+
+
+def test_an_import_where_no_thread_starts(served, monkeypatch, tmp_path):
+    """The import goes on without a watch."""
+
+    def refuse(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(apps, "_thread", types.SimpleNamespace(**{**vars(apps._thread), "start_new_thread": refuse}))
+    assert cli.main(["hello:app"]) == 0 and len(served) == 1
 
 
 @pytest.mark.parametrize(

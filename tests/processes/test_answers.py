@@ -407,7 +407,7 @@ def test_balancers(ask):
 
 
 def test_an_import_that_takes_long(ask, caplog):
-    """The log says so once, with its stacks; the status and whoever waits for a reload hear of it."""
+    """The log says so after 10 s, 20 s, 40 s, with its stacks; the status and whoever waits for a reload hear of it, and who asks later at once."""
     server, *_ = ask(ask="status").read()
     assert server["text"].startswith("starting")
     ask.one.start()
@@ -421,6 +421,10 @@ def test_an_import_that_takes_long(ask, caplog):
     assert caller.read()[0]["text"].startswith(text)
     warnings = ask(ask="status").read()[0]["warnings"]
     assert [each["text"].startswith("Worker 1 imports a:app, for ") for each in warnings] == [True]
+    assert ask(ask="reload").read()[0]["text"].startswith(text)
+    for _ in range(4):
+        ask.one.turn(6.0)
+    assert ask.one.system.signals == 3 * [(new.pid, signal.SIGURG)]
     ask.one.say(new, say="ready")
     ask.one.turn(1.0)
     assert ask(ask="status").read()[0]["warnings"] == []
