@@ -322,10 +322,9 @@ def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coro
     fill_standard_streams()  # the app may have closed one of them since the start
     loop = new_loop(kind)
     try:
-        asyncio.set_event_loop(loop)
+        # Not the thread's current loop: with --threads 0 the app would get it by get_event_loop(), and could stop it.
         return loop.run_until_complete(begin(loop))
     finally:
-        asyncio.set_event_loop(None)
         loop.close()
         call_at_end()
 

@@ -13,7 +13,7 @@ import contextlib
 import contextvars
 import functools
 import time
-from asyncio import tasks
+from asyncio import events, tasks
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -30,12 +30,16 @@ def no_running_loop() -> Iterator[None]:
     Let the code within find no running event loop, and so no task, as in a worker thread: the app is synchronous.
 
     Otherwise asyncio.run() fails there, and so does code that refuses to block a loop (Django's ORM) or calls async views (asgiref).
-    The loop's own methods do not ask which loop runs.
+    The loop's own methods do not ask which loop runs. Nor is the loop of a program the thread's current one: code that gets it could stop it.
     """
     loop = asyncio._get_running_loop()
     if loop is None:
         yield
         return
+    current: Any = getattr(getattr(events, "_event_loop_policy", None), "_local", None)  # the policy's, of this thread
+    is_current = getattr(current, "_loop", None) is loop
+    if is_current:
+        current._loop = None
     # In CPython 3.14 no task may begin while the thread has a current one, of any loop. 3.12 raises a KeyError if there is none.
     task = asyncio.current_task(loop) if _swap_current_task is not None else None
     if task is not None:
@@ -45,6 +49,8 @@ def no_running_loop() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(loop)
+        if is_current:
+            current._loop = loop
         if task is not None:
             _swap_current_task(loop, task)
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib.util
+import signal
 
 import pytest
+from harness.client import RawClient
 
 
 class Body:
@@ -52,6 +56,38 @@ def test_asyncio_run_in_the_app(start_server, raw_client, wait_until):
         assert client.fetch("/").body == b"piece piece "
     wait_until(lambda: len(found) >= 10)  # the last is behind the answer
     assert found == [True] * 10
+
+
+# As code of synchronous servers of one thread does: Python makes a loop for it, up to 3.13.
+OWN_LOOP = """
+import asyncio, os
+
+def app(environ, start_response):
+    try:
+        loop = asyncio.get_event_loop()
+    except RuntimeError:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.stop()
+    loop.run_forever()
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", *(["uvloop"] if importlib.util.find_spec("uvloop") else [])])
+@pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=" ".join)
+def test_an_app_that_stops_its_loop(start_process, tmp_path, flags, loop):
+    """It is a loop of the app's own, which runs, and stops; the server goes on, and hears its signals."""
+    (tmp_path / "own_loop.py").write_text(OWN_LOOP)
+    process = start_process("own_loop:app", "--threads", "0", "--loop", loop, *flags)
+    with contextlib.closing(RawClient(process.address)) as client:
+        for _ in range(3):
+            client.request("/")
+            assert client.recv_response().status == 200
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
 
 
 @pytest.mark.also_inline

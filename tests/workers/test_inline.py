@@ -146,6 +146,21 @@ async def test_a_job_finds_no_running_loop(is_task):
     await asyncio.sleep(0)
 
 
+async def test_the_loop_of_a_program_is_hidden_too():
+    """asyncio.get_event_loop() does not lead an app to the loop that the program has made the thread's current one; then it is that again."""
+    loop = asyncio.get_running_loop()
+    asyncio.set_event_loop(loop)
+
+    def job(_):
+        with pytest.raises(RuntimeError, match="no current event loop"):
+            asyncio.get_event_loop()
+        asyncio.run(asyncio.sleep(0))
+
+    for _ in range(2):
+        InlineExecutor().submit(job, None)
+        assert asyncio.get_event_loop_policy()._local._loop is loop
+
+
 async def test_the_loop_is_back_after_a_fault():
     """Whatever a job raises."""
     executor, loop, task = InlineExecutor(), asyncio.get_running_loop(), asyncio.current_task()
