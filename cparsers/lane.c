@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 
 enum {
     MAX_EVENTS = 64,      /* taken by one epoll_wait */
@@ -173,16 +174,30 @@ void lane_wake(lane *set)
 
 /* Replying */
 
-/* Whether the client has ended its octets long behind its request.  Of a unix
- * socket that closes, a send tells; and one that is half closed still reads. */
-static int has_left(lane *set, int fd)
+/* For how many seconds the lane's clock has stood still, as the app holds up
+ * the loop that moves it; 0 where threads run the app. */
+static uint32_t standstill(const lane *set)
+{
+    struct timespec at;
+    int32_t seconds;
+
+    if (set->stall_us > 0 || clock_gettime(CLOCK_MONOTONIC, &at) != 0)
+        return 0;
+    seconds = (int32_t)((uint32_t)at.tv_sec - set->now_at);
+    return seconds > 1 ? (uint32_t)seconds - 1 : 0; /* both are rounded */
+}
+
+/* Of a unix socket that closes, a send tells; and one that is half closed
+ * still reads. */
+int lane_has_left(lane *set, int fd)
 {
     struct pollfd at = {.fd = fd, .events = POLLRDHUP};
     int domain = AF_UNIX;
     socklen_t size = sizeof domain;
 
-    return set->leaving_seconds > 0 &&
-           seconds_since(set, &set->conns[fd]) >= set->leaving_seconds &&
+    return is_in_table(set, fd) && set->leaving_seconds > 0 &&
+           seconds_since(set, &set->conns[fd]) + standstill(set) >=
+               set->leaving_seconds &&
            poll(&at, 1, 0) == 1 && (at.revents & POLLRDHUP) != 0 &&
            getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
            domain != AF_UNIX;
@@ -204,7 +219,7 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
         return sent; /* no reply is due */
     conn = &set->conns[fd];
-    if (len > 0 && has_left(set, fd))
+    if (len > 0 && lane_has_left(set, fd))
         sent = LANE_LATE;
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
     if (!keep &&

@@ -131,6 +131,7 @@ typedef struct {
     known_section *known;     /* zero-filled, LANE_KNOWN of them, or NULL */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
+    uint32_t now_at;    /* CLOCK_MONOTONIC in seconds, when that was set */
     uint32_t max_conns; /* the most connections; atomic */
     uint32_t nothers;   /* connections outside that count, too; atomic */
     /* set by lane_open */
@@ -204,6 +205,10 @@ void lane_watch(lane *set);
  * are fewer, or LANE_UNSENT, the caller must go on (lane_release). */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
+
+/* Whether the client of a BUSY connection has ended its octets long behind its
+ * request (leaving_seconds). */
+int lane_has_left(lane *set, int fd);
 
 /* Take a BUSY connection out of the lane: its descriptor is the caller's.
  * Returns 0 when there is none, or no more: the lane was closed. */

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import logging
 import select
-import sys
 import time
 
 from ..core.exchange import Exchange
 from ..workers.executor import Executor, Job
+from .sending import HALF_CLOSED
 from .states import State
 from .wire_fast import FastWire
 from .wire_loop import LoopWire
@@ -37,8 +37,6 @@ def exchange_of(job: Job) -> Exchange | None:
     return argument if type(argument) is Exchange and function == argument.connection.run else None
 
 
-# POLLRDHUP, which PyPy does not name. Systems other than Linux report a close only once both sides are closed.
-HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 CLOSED = select.POLLHUP | select.POLLERR
 
 

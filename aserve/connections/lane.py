@@ -149,7 +149,7 @@ class Lane:
 
     def on_second(self) -> None:
         """Close connections that have been idle for too long; called once a second."""
-        self.set.now += 1
+        self.set.now, self.set.now_at = self.set.now + 1, int(time.monotonic())
         if self.native is not None:
             self.native.on_second()
         config = self.services[0].config

@@ -8,6 +8,7 @@ Not here: its use (lane.py; cparsers/lane.h).
 from __future__ import annotations
 
 import mmap
+import time
 from typing import Any
 
 from .._cparsers import ffi, lib
@@ -89,6 +90,7 @@ class Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
+        set.now_at = int(time.monotonic())
         set.leaving_seconds = 0 if config.keep_half_closed else LEAVING_SECONDS
         set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = set.rest_fd = -1

@@ -10,12 +10,16 @@ Not here: the transport, and octets that wait for it (outbox.py); receiving (wir
 from __future__ import annotations
 
 import functools
+import select
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
+from ..core.body import LiveBody
 from ..core.budgets import SENT_FILE_COUNT
 from ..core.errors import ClientDisconnected, ResponseTruncated
-from ..core.exchange import Exchange
+from ..core.exchange import ANSWERED, CLIENT_GONE, LEAVING_SECONDS, Exchange
 from ..core.spool import ResponseSpool
 from ..workers.executor import Executor
 from ..wsgi import FileResponse, Reply
@@ -31,6 +35,8 @@ from .stepping import Steps
 # Once --response-memory is full, larger pieces are sent in parts, so that a client that is behind has only the first
 # in memory.
 PART_BYTES = 1 << 18
+# POLLRDHUP, which PyPy does not name. Systems other than Linux report a close only once both sides are closed.
+HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 
 
 class Sending:
@@ -45,6 +51,8 @@ class Sending:
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""
+        if self._executor.is_inline and has_left(exchange) and self._is_half_closed():  # the loop could not look
+            exchange.end = CLIENT_GONE
         if type(reply) is bytes:
             return self._complete_response(exchange, reply)
         if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
@@ -58,6 +66,12 @@ class Sending:
             return False
         # The budget of files that the loop sends is used up: the worker reads the file.
         return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
+
+    def _is_half_closed(self) -> bool:
+        poll = select.poll()
+        if self._outbox.fd >= 0:  # not a stream
+            poll.register(self._outbox.fd, HALF_CLOSED)
+        return bool(poll.poll(0))
 
     def fail(self, exchange: Exchange, why: str) -> None:
         """See Wire.fail."""
@@ -176,3 +190,11 @@ class Sending:
                 return True
         self._executor.post(self._outbox.on_complete, exchange, rest)
         return False
+
+
+def has_left(exchange: Exchange) -> bool:
+    """Whether the end of a client's octets, seen now and before the response, means that the client has left: see LEAVING_SECONDS."""
+    connection = exchange.connection
+    if not connection.remote_addr or connection.service.config.keep_half_closed or type(exchange.body) is LiveBody:
+        return False  # of a unix socket that closes, a write tells; a live body ends behind its head
+    return exchange.end == ANSWERED and 0.0 < exchange.arrived_at < time.monotonic() - LEAVING_SECONDS

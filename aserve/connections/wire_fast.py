@@ -58,6 +58,8 @@ class FastWire:
         elif type(reply) is tuple and len(reply[1]) <= REPLY_BYTES:
             head, body = reply
         else:
+            if lib.lane_has_left(self._handovers.set, self.fd):
+                exchange.end = CLIENT_GONE
             return not self._reply_large(exchange, reply) and self._reply_otherwise(exchange, reply)
         if self._handover is not None or self._early:
             return self._reply_otherwise(exchange, reply)

@@ -19,12 +19,11 @@ import asyncio
 import functools
 import logging
 import os
-import time
 from typing import TYPE_CHECKING, Callable, cast
 
 from ..core.body import BufferedBody, LiveBody
 from ..core.errors import RequestRefused
-from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, LEAVING_SECONDS, TIMED_OUT, Exchange
+from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi import FileResponse, Reply
 from ..wsgi.response import error_response
@@ -34,7 +33,7 @@ from .large_bodies import send_rest
 from .outbox import Outbox
 from .progress import RETURN_SECONDS, Progress
 from .response_memory import release_memory
-from .sending import Sending
+from .sending import Sending, has_left
 from .states import TRANSITIONS, Event, State
 from .timeouts import end_late
 from .upgrading import end_offer
@@ -182,7 +181,7 @@ class LoopWire(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client will send no more; its earlier requests are still answered."""
         exchange = self.connection.exchange
-        if exchange is not None and _has_left(exchange):
+        if exchange is not None and has_left(exchange) and not (exchange.response and exchange.response.head_is_out):
             exchange.end = CLIENT_GONE
         self._inbox.end()
         if not self.take_completion() or self.connection.exchange is None:
@@ -476,12 +475,3 @@ class LoopWire(asyncio.Protocol):
     def _leave_connection(self) -> None:
         self.connection.wire = LOST  # breaks a cycle, which only the garbage collector frees
         self._outbox.leave()
-
-
-def _has_left(exchange: Exchange) -> bool:
-    """Whether an end that comes now is that of a client that has left: see LEAVING_SECONDS."""
-    connection, response = exchange.connection, exchange.response
-    if not connection.remote_addr or connection.service.config.keep_half_closed or type(exchange.body) is LiveBody:
-        return False  # of a unix socket that closes, a write tells; a live body ends behind its head
-    is_late = 0.0 < exchange.arrived_at < time.monotonic() - LEAVING_SECONDS
-    return is_late and exchange.end == ANSWERED and not (response is not None and response.head_is_out)

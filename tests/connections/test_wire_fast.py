@@ -12,7 +12,7 @@ from aserve.connections import wire_fast
 from aserve.connections.connection import Connection
 from aserve.connections.wire_fast import FastWire
 from aserve.core.errors import ClientDisconnected
-from aserve.core.exchange import CLIENT_GONE, Exchange
+from aserve.core.exchange import ANSWERED, CLIENT_GONE, Exchange
 from aserve.wsgi import FileResponse
 
 
@@ -52,7 +52,9 @@ class FakeHandovers:
 @pytest.fixture
 def wired(monkeypatch):
     """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply what it is told."""
-    lane = SimpleNamespace(lane_release=lambda *_: lane.is_open, is_open=1)
+    lane = SimpleNamespace(
+        lane_release=lambda *_: lane.is_open, is_open=1, lane_has_left=lambda *_: lane.has_left, has_left=0
+    )
     monkeypatch.setattr(wire_fast, "lib", lane)
 
     def make(handovers, sent=2):
@@ -192,8 +194,10 @@ def test_what_the_pump_sends(wired, reply):
     """The connection stays where it is; when all is sent, the exchange ends."""
     handovers = FakeHandovers()
     handovers.pump = FakePump()
-    connection, exchange, _ = wired(handovers, sent=0)
+    connection, exchange, lane = wired(handovers, sent=0)
+    lane.has_left = reply[1] is LARGE_BODY
     assert not connection.wire.reply(exchange, reply)
+    assert exchange.end == (CLIENT_GONE if lane.has_left else ANSWERED)
     assert handovers.pump.taken == [(connection.wire, exchange, reply)] and handovers.rests == []
     exchange.response = object()
     connection.wire.end_large(exchange)

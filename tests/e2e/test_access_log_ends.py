@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 
 import pytest
 from harness import apps
+from harness.client import RawClient
 from harness.extensions import extension_of
 
-from aserve.connections import wire_loop
+from aserve.connections import sending
 from aserve.features.access_log import AccessLogging
 
 FORMAT = "%(end) %(status) %(request)"
@@ -25,9 +27,12 @@ class Logged:
 
     def app(self, environ, start_response):
         path = environ["PATH_INFO"]
-        if path == "/waits":
+        if path.startswith("/waits"):
             self.entered.set()
             assert self.go_on.wait(30)
+        if path == "/waits/large":
+            start_response("200 OK", apps.PLAIN)
+            return [b"x" * 1_000_000]
         while path == "/computes" and not self.go_on.is_set():
             time.sleep(0.001)
         if path == "/streams":
@@ -144,17 +149,19 @@ def end_sending(client, server, wait_until, is_whole):
         )
 
 
-@pytest.mark.parametrize("fields", [(), ("Connection: close",)])
-def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_until, monkeypatch, fields):
+@pytest.mark.parametrize(("path", "fields"), [("/waits", ()), ("/waits", ("Connection: close",)), ("/waits/large", ())])
+def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_until, monkeypatch, path, fields):
     """It has closed its connection some seconds after its request: nobody reads what the app answers, and the kernel takes it all the same."""
-    monkeypatch.setattr(wire_loop, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(sending, "LEAVING_SECONDS", 0.0)
     log = logged()
     client = raw_client(log.server)
-    client.request("/waits", *fields)
+    client.request(path, *fields)
     assert log.entered.wait(30)
-    end_sending(client, log.server, wait_until, is_whole=True)
+    end_sending(client, log.server, wait_until, is_whole=path == "/waits")  # a whole close resets a large response
     log.go_on.set()
-    log.wait_for(wait_until, "client_gone 200 GET /waits HTTP/1.1")
+    if path != "/waits":
+        assert len(client.recv_response().body) == 1_000_000
+    log.wait_for(wait_until, f"client_gone 200 GET {path} HTTP/1.1")
     log.server.wait_until_idle()
 
 
@@ -163,7 +170,7 @@ def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_unt
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_client_that_still_reads(logged, raw_client, wait_until, monkeypatch, tmp_path, keeps, bind):
     """It has only ended what it sends, and is answered. By --keep-half-closed the log says so; without, over TCP, it looks like one that has left."""
-    monkeypatch.setattr(wire_loop, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(sending, "LEAVING_SECONDS", 0.0)
     log = logged(keep_half_closed=keeps, bind=f"unix:{tmp_path}/s" if bind == "unix" else bind)
     client = raw_client(log.server)
     client.request("/waits")
@@ -324,3 +331,43 @@ def test_a_client_that_does_not_read(logged, raw_client, wait_until):
     log.go_on.set()
     log.server.pass_seconds_until(lambda: log.lines())
     log.wait_for(wait_until, "timed_out 200 GET /streams HTTP/1.1")
+
+
+# It holds up the event loop for some seconds, and until the client has left, if that is to leave.
+HOLDS = """
+import os, time
+
+def app(environ, start_response):
+    began, path = time.monotonic(), environ["PATH_INFO"]
+    open("begun" + path.replace("/", "-"), "w").close()
+    while not os.path.exists("left" + path.replace("/", "-")) or time.monotonic() < began + 4:
+        time.sleep(0.01)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"x"] if "small" in path else [b"x" * 1_000_000] if "large" in path else iter([b"x", b"y"])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.one_way
+@pytest.mark.parametrize("path", ["/small", "/large", "/pieces"])
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_a_client_that_gives_up_while_the_app_holds_up_the_loop(start_process, tmp_path, wait_until, lane, path):
+    """With --threads 0 the server looks at the socket when the app has returned: a client that has left is told from one that waits."""
+    (tmp_path / "holds.py").write_text(HOLDS)
+    flags = "--threads", "0", "--lane", lane, "--access-log", "log", "--access-log-format", FORMAT
+    process = start_process("holds:app", *flags)
+    ends = []
+    for leaves in (True, False):
+        name = f"{path}/{leaves}"
+        with contextlib.closing(RawClient(process.address)) as client:
+            client.request(name)
+            mark = name.replace("/", "-")
+            wait_until((tmp_path / f"begun{mark}").exists)
+            if leaves:
+                client.end_sending()
+            (tmp_path / f"left{mark}").touch()
+            assert client.recv_response().status == 200
+        ends.append(f"{'client_gone' if leaves else 'answered'} 200 GET {name} HTTP/1.1")
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert (tmp_path / "log").read_text().splitlines() == ends
