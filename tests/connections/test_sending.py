@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+from types import SimpleNamespace
 
 import pytest
 from harness.replies import GET, GET_1_0, POST, body_of, is_reset, returning
 from harness.slow_clients import small_socket_buffer
 
 from aserve.connections import outbox as outbox_module
+from aserve.connections.sending import Sending
 from aserve.core.errors import WrittenOff
+from aserve.core.exchange import ANSWERED, CLIENT_GONE, Exchange
+from aserve.workers.inline import InlineExecutor
 
 # A worker writes the end of a response past the transport
 
@@ -205,3 +210,29 @@ def test_cut(new):
     harness.executor.run()
     assert is_reset(transport)
     connection.abort_slow_reader(seen[0], "it is over")
+
+
+# The end of the client's octets, which the loop has not seen
+
+
+@pytest.mark.parametrize(
+    ("addr", "keeps", "arrived_at", "fd", "ends"),
+    [
+        ("::1", False, 1.0, 0, CLIENT_GONE),
+        ("::1", False, 0.0, 0, ANSWERED),  # not timed
+        ("::1", True, 1.0, 0, ANSWERED),
+        ("", False, 1.0, 0, ANSWERED),
+        ("::1", False, 1.0, -1, ANSWERED),  # a stream
+    ],
+)
+def test_a_client_that_leaves_while_the_app_holds_up_the_loop(monkeypatch, addr, keeps, arrived_at, fd, ends):
+    """With --threads 0 the socket is looked at before the response to a request that took long."""
+    monkeypatch.setattr(Sending, "_complete_response", lambda *_: True)
+    service = SimpleNamespace(executor=InlineExecutor(), config=SimpleNamespace(keep_half_closed=keeps))
+    client, server = socket.socketpair()
+    with client, server:
+        client.shutdown(socket.SHUT_WR)
+        outbox = SimpleNamespace(fd=server.fileno() if fd == 0 else fd)
+        exchange = Exchange("", 0)
+        exchange.connection, exchange.arrived_at = SimpleNamespace(service=service, remote_addr=addr), arrived_at
+        assert Sending(exchange.connection, outbox, None).reply(exchange, b"whole") and exchange.end == ends
