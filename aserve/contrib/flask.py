@@ -1,6 +1,6 @@
 """`flask --app NAME aserve`: flask run, by aserve.
 
-Owns:     the command, and the app that it passes to aserve.
+Owns:     the command, and the app that it passes to aserve; with --debug, Werkzeug's debugger in front of the app.
 Thread:   the main thread.
 Not here: becoming aserve (becoming.py).
 """
@@ -12,13 +12,16 @@ from typing import Any
 import click
 from flask.cli import ScriptInfo, pass_script_info
 from flask.helpers import get_debug_flag
+from werkzeug.debug import DebuggedApplication
 
+from ..wsgi.wrapping import named_as
 from .becoming import become_aserve, words_of
 
 
 def load(name: str | None) -> Any:
-    """Return the app as flask finds it: by the value of --app or FLASK_APP; None: in app.py or wsgi.py."""
-    return ScriptInfo(app_import_path=name).load_app()
+    """Return the app as flask finds it, by the value of --app or FLASK_APP; None: in app.py or wsgi.py. With --debug it has flask run's debugger."""
+    app = ScriptInfo(app_import_path=name).load_app()
+    return named_as(DebuggedApplication(app, evalex=True), app) if app.debug else app
 
 
 @click.command("aserve", context_settings={"ignore_unknown_options": True})

@@ -39,8 +39,11 @@ def test_the_command(monkeypatch, tmp_path, words, spec, more):
 
 
 def test_load(monkeypatch, tmp_path):
-    """The app is found as flask finds it."""
+    """The app is found as flask finds it; with --debug it stands behind Werkzeug's debugger."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLASK_DEBUG", "0")
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "site_b.py").write_text(APP)
     assert flask_module.load("site_b:create_app('named')").name == "named"
+    monkeypatch.setenv("FLASK_DEBUG", "1")
+    assert flask_module.load("site_b:create_app('named')").app.name == "named"

@@ -33,9 +33,12 @@ urlpatterns = [path("", lambda request: HttpResponse("%s"))]
 """
 FLASK = """\
 from flask import Flask
-def create_app(name="one"):
+def create_app(name="one", **settings):
     app = Flask(__name__)
+    app.config.update(settings)
     app.add_url_rule("/", view_func=lambda: f"{name} %s")
+    app.add_url_rule("/raises", "raises", lambda: {}["a key"])
+    app.register_error_handler(500, lambda fault: ("our own page", 500))
     return app
 """
 
@@ -112,3 +115,23 @@ def test_flask(start, tmp_path):
     assert process.get("/") == "a one"
     save(tmp_path / "shop_flask.py", FLASK % "two")
     process.wait_for_text("a two")
+
+
+@pytest.mark.parametrize(
+    ("words", "call", "has_debugger"),
+    [
+        (["--debug"], "()", True),
+        (["--debug"], "(PROPAGATE_EXCEPTIONS=False)", False),  # flask's own setting: its handlers come first
+        ([], "()", False),
+    ],
+)
+def test_an_exception_in_a_view_of_flask(start, tmp_path, words, call, has_debugger):
+    """With --debug the client sees Werkzeug's debugger, as with flask run; without it the app's own errorhandler(500) answers."""
+    pytest.importorskip("flask")
+    (tmp_path / "shop_flask.py").write_text(FLASK % "one")
+    process = start("-m", "flask", *words, "--app", f"shop_flask:create_app{call}", "aserve", "-b", "127.0.0.1:0")
+    page = process.browse("/raises")
+    assert ("Werkzeug Debugger" in page and "KeyError" in page) == has_debugger, process.log
+    assert (page == "our own page") != has_debugger
+    process.wait_for_log("KeyError: 'a key'")
+    assert process.get("/") == "one one"
