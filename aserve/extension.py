@@ -35,7 +35,8 @@ from .workers.busy import Busy
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import WSGIApp
-from .wsgi.gateway import Before
+from .wsgi.gateway import Before, Explain
+from .wsgi.head import Headers
 from .wsgi.response import CommonFields
 from .wsgi.wrapping import named_as
 
@@ -211,6 +212,10 @@ class Extension(Generic[S]):
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """Return an app that calls `app`, for one listener. It runs outside of --request-timeout; `start_response.__self__` is the Response."""
+        raise NotImplementedError
+
+    def explain(self, exchange: Exchange, fault: BaseException) -> tuple[str, Headers, bytes] | None:
+        """Return status, fields and body of the response for an exception of the app; None: a 500 that tells nothing. Called on the app's thread."""
         raise NotImplementedError
 
     def before(self, context: ListenerContext) -> Before | None:
@@ -389,6 +394,11 @@ class Extensions:
         for one in reversed(self._with("wrap_calls")):
             app = one.wrap_calls(app, context)
         return app
+
+    @property
+    def explain(self) -> Explain | None:
+        """What makes the response for an exception of the app; None: nothing does."""
+        return next((one.explain for one in self._with("explain")), None)
 
     def before(self, context: ListenerContext) -> list[Before]:
         """Return the steps of a listener, in order."""

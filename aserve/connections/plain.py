@@ -66,7 +66,8 @@ class Plain:
         calls: RPCCalls | None,
     ) -> None:
         gateway = service.gateway
-        self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile)  # the steps before it are done
+        # The steps before it are done.
+        self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile, explain=gateway.explain)
         self.app = app  # the app that C calls: no wrapper around it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ

@@ -1,40 +1,47 @@
-"""The page that shows in a browser why the app cannot be imported, with --reload.
+"""The pages that show in a browser, with --reload, why the app cannot be imported, and which exception it has raised.
 
-Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; the page; which clients may see it.
+Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; the pages; which clients may see them.
 Thread:   `fault` is set on the event loop and read in worker threads; it is replaced as a whole.
-Not here: importing code, and describing its fault (processes/, lifecycle/loading.py).
+Spec:     proc(5), /proc/net/tcp.
+Not here: importing code, and describing a fault (processes/, lifecycle/); the log of exceptions, and when a response tells of one (wsgi/gateway.py).
 
-The page is for developers, after saving a file: so it answers requests for HTML. The previous app,
+The page of code that cannot be imported is for developers, after saving a file: so it answers requests for HTML. The previous app,
 still loaded, answers all others: scripts, fetch(), curl.
 
-It shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients whose Host is a
-name of loopback: an attacker's page whose name resolves to 127.0.0.1 for a moment (DNS rebinding) sends another Host. A request that was
-forwarded by a front server on this machine does not get it: clients of tunnels and proxies may be anywhere.
+A page shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients whose Host is a
+name of loopback: an attacker's page whose name resolves to 127.0.0.1 for a moment (DNS rebinding) sends another Host. Clients of tunnels and
+proxies on this machine may be anywhere, and a proxy may send any fields, and any Host: nginx sends the Host `127.0.0.1` by default. So the
+peer must be a process of this user, as a browser is; front servers run as users of their own. A tunnel that the developer has started passes
+on the client's Host, unless it is told otherwise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
+import struct
 from collections.abc import Iterable
 from typing import Any
 
 from ..core.errors import Fault
 from ..core.escaping import escape_html
-from ..core.exchange import IS_FORWARDED
+from ..core.exchange import IS_FORWARDED, Exchange
 from ..extension import Extension
+from ..lifecycle.load_error import app_raised
 from ..lifecycle.loading import not_loaded
 from ..settings import EngineSettings, Needs, parse_bind, row
 from ..settings.kinds import choice
 from ..wsgi import WSGIApp
+from ..wsgi.environ import build_bodyless_environ
+from ..wsgi.head import Headers
 from ..wsgi.wrapping import named_as
 
 STATUS = "500 Internal Server Error"
 MARK = "X-Aserve-Fault"  # for the page's script: the number of the fault, while there is one
 
-# Fields of proxies, CDNs and tunnels that are in the environ; for all others proxies/forwarded.py sets a mark.
-_OF_PROXIES = frozenset(
-    ("HTTP_VIA", "HTTP_CDN_LOOP", "HTTP_CF_CONNECTING_IP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_CLIENT_IP", "HTTP_X_CLUSTER_CLIENT_IP")
-)  # fmt: skip
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_ESTABLISHED = "01"
 
 PAGE = """\
 <!DOCTYPE html>
@@ -43,7 +50,7 @@ PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
-<title>The app does not start</title>
+<title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ margin: 0 auto; max-width: 60rem; padding: 2rem 1rem; font: 1rem/1.5 system-ui, sans-serif;
@@ -59,12 +66,15 @@ pre {{ padding: 1rem; overflow: auto; background: #f4f4f4; border-radius: .4rem;
 </style>
 </head>
 <body>
-<h1>The app does not start</h1>
+<h1>{title}</h1>
 <p class="why">{why}</p>
 {trace}
-<p class="note">{note} Save a file, and this page looks again by itself.</p>
-<script>
-const shown = {number};
+<p class="note">{note}</p>
+{script}</body>
+</html>
+"""
+LOOKS_AGAIN = """<script>
+const shown = "{number}";
 setInterval(async () => {{
   try {{
     const answer = await fetch(location.href, {{method: "HEAD", headers: {{Accept: "text/html"}}, cache: "no-store"}});
@@ -72,11 +82,12 @@ setInterval(async () => {{
   }} catch {{ /* the server is away for a moment */ }}
 }}, 1000);
 </script>
-</body>
-</html>
 """
+AGAIN = "Save a file, and this page looks again by itself."
 BEFORE = "The previous code still answers requests for anything but HTML; this page stands in place of its pages."
 NOTHING_BEFORE = "Nothing has been served yet."
+# Without a script: to ask again may change something.
+RAISED = "The terminal shows it, too. --reload-page off hides this page."
 
 
 class FaultPageSettings(EngineSettings):
@@ -85,7 +96,7 @@ class FaultPageSettings(EngineSettings):
     # fmt: off
     reload_page: str = row(
         "auto", "Development", "--reload-page", choice("auto", "on", "off"),
-        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
+        "whether --reload shows tracebacks in the browser; auto: to this user's programs, where only this machine can connect, and calls it by a name of loopback",
         "A traceback shows source code and paths, which are for developers only.",
         needs=Needs(("reload",)),
         fixed=True,
@@ -109,32 +120,50 @@ class FaultPage:
         if fault is None:
             assert self._app is not None
             return self._app(environ, start_response)
-        is_from_proxy = _is_from_proxy(environ)
-        is_own = is_loopback_name(environ.get("HTTP_HOST", "")) and not is_from_proxy
-        may_see = self._is_shown and (is_own or not self._is_checked)
-        wants_page = "text/html" in environ.get("HTTP_ACCEPT", "")
-        if self._app is not None and not (may_see and wants_page):
+        may_see = self.may_see(environ)
+        if self._app is not None and not (may_see and _wants_page(environ)):
             return self._app(environ, start_response)
-        kind = "text/html" if may_see and wants_page else "text/plain"
-        text = "The app does not start; its server's terminal says why.\n"
+        number = f"{hash(fault) & 0xFFFFFFFF:08x}"
+        fields, body = _plain("The app does not start; its server's terminal says why.\n")
         if may_see:
-            text = self._page(fault) if wants_page else f"{fault.why}\n\n{fault.app_traceback}"
-        body = text.encode("utf-8", "backslashreplace")
-        fields = [
-            ("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))), ("Cache-Control", "no-store"),
-            (MARK, _number(fault)),
-        ]  # fmt: skip
-        start_response(STATUS, fields)
+            note = f"{BEFORE if self._app is not None else NOTHING_BEFORE} {AGAIN}"
+            script = LOOKS_AGAIN.format(mark=MARK, number=number)
+            fields, body = describe(fault, "The app does not start", note, script, environ)
+        start_response(STATUS, [*fields, (MARK, number)])
         return [body]
 
-    def _page(self, fault: Fault) -> str:
-        trace = f"<pre>{escape_html(fault.app_traceback)}</pre>" if fault.app_traceback else ""
-        note = BEFORE if self._app is not None else NOTHING_BEFORE
-        return PAGE.format(why=escape_html(fault.why), trace=trace, note=note, mark=MARK, number=f'"{_number(fault)}"')
+    def may_see(self, environ: dict[str, Any]) -> bool:
+        """Whether a client may see source code; remove the mark of its proxy."""
+        is_marked = environ.pop(IS_FORWARDED, None) is not None
+        if not self._is_checked:
+            return self._is_shown
+        # No browser sends HTTP/1.0, and nginx does by default.
+        is_direct = not is_marked and environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
+        return self._is_shown and is_direct and is_loopback_name(environ.get("HTTP_HOST", "")) and is_ours(environ)
 
 
-def _number(fault: Fault) -> str:
-    return f"{hash(fault) & 0xFFFFFFFF:08x}"
+def describe(fault: Fault, title: str, note: str, script: str, environ: dict[str, Any]) -> tuple[Headers, bytes]:
+    """Return fields and body that tell of a fault: a page, or text for clients that do not ask for HTML."""
+    if not _wants_page(environ):
+        return _plain(f"{fault.why}\n\n{fault.app_traceback}")
+    trace = f"<pre>{escape_html(fault.app_traceback)}</pre>" if fault.app_traceback else ""
+    return _encode(
+        "text/html", PAGE.format(title=title, why=escape_html(fault.why), trace=trace, note=note, script=script)
+    )
+
+
+def _wants_page(environ: dict[str, Any]) -> bool:
+    return "text/html" in environ.get("HTTP_ACCEPT", "")
+
+
+def _plain(text: str) -> tuple[Headers, bytes]:
+    return _encode("text/plain", text)
+
+
+def _encode(kind: str, text: str) -> tuple[Headers, bytes]:
+    body = text.encode("utf-8", "backslashreplace")
+    fields = [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body)))]
+    return [*fields, ("Cache-Control", "no-store")], body
 
 
 def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
@@ -144,14 +173,23 @@ def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
     return all(map(_is_on_loopback, config.bind)), True
 
 
-def _is_from_proxy(environ: dict[str, Any]) -> bool:
-    """
-    Whether a front server has forwarded this request, so that the client may be anywhere; remove the mark of it.
-
-    nginx by default sends the Host `127.0.0.1`, in HTTP/1.0 and without a field about its client; no browser sends HTTP/1.0.
-    """
-    is_marked = environ.pop(IS_FORWARDED, None) is not None
-    return is_marked or environ.get("SERVER_PROTOCOL") == "HTTP/1.0" or not _OF_PROXIES.isdisjoint(environ)
+def is_ours(environ: dict[str, Any]) -> bool:
+    """Whether the peer of a connection on loopback is a process of this user; not, if the kernel does not say whose it is."""
+    try:
+        packed = ipaddress.ip_address(environ["REMOTE_ADDR"]).packed
+        port, own_port = int(environ["REMOTE_PORT"]), int(environ["SERVER_PORT"])
+    except (KeyError, ValueError):  # a layer in front has changed them
+        return False
+    words = struct.unpack(f"={len(packed) // 4}I", packed)  # the tables have them in this machine's byte order
+    # An address of IPv4 stands at the end of its form in IPv6.
+    peer = "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+    here, user = f":{own_port:04X}", str(os.getuid())
+    for path in _TABLES:
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
+            for _, local, remote, state, _, _, _, uid, *_ in map(str.split, table):
+                if local.endswith(peer) and remote.endswith(here) and state == _ESTABLISHED:
+                    return uid == user
+    return False
 
 
 def _is_on_loopback(text: str) -> bool:
@@ -173,7 +211,7 @@ def is_loopback_name(text: str) -> bool:
 
 
 class FaultPages(Extension[FaultPageSettings]):
-    """--reload's page for code that cannot be imported."""
+    """--reload's pages."""
 
     switches = ("reload",)
 
@@ -185,3 +223,12 @@ class FaultPages(Extension[FaultPageSettings]):
     def show_fault(self, fault: Fault) -> None:
         """See Extension."""
         self._page.fault = fault
+
+    def explain(self, exchange: Exchange, fault: BaseException) -> tuple[str, Headers, bytes] | None:
+        """See Extension."""
+        environ = build_bodyless_environ(exchange)
+        if not self._page.may_see(environ):
+            return None
+        raised = app_raised(exchange.summary, "answering", fault)
+        shown = Fault(str(raised), raised.app_traceback)
+        return (STATUS, *describe(shown, "The app has raised an exception", RAISED, "", environ))

@@ -30,13 +30,14 @@ class LoadError(AserveError):
 
 def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
     """Return the error for an exception of the app's code: `what` has raised while `doing`; call it in the except clause."""
-    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() gives (None,) on PyPy
+    trace = traceback.TracebackException.from_exception(fault)
+    # sys.exit() gives (None,) on PyPy. The text of `trace` is there, too, where the app's __str__ raises.
+    detail = "" if fault.args in ((), (None,)) else str(trace)
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
     if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
         text += "; with --uwsgi-module on there is one"
     if isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
         text += "; have gunicorn installed as well, or take out what imports it"
-    trace = traceback.TracebackException.from_exception(fault)
     _cut_to_app(trace)
     return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))
 

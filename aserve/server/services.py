@@ -69,7 +69,9 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         name=listener.url,
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
-        gateway=Gateway(extensions.wrap_calls(shared.app, context), shares.common_fields, HAS_SENDFILE, before),
+        gateway=Gateway(
+            extensions.wrap_calls(shared.app, context), shares.common_fields, HAS_SENDFILE, before, extensions.explain
+        ),
         base_environ=build_base_environ(
             *listener.server_name_and_port,
             server_software=config.server_name or "aserve",

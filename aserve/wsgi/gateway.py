@@ -46,6 +46,7 @@ from ..core.forks import end_if_forked, forked
 from ..core.named_tuple import NamedTuple
 from .begun import BegunResponse
 from .environ import build_environ
+from .head import Headers
 from .response import CommonFields, Response, error_response
 from .returned import not_iterable
 
@@ -119,6 +120,8 @@ class FileResponse(NamedTuple):
 
 
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
+# Returns status, fields and body of the response for an exception of the app; None: a 500 that tells nothing.
+Explain = Callable[[Exchange, BaseException], Union[tuple[str, Headers, bytes], None]]
 
 
 class Before:
@@ -138,16 +141,22 @@ class Before:
 class Gateway:
     """Calls one app for the server."""
 
-    __slots__ = ("_common_fields", "_name", "app", "before", "has_sendfile")
+    __slots__ = ("_common_fields", "_name", "app", "before", "explain", "has_sendfile")
 
     def __init__(
-        self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool, before: Sequence[Before] = ()
+        self,
+        app: WSGIApp,
+        common_fields: CommonFields,
+        has_sendfile: bool,
+        before: Sequence[Before] = (),
+        explain: Explain | None = None,
     ) -> None:
         self.app = app
         self._name = _name_of(app)
         self._common_fields = common_fields
         self.has_sendfile = has_sendfile
         self.before = tuple(before)
+        self.explain = explain
 
     def respond(self, exchange: Exchange) -> Reply:
         """Call the app, unless C has called it (connections/native.py), or a step before it answers; return one of the forms listed above."""
@@ -262,6 +271,7 @@ class Gateway:
         elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
             exchange.has_app_failed = True
             logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
+        explained = None
         if isinstance(exc, RequestTimeout):
             exchange.end = TIMED_OUT
         if refusal is not None:
@@ -271,9 +281,16 @@ class Gateway:
             refusal = app_too_late()
         else:
             refusal = RequestRefused(500, "the application failed; its log says why")
+            explained = self.explain and self.explain(exchange, exc)
         with response.sending:
             if response.head_is_out:
                 raise ResponseTruncated(str(exc)) from exc
+            if explained:
+                response.start_response(*explained[:2], (type(exc), exc, exc.__traceback__))  # type: ignore[arg-type]
+                octets = response.complete(explained[2])
+                assert octets is not None
+                yield octets if isinstance(octets, bytes) else b"".join(octets)
+                return
             response.replace(refusal.status)
             yield error_response(refusal.status, str(refusal), exchange, self._common_fields)
 

@@ -20,6 +20,31 @@ from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="a supervisor needs Linux"), pytest.mark.long_on_pypy]
 
+FRAMEWORKS = {
+    "pyramid": """\
+from pyramid.config import Configurator
+def view(request): return {}["a key"]
+with Configurator() as config:
+    config.add_route("raises", "/")
+    config.add_view(view, route_name="raises")
+    app = config.make_wsgi_app()
+""",
+    "flask": """\
+from flask import Flask
+app = Flask(__name__)
+app.add_url_rule("/", "raises", lambda: {}["a key"])
+app.register_error_handler(500, lambda fault: ("our own page", 500))
+""",
+    "django": """\
+import sys
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.urls import path
+settings.configure(DEBUG=True, ROOT_URLCONF=__name__, SECRET_KEY="x")
+urlpatterns = [path("", lambda request: {}["a key"])]
+app = get_wsgi_application()
+""",
+}
 APP = """\
 def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/html")])
@@ -31,6 +56,14 @@ def app(environ, start_response):
     breakpoint()
     start_response("200 OK", [])
     return [b"%d" % secret]
+"""
+AS_NOBODY = """\
+import os, sys, urllib.error, urllib.request
+os.setuid(65534)
+try:
+    urllib.request.urlopen(sys.argv[1], timeout=30)
+except urllib.error.HTTPError as error:
+    print(error.read())
 """
 PATIENCE_SECONDS = 30.0  # an import on a busy machine, and PyPy's
 CHROMIUM = (
@@ -84,6 +117,39 @@ def test_from_a_broken_start_to_a_mended_app(start_process, tmp_path):
     assert wait_for_text(process, "<p>two", "text/html") == (200, "<p>two</p>")
     process.signal()
     assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "shown"),
+    [
+        ("pyramid", "<h1>The app has raised an exception</h1>"),
+        ("flask", "our own page"),
+        ("flask_that_raises", "<h1>The app has raised an exception</h1>"),
+        ("django", "KeyError at /"),
+    ],
+)
+def test_an_exception_in_a_view(start_process, tmp_path, framework, shown):
+    """The traceback is shown, by the framework or by aserve; an error handler of the app's own comes first, unless the app passes exceptions on."""
+    name = framework.partition("_")[0]
+    pytest.importorskip(name)
+    more = "app.config['PROPAGATE_EXCEPTIONS'] = True\n" if framework == "flask_that_raises" else ""
+    (tmp_path / "app.py").write_text(FRAMEWORKS[name] + more)
+    process = start_process(str(tmp_path / "app.py:app"), "--reload")
+    status, text = ask(process, "text/html")
+    assert status == 500 and shown in text, process.log
+    assert ("KeyError" in text and "app.py" in text) == (shown != "our own page")
+    process.wait_for_log("KeyError: 'a key'")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a program of another user")
+def test_a_local_front_server_of_another_user(start_process, tmp_path):
+    """Its clients see no source code, whatever fields it sends: here none, and the Host that nginx sends by default."""
+    save(tmp_path / "app.py", "raise ValueError('of the app')\n")
+    process = start_process(str(tmp_path / "app.py:app"), "--reload")
+    asking = [sys.executable, "-c", AS_NOBODY, process.url]
+    seen = subprocess.run(asking, capture_output=True, timeout=60, check=True).stdout
+    assert b"The app does not start; its server's terminal says why" in seen and b"of the app" not in seen
+    assert "of the app" in ask(process)[1]
 
 
 def test_the_same_size_within_a_second(start_process, tmp_path):

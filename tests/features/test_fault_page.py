@@ -1,6 +1,9 @@
-"""The page that stands in for code that cannot be imported."""
+"""The pages that stand in for code that cannot be imported, and for a response that the app did not give."""
 
 from __future__ import annotations
+
+import os
+import socket
 
 import pytest
 from harness import apps
@@ -9,14 +12,20 @@ from harness.refusals import defaults_of
 
 from aserve.core.errors import Fault
 from aserve.core.exchange import IS_FORWARDED
-from aserve.features import Config
-from aserve.features.fault_page import MARK, FaultPage, FaultPages, FaultPageSettings, is_loopback_name
+from aserve.features import Config, fault_page
+from aserve.features.fault_page import MARK, FaultPage, FaultPages, FaultPageSettings, is_loopback_name, is_ours
 from aserve.lifecycle.loading import not_loaded
 
 pytestmark = pytest.mark.long_on_pypy
 
 FAULT = Fault("importing a raised ValueError: <b>", 'Traceback:\n  File "a.py"\n    if 1 < 2 & 3:\n')
 BROWSER = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8", "HTTP_HOST": "localhost:8000"}
+
+
+@pytest.fixture(autouse=True)
+def peers_of_this_user(monkeypatch):
+    """Let a client that has no connection be a program of this user."""
+    monkeypatch.setattr(fault_page, "is_ours", lambda environ: "REMOTE_ADDR" not in environ or is_ours(environ))
 
 
 def page(app=apps.hello, fault=FAULT, **settings):
@@ -88,7 +97,7 @@ def test_who_may_see_it(settings, host, is_shown):
 
 @pytest.mark.parametrize(
     "sign",
-    [{IS_FORWARDED: "yes"}, {"HTTP_VIA": "1.1 front"}, {"HTTP_CF_CONNECTING_IP": "192.0.2.1"}, {"SERVER_PROTOCOL": "HTTP/1.0"}],
+    [{IS_FORWARDED: "yes"}, {"SERVER_PROTOCOL": "HTTP/1.0"}, {"REMOTE_ADDR": "127.0.0.1", "REMOTE_PORT": "1", "SERVER_PORT": "1"}],
 )  # fmt: skip
 def test_what_a_local_front_server_forwards(sign):
     """Its clients may be anywhere, whatever Host it sends: they see the app, or that there is none; only --reload-page on shows all."""
@@ -126,6 +135,46 @@ def test_forwarded_requests(start_server, raw_client, trusted):
         assert client.recv_response().body == b"The app does not start; its server's terminal says why.\n", field
     client.send(f"{ask}\r\n".encode())
     assert b"ValueError" in client.recv_response().body
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the table is Linux's, as --reload is")
+@pytest.mark.parametrize(
+    ("family", "host", "address"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1"),
+        (socket.AF_INET6, "::ffff:127.0.0.1", "127.0.0.1"),  # a client of Java's
+    ],
+)
+def test_whose_process_the_peer_is(monkeypatch, family, host, address):
+    """The kernel tells the user of a connection's other end; an end that is unknown is nobody's."""
+    own_family = socket.AF_INET6 if address == "::1" else socket.AF_INET
+    with socket.create_server((address, 0), family=own_family) as server:
+        port = server.getsockname()[1]
+        with socket.socket(family) as client:
+            client.connect((host, port))
+            peer = {"REMOTE_ADDR": address, "REMOTE_PORT": str(client.getsockname()[1]), "SERVER_PORT": str(port)}
+            assert is_ours(peer)
+            assert not is_ours({**peer, "SERVER_PORT": "1"}) and not is_ours({**peer, "REMOTE_ADDR": "127.0.0.2"})
+            assert not is_ours({**peer, "REMOTE_PORT": ""}) and not is_ours({**peer, "REMOTE_ADDR": "unknown"})
+            monkeypatch.setattr(os, "getuid", lambda: 4242)
+            assert not is_ours(peer)
+
+
+@pytest.mark.parametrize("call", [apps.raises, apps.raises_started, apps.raises_lazily])
+@pytest.mark.also_inline
+def test_an_exception_in_a_request(start_server, raw_client, call):
+    """Its traceback is the response: a page, or text for a client that asks for no page; who may not see it gets a line; the connection goes on."""
+    client = raw_client(start_server(call, bind="127.0.0.1:0", reload=True, workers=1))
+    for host, accept, kind, part in (
+        ("localhost", "text/html", "text/html; charset=utf-8", b"<h1>The app has raised an exception</h1>"),
+        ("localhost", "*/*", "text/plain; charset=utf-8", b"answering GET /?... raised ValueError"),
+        ("attacker.example", "text/html", "text/plain; charset=latin-1", b"its log says why"),
+    ):
+        client.send(f"GET /?a HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\n\r\n".encode())
+        response = client.recv_response()
+        assert response.status == 500 and response.get("content-type") == kind and part in response.body
+        assert (b"apps.py" in response.body) == (host == "localhost") and b"setInterval" not in response.body
 
 
 @pytest.mark.parametrize(
