@@ -400,6 +400,14 @@ class Extensions:
         """What makes the response for an exception of the app; None: nothing does."""
         return next((one.explain for one in self._with("explain")), None)
 
+    def wanting_python(self, context: ListenerContext) -> str:
+        """Return the name of the first setting with which Python serves all requests of a listener; empty: no extension needs that."""
+        for one in self._all:
+            step = one.before(context) if overrides(type(one), "before") else None
+            if overrides(type(one), "wrap_calls") or (step is not None and not step.is_done_in_c):
+                return next(name for name in one.switches if getattr(one._config, name))
+        return ""
+
     def before(self, context: ListenerContext) -> list[Before]:
         """Return the steps of a listener, in order."""
         steps = [one.before(context) for one in self._with("before")]

@@ -11,16 +11,23 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TextIO
+from types import SimpleNamespace
+from typing import Any, TextIO
 
-from ..features import Config
+from ..connections.lane import why_unavailable
+from ..connections.native import MAX_TAIL_BYTES
+from ..core.errors import BindError
+from ..extension import ListenerContext
+from ..features import Config, extensions_of
 from ..features.files.compressors import find_codings
 from ..features.https.check import lines_of
 from ..features.mounts import Mounts, nothing_here
+from ..proxies.trust import peers_of
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app, show_program, show_timed
+from ..wsgi.response import CommonFields
 
 PYTHONS = {"cpython": "CPython", "pypy": "PyPy"}
 LOOP_THREAD = "0, the app runs on the event loop's thread"
@@ -33,11 +40,17 @@ def command() -> str:
     return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
 
 
-def version_line() -> str:
-    """Return the versions of aserve and Python, the event loop, and whether C serves plain requests (native/README.md)."""
+def version_line(reasons: Sequence[str] = ("",)) -> str:
+    """
+    Return the versions of aserve and Python, the event loop, and whether C serves plain requests (native/README.md).
+
+    `reasons`: of each bind, why Python serves all requests; empty: C serves the plain ones.
+    """
     name, version = sys.implementation.name, sys.version.split()[0]
     loop = f"uvloop{_version_of('uvloop')}" if find_spec("uvloop") else "asyncio"
-    language = "C" if find_spec("aserve._native") else "Python"
+    language, names = "C" if find_spec("aserve._native") else "Python", ", ".join(filter(None, dict.fromkeys(reasons)))
+    if names and language == "C":
+        language = f"Python ({names})" if all(reasons) else f"C (in Python: {names})"
     native = f", plain requests in {language}" if name == "cpython" else ""  # PyPy needs no C
     return f"aserve {VERSION} on {PYTHONS.get(name, name)} {version}{_own_version()}, {loop}{native}"
 
@@ -123,7 +136,30 @@ def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
         return f"{color}{text}{PLAIN}" if has_colors and color else text
 
     lines = [f"{paint(f'{title:6}', DIM)}{paint(text, color)}" for title, text, color in rows]
-    return "\n".join(["", paint(version_line(), BOLD), *(f"  {line}" for line in lines), "", ""])
+    return "\n".join(["", paint(version_line(_why_python(config)), BOLD), *(f"  {line}" for line in lines), "", ""])
+
+
+def _why_python(config: Config) -> list[str]:
+    """Return the `reasons` of version_line."""
+    try:
+        peers = peers_of(config)
+    except BindError:
+        peers = None  # the start says that an account does not exist
+    flags, extensions, reasons = {one.name: one.flag for one in config.rows()}, extensions_of(config), []
+    fields = CommonFields(config.server_name, fields=extensions.fields)
+    for bind in map(parse_bind, config.bind):
+        by_engine = {
+            why_unavailable(bind, config, peers): True,
+            "--native off": config.native == "off",
+            "--threads 0": not config.threads,
+            "--log-level debug": config.log_level == "debug",
+            "--add-field": len(fields.octets) > MAX_TAIL_BYTES,
+        }
+        listener: Any = SimpleNamespace(bind=bind, url=str(bind))
+        context = ListenerContext(listener, fields, lambda connection: False)
+        reason = next((one for one, is_so in by_engine.items() if one and is_so), "")
+        reasons.append(reason or flags.get(extensions.wanting_python(context), ""))
+    return reasons
 
 
 def _link(bind: str) -> str:

@@ -53,15 +53,21 @@ KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
 
 def is_available(listener: Listener, service: Service) -> bool:
     """Whether this listener's connections can use the lane."""
-    config, peers = service.config, service.peers
-    return bool(
-        lib.lane_available()
-        and config.lane == "auto"
-        and listener.bind.protocol in CODES
-        and (listener.bind.protocol != "http" or config.http_parser == "c")
-        and config.body == "buffer"  # a live body is not complete when its request begins
-        and (peers is None or not needs_identity(listener.bind, peers))
-    )
+    return not why_unavailable(listener.bind, service.config, service.peers)
+
+
+def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
+    """Return what keeps the connections of a bind from the lane, such as a setting; empty: nothing does."""
+    by_reason = {
+        "a system without epoll": not lib.lane_available(),
+        "--lane off": config.lane == "off",
+        "TLS" if bind.protocol == "https" else bind.protocol: bind.protocol not in CODES,
+        f"--http-parser {config.http_parser}": bind.protocol == "http" and config.http_parser != "c",
+        f"--body {config.body}": config.body != "buffer",  # a live body is not complete when its request begins
+        "the PROXY protocol": bind.is_proxied,
+        "--trusted-proxies": peers is not None and needs_identity(bind, peers),
+    }
+    return next((reason for reason, is_so in by_reason.items() if is_so), "")
 
 
 def form_of(listener: Listener, service: Service) -> ResponseForm:

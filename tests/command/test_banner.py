@@ -98,8 +98,42 @@ def test_where_a_banner_is_shown(stream, environ, is_shown, has_colors):
 )
 def test_what_a_banner_says(settings, spec, lines):
     """The app, links to it, processes and threads; and that --reload is for development."""
-    text = banner.banner_of(Config(**settings), spec, False)
-    assert text == "\n".join(["", banner.version_line(), *(f"  {line}" for line in lines), "", ""])
+    text = banner.banner_of(Config(**settings), spec, False).splitlines()
+    assert text[0] == "" and text[1].startswith(banner.version_line().partition(", plain")[0])
+    assert text[2:] == [*(f"  {line}" for line in lines), ""]
+
+
+@pytest.mark.parametrize(
+    ("settings", "language"),
+    [
+        ({}, "C"),
+        ({"native": "off"}, "Python (--native off)"),
+        ({"lane": "off"}, "Python (--lane off)"),
+        ({"threads": 0}, "Python (--threads 0)"),
+        ({"body": "stream"}, "Python (--body stream)"),
+        ({"log_level": "debug"}, "Python (--log-level debug)"),
+        ({"http_parser": "httptools"}, "Python (--http-parser httptools)"),
+        ({"queue_wait_header": "X-Wait"}, "Python (--queue-wait-header)"),
+        ({"max_connection_seconds": 60}, "Python (--max-connection-age)"),
+        ({"add_field": f"X-A: {'a' * 1000}"}, "Python (--add-field)"),
+        ({"uwsgi_module": "on", "access_log_format": "%(logvar.a)"}, "Python (--access-log-format)"),
+        ({"route": "rpcret f"}, "Python (--route)"),
+        ({"bind": "https://:1", "certificate": "a"}, "Python (TLS)"),
+        ({"bind": ["https://:1", ":2"], "certificate": "a"}, "C (in Python: TLS)"),
+        ({"bind": ["https://:1", ":2"], "certificate": "a", "https_redirect": 443}, "Python (TLS, --https-redirect)"),
+        ({"bind": "proxy+http://:1", "trusted_proxies": "127.0.0.1"}, "Python (the PROXY protocol)"),
+        ({"bind": ["uwsgi://:1", ":2"], "underscore_fields": "a_b"}, "C (in Python: --underscore-fields)"),
+        ({"bind": "unix:/a", "trusted_proxies": "unix:uid=0"}, "Python (--trusted-proxies)"),
+        ({"bind": "unix:/a", "trusted_proxies": "unix:uid=no-such-account"}, "C"),
+    ],
+)
+def test_which_way_requests_take(monkeypatch, settings, language):
+    """The first line says whether C serves plain requests, and which setting is the reason why Python does."""
+    if sys.platform != "linux" or sys.implementation.name != "cpython":
+        pytest.skip("Python serves all requests here, whatever the settings are")
+    monkeypatch.setattr(banner, "find_spec", lambda name: None if name == "uvloop" else object())
+    text = banner.banner_of(Config(**settings), "a:b", False)
+    assert text.splitlines()[1].endswith(f", plain requests in {language}")
 
 
 def test_the_workers_of_a_check():

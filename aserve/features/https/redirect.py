@@ -83,6 +83,7 @@ def _path_of(target: str) -> str:
 class HTTPSOnly(Extension[HTTPSSettings]):
     """--https-redirect, --hsts."""
 
+    switches = ("https_redirect",)
     _port = HTTPS_PORT  # from `start` on
 
     def __init__(self, config: HTTPSSettings) -> None:

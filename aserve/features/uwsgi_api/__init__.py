@@ -49,6 +49,8 @@ ALONE = "the cache, locks, timers, cron and jobs of `import uwsgi` are for this 
 class UwsgiModule(Extension[MuleSettings]):
     """Lets `import uwsgi` succeed, with values of this process and of the settings."""
 
+    switches = ("access_log_format",)  # for which `before` has a step; `is_on` decides
+
     @staticmethod
     def is_on(config: MuleSettings) -> bool:
         """See Extension."""
