@@ -56,7 +56,7 @@ class Framework(ServerProcess):
 
     def get(self, path, **fields):
         request = urllib.request.Request(self.url + path, headers=fields)
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.read().decode()
 
     def browse(self, path):
