@@ -42,7 +42,7 @@ from harness.waiting import wait_until
 from harness.workers import Workers
 
 from aserve.command import serving, start_notes
-from aserve.core import forks
+from aserve.core import forks, log_target
 from aserve.lifecycle import exits
 from aserve.lifecycle.signals import STARTING, early
 from aserve.protocols import PROTOCOLS
@@ -218,10 +218,11 @@ def lasting() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def living() -> Iterator[None]:
-    """Put the signal handlers of this process back, which a test, or the command that was called in this process, has replaced."""
+    """Put back what a test, or the command that was called in this process, has replaced: signal handlers, and standard output for a log."""
     before = {number: signal.getsignal(number) for number in STARTING}
     yield
     forks.disown_all_handlers()
+    log_target._kept.clear()
     for number, handler in before.items():
         if signal.getsignal(number) != handler:
             signal.signal(number, handler)

@@ -18,7 +18,7 @@ import time
 
 from .forks import weakly
 from .log_pipe import PipeTarget
-from .log_target import FileTarget, Target, open_stream
+from .log_target import FileTarget, Target, keep_output, open_stream
 
 # The most characters that wait in memory. Guess: tracebacks of a burst.
 MAX_WAITING = 1 << 16
@@ -33,6 +33,7 @@ class ErrorLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.stream = sys.stderr
+        self.is_inherited = False
         # Without standard error there is no reader, so no lines count as lost.
         self._target: Target = open_stream(self.stream) if self.stream is not None else FileTarget(os.devnull)
         self._lines: list[str] = []  # waiting
@@ -112,6 +113,7 @@ class ErrorLog(logging.Handler):
 
     def _forget(self) -> None:
         """Drop the waiting lines in a forked child: they are its parent's."""
+        self.is_inherited = True
         self._lines, self._lost_count = [], 0
         if isinstance(self._target, PipeTarget):
             self._target.forget()
@@ -125,11 +127,12 @@ _current: list[ErrorLog] = []  # none in a program that embeds a Server
 
 
 def open_error_log() -> ErrorLog:
-    """Return the ErrorLog of this process; a new one if the program has replaced standard error."""
-    if not (_current and _current[0].stream is sys.stderr):
+    """Return the ErrorLog of this process, or of its parent; a new one if the program has replaced standard error. `-` is standard output as it is then."""
+    if not (_current and (_current[0].is_inherited or _current[0].stream is sys.stderr)):
         for earlier in _current:
             earlier.release_target()
         _current[:] = [ErrorLog()]
+        keep_output()
     return _current[0]
 
 

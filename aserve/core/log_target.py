@@ -1,7 +1,7 @@
 """Log targets: a file, a standard stream, syslog, or a logger.
 
 Owns:     FileTarget, FileModes, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, which choose one of these
-          or a PipeTarget (log_pipe.py).
+          or a PipeTarget (log_pipe.py); `keep_output`, standard output as it was before the app.
 Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: reports of lost lines (features/access_log/log.py, error_log.py).
@@ -173,19 +173,16 @@ class OutputTarget:
     is no lock and no cutting: other processes share the open file description, so a lock does not keep them apart.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._fd, self._encoding = stream, stream.fileno(), stream.encoding
+    def __init__(self, stream: TextIO, fd: int) -> None:
+        # A descriptor of its own: the app may close the stream's, and another file of the app then gets the number.
+        self._stream, self._fd, self._encoding = stream, os.dup(fd), stream.encoding
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
 
     def write(self, lines: str) -> int:
         """See Target.write."""
-        try:
+        with contextlib.suppress(OSError, ValueError):  # closed, or a full disk: as it would be without this log
             self._stream.flush()  # earlier output of the program
-        except ValueError as exc:  # the program has closed it
-            raise OSError(0, str(exc)) from None
-        except OSError:
-            pass  # that output is lost as it would be without this log
         octets = _octets_of(lines, self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
         self._is_torn = not octets[:sent].endswith(b"\n")
@@ -196,7 +193,10 @@ class OutputTarget:
         return False
 
     def close(self) -> None:
-        """Do nothing: it is not ours."""
+        """See Target.close."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
 
 class StreamTarget:
@@ -211,8 +211,10 @@ class StreamTarget:
         """See Target.write."""
         try:
             self._stream.write(lines)
-            self._stream.flush()
-        except ValueError as exc:  # the program has closed it
+            getattr(self._stream, "flush", str)()  # `print` needs none
+        except OSError:
+            raise
+        except Exception as exc:  # as of a stream that the program has closed
             raise OSError(0, str(exc)) from None
         return 0
 
@@ -324,6 +326,10 @@ def _connected(family: int, address: object) -> socket.socket:
     return sock
 
 
+# Standard output of a command, and a descriptor of it, or -1; empty in a program that embeds a Server.
+_kept: list[tuple[TextIO | None, int]] = []
+
+
 def open_target(name: str, is_patient: bool = True) -> Target:
     """
     Return the target that --access-log names; `is_patient`: see PipeTarget.open.
@@ -333,9 +339,10 @@ def open_target(name: str, is_patient: bool = True) -> Target:
         ValueError: the address after syslog: has not the right form.
     """
     if name == "-":
-        if sys.stdout is None:
+        stream, fd = _kept[0] if _kept else (sys.stdout, -1)
+        if stream is None:
             raise OSError(0, "standard output is closed")
-        return open_stream(sys.stdout)
+        return open_stream(stream, fd)
     if name.startswith(SYSLOG):
         return SyslogTarget(name[len(SYSLOG) :])
     if name.startswith(LOGGER):
@@ -344,14 +351,27 @@ def open_target(name: str, is_patient: bool = True) -> Target:
     return PipeTarget.open(name, is_patient) if is_read else FileTarget(name, FileModes.made, FileModes.given)
 
 
-def open_stream(stream: TextIO) -> Target:
-    """Return a target for a standard stream of the program that never waits for its reader."""
+def open_stream(stream: TextIO, fd: int = -1) -> Target:
+    """Return a target for a standard stream of the program that never waits for its reader; `fd`: one that `keep_output` has kept, or -1."""
     try:
-        fd = stream.fileno()
+        is_own = fd >= 0 or stream in (sys.__stdout__, sys.__stderr__)
+        fd = fd if fd >= 0 else stream.fileno()
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return PipeTarget.beside(fd, stream.encoding)
-        if stream in (sys.__stdout__, sys.__stderr__):
-            return OutputTarget(stream)
+        if is_own:
+            return OutputTarget(stream, fd)
     except (AttributeError, OSError, ValueError):  # no file of the system: an object of the program
         pass
     return StreamTarget(stream)
+
+
+def keep_output() -> None:
+    """Let `-` be standard output as it is now: the app may replace the name later, or close the descriptor, whose number another file then gets."""
+    for _, fd in _kept:
+        if fd >= 0:
+            os.close(fd)
+    stream, fd = sys.stdout, -1
+    with contextlib.suppress(OSError):  # there is no descriptor left
+        if stream is sys.__stdout__ and stream is not None:  # and no object of the program
+            fd = os.dup(stream.fileno())
+    _kept[:] = [(stream, fd)]

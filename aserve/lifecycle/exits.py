@@ -91,6 +91,14 @@ def _ignore_late_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
+@atexit.register  # as above
+def _skip_what_is_no_file() -> None:
+    """Spare what the app has put in the place of a standard stream, and has no `flush`, the interpreter's last call of it, which would make the status 120."""
+    for name in ("stdout", "stderr"):
+        if not hasattr(getattr(sys, name, None), "flush"):
+            setattr(sys, name, None)
+
+
 def end_in_time(seconds: float) -> None:
     """End this process after `seconds` even if a thread of the app keeps it: without a supervisor nothing else would."""
     timer = threading.Timer(seconds, os._exit, [FAILED])

@@ -22,7 +22,7 @@ def fill_standard_streams() -> None:
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if not is_open(fd) and not _fill(fd):
             continue
-        if getattr(sys, name) is None:  # Python sets None if the descriptor is closed at its start
+        if getattr(sys, name, None) is None:  # Python sets None if the descriptor is closed at its start
             setattr(sys, name, open(fd, mode, errors="backslashreplace", closefd=False))
 
 

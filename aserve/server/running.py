@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("aserve")
 
 TELLING_SECONDS = 1.0  # between two reports to systemd
+FILLING_SECONDS = 1.0  # between two looks at the standard descriptors
 
 
 Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
@@ -323,10 +324,17 @@ def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coro
     loop = new_loop(kind)
     try:
         # Not the thread's current loop: with --threads 0 the app would get it by get_event_loop(), and could stop it.
+        loop.call_later(FILLING_SECONDS, _fill_again, loop)
         return loop.run_until_complete(begin(loop))
     finally:
         loop.close()
         call_at_end()
+
+
+def _fill_again(loop: asyncio.AbstractEventLoop) -> None:
+    """Fill what a view has closed, once a second: libuv aborts the process when it closes such a number, and a client's connection would get what the app prints."""
+    fill_standard_streams()
+    loop.call_later(FILLING_SECONDS, _fill_again, loop)
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:

@@ -152,6 +152,13 @@ def test_standard_error_that_is_replaced(reader, log, monkeypatch):
     assert other is not log and sys.stderr.getvalue() == "here\n"
 
 
+def test_a_child_after_the_app(reader, log, monkeypatch):
+    """Standard error that an app has replaced in a mold does not matter to a worker that is forked from the mold."""
+    log._forget()  # as in a child
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert open_error_log() is log
+
+
 def test_no_standard_error(reader, monkeypatch):
     """Then there is no reader, and nothing is lost."""
     monkeypatch.setattr(sys, "stderr", None)

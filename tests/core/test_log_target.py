@@ -15,7 +15,8 @@ import sys
 import pytest
 from harness.targets import write_lines
 
-from aserve.core.log_target import MAX_MESSAGE_BYTES, FileTarget, StreamTarget, SyslogTarget, open_target
+from aserve.core import log_target
+from aserve.core.log_target import MAX_MESSAGE_BYTES, FileTarget, StreamTarget, SyslogTarget, keep_output, open_target
 
 MESSAGE = re.compile(rb"<190>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (\S+) aserve (\d+) access - (.*)", re.DOTALL)
 
@@ -157,6 +158,30 @@ def test_standard_output(monkeypatch):
         write_lines(target, ["b\n"])
 
 
+class NoFile:
+    """What `print` can write to, and no more."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        if text == "refused\n":
+            raise OSError(28, "No space left on device")
+        self.text += text
+
+
+def test_an_object_without_a_flush(monkeypatch):
+    """It gets the lines as well; what it raises loses them."""
+    monkeypatch.setattr(sys, "stdout", NoFile())
+    target = open_target("-")
+    assert write_lines(target, ["a\n"]) == 1 and sys.stdout.text == "a\n"
+    with pytest.raises(OSError, match="No space"):
+        write_lines(target, ["refused\n"])
+    sys.stdout.text = None
+    with pytest.raises(OSError, match="unsupported operand"):
+        write_lines(target, ["b\n"])
+
+
 @pytest.fixture(params=["buffered", "unbuffered"])
 def output(request, tmp_path):
     """A stream into a file below tmp_path, named log; unbuffered: as with PYTHONUNBUFFERED."""
@@ -203,9 +228,20 @@ def test_what_the_program_prints(output, tmp_path, monkeypatch):
             write_lines(target, ["b\n"])
     assert write_lines(target, ["c\n"]) == 1
     assert (tmp_path / "log").read_text() in ("printed\na\nlost?\nc\n", "printed\na\nc\n")
+    target.close()
+    target.close()
+
+
+def test_output_that_the_program_closes(output, tmp_path, monkeypatch):
+    """Lines go on to the file, and none to another one that gets the descriptor's number."""
+    target = open_output(output, monkeypatch)
+    number = output.fileno()
     output.close()
-    with pytest.raises(OSError, match="closed"):
-        write_lines(target, ["d\n"])
+    with open(tmp_path / "other", "w") as other:
+        assert other.fileno() == number
+        assert write_lines(target, ["a\n"]) == 1
+    target.close()
+    assert ((tmp_path / "log").read_text(), (tmp_path / "other").read_text()) == ("a\n", "")
 
 
 def test_another_file_in_its_place(tmp_path, monkeypatch):
@@ -213,6 +249,27 @@ def test_another_file_in_its_place(tmp_path, monkeypatch):
     with open(tmp_path / "other", "w") as other:
         monkeypatch.setattr(sys, "stdout", other)
         assert isinstance(open_target("-"), StreamTarget)
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_what_a_command_has_kept(output, tmp_path, monkeypatch, is_real):
+    """The stream of the start gets the lines, whatever has its name, or the number of its descriptor."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", output)
+        if is_real:
+            patch.setattr(sys, "__stdout__", output)
+        keep_output()
+        keep_output()
+    monkeypatch.setattr(sys, "stdout", None)
+    with open(tmp_path / "other", "w") as other:
+        if is_real:
+            os.dup2(other.fileno(), output.fileno())
+        target = open_target("-")
+    assert write_lines(target, ["a\n"]) == 1
+    target.close()
+    assert ((tmp_path / "log").read_text(), (tmp_path / "other").read_text()) == ("a\n", "")
+    if is_real:
+        os.close(log_target._kept[0][1])
 
 
 def test_no_standard_output(monkeypatch):

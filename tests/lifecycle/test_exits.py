@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import io
 import multiprocessing
 import os
 import signal
@@ -112,6 +113,15 @@ def test_while_the_interpreter_ends(clock, seconds, is_ignored):
     exits._ignore_late_signals()
     assert (signal.getsignal(signal.SIGTERM) == signal.SIG_IGN) is is_ignored
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL and own is not None
+
+
+def test_what_has_no_flush_is_not_flushed(clock, monkeypatch):
+    """The interpreter would call it at the end, fail, and make the status 120; what has one is left to it."""
+    begin_ending(30.0)
+    monkeypatch.setattr(sys, "stdout", object())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    exits._skip_what_is_no_file()
+    assert sys.stdout is None and sys.stderr is not None
 
 
 @pytest.fixture

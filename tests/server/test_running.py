@@ -356,6 +356,15 @@ def test_run_with_an_unclean_end(on_serving, caplog):
 # The event loop
 
 
+def test_standard_descriptors_are_filled_again(monkeypatch):
+    """A view may close one at any time."""
+    calls = []
+    monkeypatch.setattr(running, "FILLING_SECONDS", 0.0)
+    monkeypatch.setattr(running, "fill_standard_streams", lambda: calls.append(None))
+    running.run_on_new_loop("asyncio", lambda _: asyncio.sleep(0.001, 0))
+    assert len(calls) > 1
+
+
 def test_the_kind_of_loop(monkeypatch):
     """auto takes uvloop where it is; asyncio is always there; uvloop must be."""
     uvloop = pytest.importorskip("uvloop")
