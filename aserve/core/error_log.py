@@ -136,6 +136,14 @@ def open_error_log() -> ErrorLog:
     return _current[0]
 
 
+def tell_failure(logger: logging.Logger, text: str, *args: object, exc: BaseException) -> None:
+    """Log the reason of a 500; where a level or logging.disable() silences it, a command's log has the line, without the traceback."""
+    if logger.isEnabledFor(logging.ERROR) or not _current:
+        logger.error(text, *args, exc_info=exc, stacklevel=2)
+    else:
+        _current[0].handle(logging.LogRecord(logger.name, logging.ERROR, "", 0, text, args, None))
+
+
 def on_second() -> int:
     """Write the waiting lines, once a second; return how many lines were lost since the start."""
     for current in _current:

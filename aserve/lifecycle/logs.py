@@ -5,7 +5,7 @@ Thread:   the main thread, before it serves.
 Not here: the messages; writing them (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
 
 The command owns the log of its process, so a configuration by the app never takes a logger away from it as a side effect. Configuration
-that names aserve's loggers is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
+that names aserve's loggers is obeyed: a level, a handler, `logging.disable`; but a 500 leaves a line (`tell_failure`). A program that embeds a Server owns its logging: there
 the loggers are ordinary ones, since it calls nothing here.
 """
 
@@ -60,6 +60,13 @@ class OwnLogger(logging.Logger):
     @disabled.setter
     def disabled(self, _: bool) -> None:
         """Ignore the assignment."""
+
+    def makeRecord(self, *args: Any, **named: Any) -> logging.LogRecord:
+        """Make a record as the app's factory does; an own one if the factory raises, as a framework's may outside of a request."""
+        try:
+            return super().makeRecord(*args, **named)
+        except Exception:
+            return logging.LogRecord(*args[:7])
 
     def callHandlers(self, record: logging.LogRecord) -> None:
         """Pass the record to the handlers; if there are none, to standard error."""

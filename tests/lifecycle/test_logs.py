@@ -13,6 +13,8 @@ import sys
 import pytest
 
 import aserve
+from aserve.core import error_log
+from aserve.core.error_log import tell_failure
 from aserve.features import Config
 from aserve.lifecycle.logs import NAMES, LineFormatter, set_up_logging
 from aserve.settings import ConfigError
@@ -182,6 +184,36 @@ def test_what_an_app_asks_for(capsys, others):
     ours.handlers[:] = [logging.NullHandler()]
     ours.error("not shown")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("level", [logging.ERROR, logging.CRITICAL])
+def test_a_failure_leaves_a_line(capsys, others, level):
+    """The app's own level takes the traceback of a 500, but not its line."""
+    set_up_logging(Config(log_level="info"))
+    ours.setLevel(level)
+    tell_failure(ours, "%s raised", "it", exc=ValueError("why"))
+    text = capsys.readouterr().err
+    assert "ERROR    it raised\n" in text and ("ValueError: why" in text) is (level == logging.ERROR)
+
+
+def test_a_failure_in_a_program_that_embeds_a_server(monkeypatch, caplog):
+    """Its logging is its own."""
+    monkeypatch.setattr(error_log, "_current", [])
+    caplog.set_level(logging.CRITICAL, "aserve")
+    tell_failure(ours, "%s raised", "it", exc=ValueError("why"))
+    assert not caplog.records
+
+
+def test_a_factory_of_records_that_raises(capsys, others):
+    """The app's may need a request; messages of the server go out without it."""
+    set_up_logging(Config(log_level="info"))
+    factory = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(lambda *args, **named: 1 / 0)
+    try:
+        ours.warning("of %s", "ours")
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert "WARNING  of ours\n" in capsys.readouterr().err
 
 
 def test_all_loggers_are_known():
