@@ -141,6 +141,7 @@ class Worker:
                 self._tick()
                 # Not before: the supervisor does not hear a worker that starts. One that has come since the fork is obeyed in the next iteration.
                 signals.handle(signal.SIGTERM, lambda: self._ask_for_successor("it was sent SIGTERM"), is_once=True)
+                signals.unblock()
                 self._say({"say": "ready"})
                 is_replaced = await self._told_to_end
             failing.cancel()
