@@ -73,11 +73,6 @@ atexit.register(again)
 IN_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
-TIMER = (
-    APP
-    + "signal.signal(signal.SIGALRM, lambda number, frame: None)\nsignal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)\n"
-)
-CLOSED = APP + "os.close(0)\nos.close(1)\n"  # not standard error, in which the test reads where it serves
 LASTING = PROCESS.replace("target=time.sleep, args=(60,), daemon=True", "target=until_it_goes, name='of-the-app'")
 
 
@@ -175,17 +170,6 @@ def test_an_import_that_fails_beside_a_thread(tmp_path):
             if "waiting for the app's thread of-the-app; " in line:
                 (tmp_path / "go").touch()
         assert process.wait(30) != 0
-
-
-@pytest.mark.parametrize("flags", [(), later_on_pypy(("--workers", "1"))], ids=["single", "workers"])
-@pytest.mark.parametrize("code", [TIMER, CLOSED], ids=["timer", "closed"])
-def test_a_clean_end_whatever_the_app_has_done(start, raw_client, flags, code):
-    """A timer of the app's, which goes on, and standard streams that are closed, change nothing in how the process ends."""
-    server = start(code, *flags)
-    assert raw_client(server).fetch().status == 200
-    server.signal()
-    assert server.wait() == 0
-    assert "killed by" not in server.log
 
 
 def test_threads_that_end_by_themselves(start):
