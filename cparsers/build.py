@@ -37,6 +37,7 @@ HEADERS = [
     "pump.h",
     "sockets.h",
     "subreaper.h",
+    "hpack.h",
 ]
 # ... and a line here.
 SOURCES = [
@@ -59,6 +60,8 @@ SOURCES = [
     "pump.c",
     "sockets.c",
     "subreaper.c",
+    "hpack.c",
+    "hpack_huffman.c",
 ]
 
 
