@@ -440,6 +440,7 @@ FLOORS = {
     "aserve/protocols/__init__.py": 100,
     "aserve/protocols/base.py": 100,
     "aserve/protocols/chunked.py": 100,
+    "aserve/protocols/hpack.py": 100,
     "aserve/protocols/http1.py": 100,
     "aserve/protocols/httptools1.py": 98,
     "aserve/protocols/one_request.py": 100,

@@ -17,9 +17,11 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import DenialOfServiceError, ProtocolError
 from h2.settings import SettingCodes, Settings
+from hpack.exceptions import HPACKDecodingError, OversizedHeaderListError
 from hyperframe.frame import GoAwayFrame, WindowUpdateFrame
 
 from ...protocols.base import Limits
+from ...protocols.hpack import Decoder, Encoder, Field, FieldSectionError, FieldSectionTooLarge
 
 # A client may send so much of one body before the server has looked at it. Guess: 20 MB/s at 12 ms.
 STREAM_WINDOW = 1 << 18
@@ -29,8 +31,6 @@ LAST_STREAM = (1 << 31) - 1  # RFC 9113 6.8: in the first of two GOAWAYs
 NO_RFC7540_PRIORITIES = 9  # RFC 9218 2.1: dependencies and weights mean nothing here; h2 has no name for it
 FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
 KEPT_STREAMS = 200  # closed ones among them. Guess: 1 KiB each.
-# Of the fields of responses. A client may allow more, which would be its to fill, field by field.
-TABLE_BYTES = 1 << 12
 # Of one SETTINGS frame; browsers send six. As nghttp2 has it. 2,000 take half a millisecond (measured 2026-11-27, CPython 3.11).
 FRAME_SETTINGS = 32
 SETTING_BYTES = 6  # RFC 9113 6.5.1
@@ -42,11 +42,22 @@ class OurSettings(Settings):
     max_concurrent_streams = property(lambda self: 1 << 31)  # for h2; the client gets the one of `new_frames`
 
 
-class ClientSettings(Settings):
-    """A client's."""
+class _Decoder(Decoder):
+    """The decoder, as h2 calls the one of its library."""
 
-    def __setitem__(self, code: int, value: int) -> None:
-        super().__setitem__(code, min(value, TABLE_BYTES) if code == SettingCodes.HEADER_TABLE_SIZE else value)
+    def decode(self, block: bytes, raw: bool = True) -> list[Field]:
+        try:
+            return super().decode(block)
+        except FieldSectionTooLarge as fault:
+            raise OversizedHeaderListError from fault
+        except FieldSectionError as fault:
+            raise HPACKDecodingError from fault
+
+
+class _Encoder(Encoder):
+    """The encoder, as h2 calls the one of its library."""
+
+    header_table_size = property(fset=Encoder.resize)
 
 
 _KNOWN_SETTINGS = frozenset(SettingCodes)
@@ -120,8 +131,7 @@ def new_frames(limits: Limits, max_streams: int, takes_websockets: bool) -> H2Co
     made = Frames(config)
     # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
     section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
-    made.decoder.max_header_list_size = section_bytes
-    made.remote_settings = ClientSettings()
+    made.decoder, made.encoder = cast(Any, _Decoder(section_bytes)), cast(Any, _Encoder())
     made.local_settings = OurSettings(
         client=False,
         initial_values={
