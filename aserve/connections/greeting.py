@@ -19,7 +19,7 @@ from typing import Callable, cast
 from ..proxies.peers import Peers, credentials_of
 from ..proxies.proxy_protocol import BadHeader, Header, parse_header
 from .connection import Connection
-from .progress import ARRIVING_SECONDS
+from .progress import first_seconds
 from .service import Service
 from .wire_loop import LoopWire
 
@@ -117,11 +117,12 @@ class Greeting(asyncio.Protocol):
     def on_second(self) -> None:
         """Close the connection if its header takes too long; called once a second."""
         self._quiet_seconds += 1.0
-        if self._service.is_draining:
-            if self._quiet_seconds > ARRIVING_SECONDS:
+        service, has_begun = self._service, bool(self._received)
+        if self._quiet_seconds > first_seconds(service.config, service.is_draining, has_begun):
+            if has_begun or not service.is_draining:
+                self._reject("no PROXY protocol header came in time (--head-timeout)")
+            else:
                 self._close()
-        elif self._quiet_seconds > self._service.config.head_seconds:
-            self._reject("no PROXY protocol header came in time (--head-timeout)")
 
     def drain(self) -> None:
         """Let the client send its first request, if it is quick."""

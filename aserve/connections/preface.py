@@ -15,7 +15,7 @@ from typing import cast
 
 from .carrier import Carrier
 from .connection import Connection
-from .progress import ARRIVING_SECONDS
+from .progress import first_seconds
 from .wire_loop import LoopWire
 
 
@@ -69,8 +69,8 @@ class Beginning(asyncio.Protocol):
     def on_second(self) -> None:
         """Close the connection if its first octets take too long; called once a second."""
         self._quiet_seconds += 1.0
-        is_draining, head_seconds = self._service.is_draining, self._service.config.head_seconds
-        if self._quiet_seconds > (ARRIVING_SECONDS if is_draining else head_seconds):
+        service = self._service
+        if self._quiet_seconds > first_seconds(service.config, service.is_draining, bool(self._received)):
             self._transport.close()
 
     def drain(self) -> None:

@@ -27,6 +27,12 @@ LINGER_BYTES = 1 << 26
 # While draining, how long a new client may take to send its first request. Guess.
 ARRIVING_SECONDS = 2.0
 
+
+def first_seconds(config: EngineSettings, is_draining: bool, has_begun: bool) -> float:
+    """Return how long a client may take for what comes before its wire; `has_begun`: octets of that have come."""
+    return ARRIVING_SECONDS if is_draining and not has_begun else config.head_seconds
+
+
 # After this many seconds without a request that needs the event loop, a connection goes back to the fast path. A guess, between
 # two costs measured 2026-11-22 with 10 and 100 connections: where one request in 100 needs the loop, going back after 4, 10 or
 # 20 others gave 0.74 to 0.86 of the requests per CPU second; where none does, the fast path gives 1.78 and 1.05 times the loop's.

@@ -28,7 +28,7 @@ from ..tls import client_hello
 from ..wsgi.response import error_response
 from .carrier import Carrier
 from .connection import Connection, peer_of
-from .progress import ARRIVING_SECONDS, LINGER_SECONDS
+from .progress import LINGER_SECONDS, first_seconds
 from .service import Service
 from .websocket import WebSocket
 from .wire_loop import LoopWire
@@ -146,17 +146,20 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is Phase.REFUSED:
             if self._quiet_seconds > LINGER_SECONDS:
                 self.close()
-        elif self._service.is_draining:
-            if self._quiet_seconds > ARRIVING_SECONDS:
-                self.abort()
-        elif self._quiet_seconds > self._service.config.head_seconds:
-            if self._phase is Phase.HANDSHAKE or self._hello.data:
+        elif self._quiet_seconds > first_seconds(self._service.config, self._service.is_draining, self._has_begun):
+            if self._has_begun:
                 self._log("the TLS handshake did not end in time (--head-timeout)")
             self.abort()
 
     def drain(self) -> None:
-        """Let the client send its first request, if it is quick."""
-        self._quiet_seconds = 0.0
+        """Let the client begin, if it is quick; a handshake under way goes on, as without TLS a head does."""
+        if not self._has_begun:
+            self._quiet_seconds = 0.0
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether octets of a handshake have come."""
+        return self._phase is not Phase.HELLO or bool(self._hello.data)
 
     # Handshake
 

@@ -240,6 +240,18 @@ def test_draining(listen, caplog):
     assert transport.calls == ["close"] and caplog.text == ""
 
 
+def test_a_header_under_way_in_a_drain(listen):
+    """A header of which octets have come when a drain begins has the time of a request's head."""
+    listener = listen()
+    transport = listener.connect()
+    transport.protocol.data_received(V1[:5])
+    listener.harness.service.is_draining = True
+    for _ in range(int(listener.harness.config.head_seconds)):
+        transport.protocol.on_second()
+    transport.protocol.data_received(V1[5:] + GET)
+    assert listener.answer(transport).startswith("203.0.113.7 ")
+
+
 def test_a_flood_makes_few_lines(listen, caplog):
     """The first is told at once, those after it are counted."""
     listener = listen()

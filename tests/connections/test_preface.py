@@ -130,13 +130,14 @@ def test_the_end_of_the_octets(listener):
     assert beginning not in listener.service.connections
 
 
-@pytest.mark.parametrize("is_draining", [False, True])
-def test_time(listener, is_draining):
-    """A preface has the time of a request's head, or while the server ends the time of one on its way."""
+@pytest.mark.parametrize(("is_draining", "octets"), [(False, b""), (True, b""), (True, PREFACE[:3])])
+def test_time(listener, is_draining, octets):
+    """A preface has the time of a request's head; while the server ends, a client that has sent nothing has the time of a request on its way."""
     transport, beginning = connect(listener)
+    transport.protocol.data_received(octets)
     listener.service.is_draining = is_draining
     beginning.drain()
-    for _ in range(2 if is_draining else int(listener.config.head_seconds)):
+    for _ in range(2 if is_draining and not octets else int(listener.config.head_seconds)):
         beginning.on_second()
     assert transport.calls == [] and beginning.idle_seconds == 0
     beginning.on_second()

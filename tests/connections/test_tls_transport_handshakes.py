@@ -147,14 +147,18 @@ def test_client_leaves_in_the_handshake(new_line):
     assert not line.harness.service.connections
 
 
-def test_drain_in_the_handshake(new_line, log):
-    """While draining, a client has two seconds more for what is left of the handshake; then for its request."""
-    line = new_line()
-    line.transport.on_second()
-    line.transport.on_second()
+@pytest.mark.parametrize("count", [1, None], ids=["octet", "first-flight"])
+def test_drain_in_the_handshake(new_line, log, count):
+    """A handshake under way when a drain begins has the time that it has otherwise, as a head without TLS; then the request has two seconds."""
+    line = new_line(head_seconds=20)
+    line.client.shake_hands()
+    hello = line.client.outgoing.read()
+    line.transport.data_received(hello[:count])
     line.harness.service.is_draining = True
     line.transport.drain()
-    line.transport.on_second()
+    for _ in range(20):
+        line.transport.on_second()
+    line.transport.data_received(hello[count or len(hello) :])
     line.shake_hands()
     line.connection.on_second()
     octets, is_over = line.ask().answer()
