@@ -59,6 +59,7 @@ class StreamConnection(Connection):
     """The connection of a stream: its client is that of the carrier's connection."""
 
     __slots__ = ("_exchange", "_executor")
+    is_stream = True
 
     def __init__(self, of: Connection, executor: StreamExecutor) -> None:
         self._exchange: Exchange | None = None

@@ -82,6 +82,7 @@ class Connection:
     carried_by: Connection
     # Of a carrier's connection alone: a Before has found that it should carry no further exchange.
     is_spent: bool
+    is_stream = False
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service

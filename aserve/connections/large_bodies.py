@@ -15,7 +15,7 @@ from ..core.exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..wsgi import FileResponse
 from .outbox import Outbox
 from .sender import GONE, PIECE_BYTES, MemorySender, Outcome, pieces_of
-from .sendfile import FileSender, close_file, read_piece
+from .sendfile import READ_BYTES, FileSender, close_file, read_piece
 from .stepping import Steps
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class FileBody(LargeBody):
             self._end(None)
         else:
             try:
-                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
+                most_bytes = READ_BYTES if self._exchange.connection.is_stream else PIECE_BYTES
+                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, most_bytes)
             except ResponseTruncated as exc:
                 self._end(exc)
                 return

@@ -24,7 +24,7 @@ from ..core.exchange import ANSWERED, CLIENT_GONE, CUT, Exchange
 from ..core.spool import ResponseSpool
 from .connection import Connection, tells_its_end
 from .listeners import UNSENT_BYTES, limit_unsent
-from .response_memory import release_memory
+from .response_memory import release_memory, room_bytes
 from .sender import Sender, keep_rest
 from .sendfile import call_close
 from .states import Event, State
@@ -94,8 +94,8 @@ class Outbox:
     """The output of one wire."""
 
     __slots__ = (
-        "_backlog_bytes", "_buffered_bytes", "_connection", "_lock", "_on_writable", "_put_bytes", "_sender", "_unread_bytes", "_waiter", "_wire",
-        "can_bypass", "executor", "fd", "is_write_paused", "service", "transport",
+        "_buffered_bytes", "_connection", "_lock", "_on_writable", "_put_bytes", "_sender", "_unread_bytes", "_waiter", "_wire",
+        "backlog_bytes", "can_bypass", "executor", "fd", "is_write_paused", "service", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -109,11 +109,11 @@ class Outbox:
         self.is_write_paused = False  # the transport's buffer is over its limit
         self._wire: Owner = NOBODY
         self._connection = connection
-        # Guards fd, _backlog_bytes and _waiter, where a worker meets the loop.
+        # Guards fd, backlog_bytes and _waiter, where a worker meets the loop.
         self._lock = connection.lock
         self._on_writable: Callable[[], object] | None = None  # goes on with a body when there is room
         self._sender: Sender | None = None  # writes to the socket past the transport
-        self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
+        self.backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # The octets that the client reads, counted while it is behind: see count_read.
         self._put_bytes = self._unread_bytes = 0
@@ -307,11 +307,11 @@ class Outbox:
 
     def _release_backlog(self) -> None:
         """Stop counting octets of the transport that are sent or lost; wake a worker that waits for that."""
-        exchange, had_backlog = self._connection.exchange, self._backlog_bytes > 0
+        exchange, had_backlog = self._connection.exchange, self.backlog_bytes > 0
         with self._lock:
-            self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
+            self.backlog_bytes = max(self.backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
-        is_gone = had_backlog and not self._backlog_bytes
+        is_gone = had_backlog and not self.backlog_bytes
         # A whole response is counted until its end; the sent octets were before it, such as early hints.
         if is_gone and exchange is not None and exchange.counted_bytes and not exchange.response.is_full:
             release_memory(self._connection, exchange)
@@ -356,7 +356,7 @@ class Outbox:
     def put(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         """Let the loop write a piece; from now on no octets may overtake it."""
         with self._lock:
-            self._backlog_bytes += len(octets)
+            self.backlog_bytes += len(octets)
         self.executor.post(self.on_piece, exchange, keep_rest(octets))
 
     def take_completion(self) -> bool:
@@ -365,8 +365,8 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether the backlog is below --write-buffer, so that more may be put."""
-        return self._backlog_bytes <= self.service.config.write_buffer_bytes
+        """Whether the backlog leaves room, so that more may be put."""
+        return self.backlog_bytes <= room_bytes(self._connection)
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """

@@ -10,6 +10,18 @@ from __future__ import annotations
 from ..core.exchange import Exchange
 from .connection import Connection
 
+# A client may have a hundred streams, and no kernel's buffer takes what they are to send: what waits of a stream beyond this
+# counts. Guess: half of a frame.
+STREAM_BYTES = 1 << 13
+
+
+def room_bytes(connection: Connection) -> int:
+    """Return how many octets of pieces may wait: --write-buffer; of a stream no more than are counted."""
+    exchange, most_bytes = connection.exchange, connection.service.config.write_buffer_bytes
+    if not connection.is_stream:
+        return most_bytes
+    return min(most_bytes, max(exchange.counted_bytes if exchange is not None else 0, STREAM_BYTES))
+
 
 def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_forced: bool) -> bool:
     """Count this many octets of a response, one piece at a time; False: there is no room."""

@@ -27,7 +27,7 @@ from .connection import Connection
 from .large_bodies import send_file, send_memory
 from .outbox import Outbox
 from .progress import Progress
-from .response_memory import reserve_body, reserve_memory
+from .response_memory import STREAM_BYTES, reserve_body, reserve_memory
 from .sendfile import read_pieces
 from .spooled import end_spooled, send_spooled
 from .stepping import Steps
@@ -42,19 +42,22 @@ HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 class Sending:
     """Sends replies of workers by one outbox."""
 
-    __slots__ = ("_connection", "_executor", "_outbox", "_progress", "_service")
+    __slots__ = ("_connection", "_executor", "_free_bytes", "_outbox", "_progress", "_service")
 
     def __init__(self, connection: Connection, outbox: Outbox, progress: Progress) -> None:
         self._connection, self._outbox, self._progress = connection, outbox, progress
         self._service = connection.service
         self._executor = connection.service.executor
+        self._free_bytes = STREAM_BYTES if connection.is_stream else PART_BYTES  # do not count
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""
         if self._executor.is_inline and has_left(exchange) and self._is_half_closed():  # the loop could not look
             exchange.end = CLIENT_GONE
         if type(reply) is bytes:
-            return self._complete_response(exchange, reply)
+            if len(reply) <= self._free_bytes or self._reserve(exchange, len(reply)):
+                return self._complete_response(exchange, reply)
+            return self._run_pieces(exchange, (octets for octets in (reply,)))
         if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
             self._progress.stay_on_loop()  # otherwise the fast path has a pump for it
         if type(reply) is tuple:
@@ -81,7 +84,7 @@ class Sending:
         """Hand over a head and a large body; if too many octets wait in memory, as pieces."""
         body = reply[1]
         has_client = self._outbox.is_current(exchange) and not self._outbox.is_over
-        is_patient = has_client and len(body) > PART_BYTES
+        is_patient = has_client and len(body) > self._free_bytes
         if reserve_body(self._connection, exchange, body, is_patient, self._must_hold(len(body))):
             self._executor.post(functools.partial(send_memory, self._outbox), exchange, reply)
             return False
@@ -119,19 +122,23 @@ class Sending:
                 executor.yield_slot()
             else:
                 executor.end_slice()  # sent from memory, as any other response
-        is_for_disk, count = spool is not None and spool.is_begun, len(octets)
-        if count <= PART_BYTES or (
-            not is_for_disk and reserve_memory(self._connection, exchange, count, self._must_hold(count))
-        ):
+        is_for_disk, count, part_bytes = spool is not None and spool.is_begun, len(octets), self._free_bytes
+        held_bytes = count + self._outbox.backlog_bytes if self._connection.is_stream else count
+        if held_bytes <= part_bytes or (not is_for_disk and self._reserve(exchange, held_bytes)):
             self._send_part(exchange, octets)
             return
         parts = memoryview(octets)
-        for at in range(0, count, PART_BYTES):
-            self._send_part(exchange, parts[at : at + PART_BYTES])
+        for at in range(0, count, part_bytes):
+            self._send_part(exchange, parts[at : at + part_bytes])
+
+    def _reserve(self, exchange: Exchange, count: int) -> bool:
+        """Count this many octets in --response-memory; False: there is no room, and they can wait elsewhere."""
+        return reserve_memory(self._connection, exchange, count, self._must_hold(count))
 
     def _must_hold(self, count: int) -> bool:
         """Return whether a piece of this size waits in memory in any case."""
-        return self._executor.is_inline or count > self._service.config.response_spool_bytes
+        is_large = not self._connection.is_stream and count > self._service.config.response_spool_bytes
+        return self._executor.is_inline or is_large
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         outbox = self._outbox

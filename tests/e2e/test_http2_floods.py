@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from harness.client import RawClient
+from harness.http2 import request
 from harness.http2_client import HTTP2Client
 from harness.http2_floods import ENDLESS, FLOODS, Flooder
 
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks into /pr
 MIB = 1 << 20
 # Far below what the floods stand for: one unpacks to 60 MB, another asks for 100 MB.
 BOUND = (500 if sys.implementation.name == "pypy" else 250) * MIB
+UNTAKEN_BOUND = BOUND // 2
 
 
 @pytest.fixture
@@ -42,6 +44,25 @@ def test_floods(process):
             assert is_ended.result(60) == (name not in ENDLESS), name
     assert is_served(process)
     assert process.memory_bytes("VmHWM") - before < BOUND
+
+
+def test_responses_that_are_not_taken(start_process, authority, localhost):
+    """All clients together hold --response-memory, however many streams they have; the rest waits in files, and others are served."""
+    RawClient.authority = str(authority.certificate)
+    shell = ["sh", "-c", 'ulimit -n 4096; exec "$@"', "sh"]  # as many files as streams
+    process = start_process("site", *localhost.flags, "--http2", "auto", "--response-memory", "16M", launcher=shell)
+    assert is_served(process)
+    before = process.memory_bytes("VmRSS")
+    clients = [HTTP2Client(process.address) for _ in range(10)]
+    for client in clients:
+        for _ in range(100):
+            client.ask(request(b"GET", b"/big?250000"))
+    for client in clients:
+        assert {client.recv_head().status for _ in range(100)} == {200}  # now the app has made 250 MB
+    assert is_served(process)
+    assert process.memory_bytes("VmRSS") - before < UNTAKEN_BOUND
+    for client in clients:
+        client.close()
 
 
 def is_served(process):

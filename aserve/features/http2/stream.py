@@ -13,6 +13,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any, Callable
 
+from ...connections.response_memory import STREAM_BYTES
 from .fields import Field, Malformed, decode_head, decode_upgrade
 from .states import TRANSITIONS, Event, State
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# As asyncio's transports have it.
-HIGH_BYTES = 1 << 16
+HIGH_BYTES = STREAM_BYTES  # more waits only where it is counted
 DEFAULT_URGENCY = 3  # RFC 9218 4.1
 _HEAD_END = b"\r\n\r\n"
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
@@ -51,7 +51,7 @@ class StreamTransport(asyncio.Transport):
     """The transport of one stream."""
 
     __slots__ = (
-        "_extra", "_high", "_is_paused", "_is_reading", "_left", "_low", "_on_change", "_unfinished", "has_no_body", "heads", "pending",
+        "_extra", "_high", "_is_paused", "_is_reading", "_left", "_on_change", "_unfinished", "has_no_body", "heads", "pending",
         "promised", "request", "state", "stream_id", "unread_bytes", "urgency", "wire",
     )  # fmt: skip
 
@@ -72,10 +72,10 @@ class StreamTransport(asyncio.Transport):
         # Sending
         self.heads: list[tuple[bool, list[Field]]] = []  # whether it is the last one, and its fields
         self.has_no_body = False  # of a response to HEAD
-        self.pending = bytearray()
+        self.pending: bytearray | memoryview = bytearray()
         self._unfinished = b""  # of a head
         self._left: int | None = None  # octets that the response's Content-Length still promises
-        self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
+        self._high = HIGH_BYTES
         self._is_paused = False
 
     def _transition(self, event: Event) -> None:
@@ -107,12 +107,15 @@ class StreamTransport(asyncio.Transport):
     def take(self, count: int) -> bytes:
         """Take octets to send."""
         octets = bytes(self.pending[:count])
-        del self.pending[:count]
+        if type(self.pending) is bytearray:
+            del self.pending[:count]
+        else:
+            self.pending = self.pending[count:] or bytearray()
         return octets
 
     def on_sent(self) -> None:
-        """Let the wire write more, if there is room again."""
-        if self._is_paused and len(self.pending) <= self._low:
+        """Let the wire write more, if all is sent: what is left would keep a large object in memory that is not counted any more."""
+        if self._is_paused and not self.pending:
             self._is_paused = False
             self.wire.resume_writing()
 
@@ -120,7 +123,7 @@ class StreamTransport(asyncio.Transport):
         """End the stream: it is closed, or reset."""
         if self.state is not CLOSED:
             self._transition(Event.LOST)
-            self.pending.clear()
+            self.pending = bytearray()
             self.wire.connection_lost(None)
 
     @property
@@ -141,7 +144,12 @@ class StreamTransport(asyncio.Transport):
                 logger.info("stream reset: %s", exc)
                 self.abort()
                 return
-        self.pending += data
+        if len(data) > HIGH_BYTES and not self.pending:
+            self.pending = memoryview(data)  # no copy: the caller has counted the object alone
+        else:
+            if type(self.pending) is memoryview:
+                self.pending = bytearray(self.pending)
+            self.pending += data
         if self._left is not None:
             self._left -= len(data)
         self._pause_if_full()
@@ -191,7 +199,7 @@ class StreamTransport(asyncio.Transport):
         """Reset the stream."""
         if self.state is not CLOSED:
             self._transition(Event.CUT)
-            self.pending.clear()
+            self.pending = bytearray()
             self._on_change(self)
 
     def is_closing(self) -> bool:
@@ -219,7 +227,6 @@ class StreamTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the limits for `pause_writing` and `resume_writing`."""
         self._high = HIGH_BYTES if high is None else high
-        self._low = self._high // 4 if low is None else low
         self._pause_if_full()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

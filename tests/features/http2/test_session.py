@@ -5,13 +5,17 @@ Beside this file: floods and the connection's end (test_session_ends.py).
 
 from __future__ import annotations
 
+import threading
+
 import h2.settings
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
 from harness.replies import Chunks, returning
+from harness.slow_clients import go_on
 from hyperframe.frame import RstStreamFrame
 
+from aserve.connections.response_memory import STREAM_BYTES
 from aserve.core.exchange import CLIENT_GONE
 from aserve.features.http2.frames import CONNECTION_WINDOW, STREAM_WINDOW
 
@@ -433,3 +437,30 @@ def test_identity(connect):
     client.pump(runs=False)
     (stream,) = client.session._streams.values()
     assert stream.wire.connection.is_believed
+
+
+@pytest.mark.parametrize("pieces", [1, 30])
+@pytest.mark.parametrize("room", [60_000, 0])
+def test_what_a_client_does_not_take(connect, pieces, room):
+    """It counts in --response-memory, whole or in pieces; without room there, all but some kilobytes waits in a file. Then it comes whole."""
+    body = bytes(range(200)) * 300
+    size = len(body) // pieces
+    chunks = [body[at : at + size] for at in range(0, len(body), size)]
+    client = connect(returning(chunks if pieces == 1 else iter(chunks), []), response_memory_bytes=room + 200)
+    memory, executor = client.harness.service.budgets.memory, client.harness.executor
+    client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    stream_id = client.ask()
+    client.pump(runs=False)
+    (wire,) = client.harness.service.connections - {client.session}
+    exchange = wire.exchange
+    worker = threading.Thread(target=executor.run_job, daemon=True)
+    worker.start()
+    go_on(client.harness, worker)
+    client.pump()
+    assert not client.bodies[stream_id]
+    assert memory.count > 50_000 if room else memory.count <= 200
+    assert (exchange.spool is None) == bool(room)
+    assert wire.unsent_bytes <= max(room, 3 * STREAM_BYTES) + 200
+    client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+    client.pump()
+    assert client.bodies[stream_id] == body and client.ended == {stream_id} and memory.count == 0

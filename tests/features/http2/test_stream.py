@@ -66,15 +66,31 @@ def test_a_head_in_parts(stream):
 
 
 def test_back_pressure(stream):
-    """The wire is paused over the limit, and goes on when most is taken."""
+    """The wire is paused over the limit, and goes on when all is taken."""
     stream.write(HEAD + b"x" * (HIGH_BYTES + 1))
     assert stream.wire.calls == ["pause"] and stream.get_write_buffer_size() == HIGH_BYTES + 1
     stream.take(10)
     stream.on_sent()
     assert stream.wire.calls == ["pause"]
-    stream.take(HIGH_BYTES)
+    stream.take(HIGH_BYTES - 10)
+    stream.on_sent()
+    assert stream.wire.calls == ["pause"]
+    stream.take(1)
     stream.on_sent()
     assert stream.wire.calls == ["pause", "resume"]
+
+
+def test_a_large_object_is_not_copied(stream):
+    """The caller has counted the object, and no copy; what comes behind it keeps the order."""
+    stream.write(HEAD)
+    body = bytes(range(256)) * 256
+    stream.write(body)
+    assert stream.pending.obj is body
+    assert stream.take(1000) == body[:1000] and stream.pending.obj is body
+    stream.write(b"end")
+    assert stream.take(len(body)) == body[1000:] + b"end"
+    stream.write(body)
+    assert stream.take(len(body)) == body and type(stream.pending) is bytearray  # and nothing keeps the object
 
 
 def test_limits(stream):
