@@ -96,6 +96,19 @@ def test_tags(etag, expected):
     assert fetch(PAGE, HTML, ("ETag", etag)).get("ETag") == expected
 
 
+def test_a_strong_tag_for_if_match():
+    """RFC 9110 13.1.1: no weak tag matches, so If-Match reaches the app as the client sent it; Cache-Control: no-transform keeps a tag strong."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ["HTTP_IF_MATCH"])
+        start_response("200 OK", [HTML, ("ETag", '"a"'), ("Cache-Control", "no-transform")])
+        return [PAGE]
+
+    answer = call(compressing(app), "/", "PUT", **ACCEPTED, HTTP_IF_MATCH='W/"a"')
+    assert (seen, answer.get("ETag"), answer.body) == (['W/"a"'], '"a"', PAGE)
+
+
 def test_a_part():
     """Parts are not compressed: a client has the rest from a response as it was. Caches hear what they would of the whole."""
     answer = fetch(PAGE, HTML, ("Content-Range", "bytes 0-1/2"), ("ETag", '"a"'), status="206 Partial Content")
