@@ -155,6 +155,9 @@ class Extension(Generic[S]):
 
     switches: Sequence[str] = ()  # names of settings, any of which turns it on; see is_on
     off = ""  # the value of these that does not, beside those that are false
+    # Modules of its package that it imports late. The command imports them at its start: --user may not be able to read them, and when a worker starts
+    # another version may be installed.
+    modules: Sequence[str] = ()
     # The data of requests that it reads; `start` may set these.
     wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request
     wants_ids = False  # the request's id in logs, which is then made

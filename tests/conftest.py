@@ -396,11 +396,11 @@ def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
 
 @pytest.fixture
 def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Start supervisors: start_workers(*flags, app="one") -> Workers; app: a version, or a source."""
+    """Start supervisors: start_workers(*flags, app="one", kind=Workers) -> it; app: a version, or a source."""
     running: list[Workers] = []
 
-    def start(*flags: str, app: str = "one", **env: str) -> Workers:
-        running.append(Workers(tmp_path, app, *flags, **env))
+    def start(*flags: str, app: str = "one", kind: type[Workers] = Workers, **env: str) -> Workers:
+        running.append(kind(tmp_path, app, *flags, **env))
         return running[-1]
 
     yield start

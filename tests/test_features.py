@@ -116,7 +116,10 @@ def test_the_life_of_a_process(monkeypatch):
 
 def test_what_a_user_may_not_read():
     """What workers import later is there before the process becomes another user, which may not be able to read it."""
-    settings = {"access_log": "-", "slow_request_seconds": 5, "metrics": ":0", "uwsgi_module": "on", "workers": 1}
+    settings = {
+        "access_log": "-", "slow_request_seconds": 5, "metrics": ":0", "uwsgi_module": "on", "workers": 1, "control": "ctl", "compress": True,
+        "static": ["/s=/tmp"], "x_sendfile": ["/tmp"],
+    }  # fmt: skip
     code = (
         "import sys\n"
         "from aserve.extension import Life, LifeContext\n"
@@ -133,5 +136,9 @@ def test_what_a_user_may_not_read():
         "metrics.gil",
         "metrics.single",
         "uwsgi_api.module",
+        "control.supervising",
+        "files.compressing",
+        "files.static",
+        "files.x_sendfile",
     }
     assert {f"aserve.features.{name}" for name in late} <= {*done.stdout.split()}

@@ -119,6 +119,7 @@ DOORS = {
     ("features.https", "features.https.renewal"),
     ("features.https", "features.https.status"),
     ("features.uwsgi_api", "features.uwsgi_api.request"),
+    ("features.uwsgi_api", "features.uwsgi_api.spooler.queues"),
     ("features.uwsgi_api", "features.uwsgi_api.module"),
     ("features.uwsgi_api", "features.uwsgi_api.memory"),
     ("features.uwsgi_api", "features.uwsgi_api.supervising"),
@@ -144,6 +145,7 @@ DOORS = {
     ("command.start", "command.with_workers"),
     ("command.serving", "command.with_workers"),
     ("command.serving", "command.alone"),
+    ("command.with_workers", "protocols.httptools1"),
     # These: a millisecond each of a start, for what serves nothing, or not an app.
     ("command.start", "command.jobs"),
     ("command.cli", "compat.gunicorn.python"),

@@ -76,7 +76,9 @@ def run_workers(
 
 
 def _share_memory(plan: Plan) -> None:
-    """Load into this process what its children would otherwise load each."""
+    """Load into this process what its children would otherwise load each, perhaps from another version by then."""
     loop_factory(plan.config.loop)  # imports uvloop, if it is used
+    if plan.config.http_parser == "httptools":
+        from ..protocols import httptools1  # noqa: F401
     if hasattr(gc, "freeze"):  # not on PyPy
         gc.freeze()  # so that collectors of children do not touch these objects, and the kernel need not copy them

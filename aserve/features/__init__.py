@@ -7,6 +7,7 @@ Not here: the extension point (extension.py), the engine's settings (settings/ta
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ..extension import Extension, Extensions, Life, LifeContext, Run, overrides
@@ -136,8 +137,8 @@ def commands() -> dict[str, Run]:
     return {name: run for each in found for name, run in each.items()}
 
 
-# The Config of the latest event, and the extensions with `on_life` that it turns on: most events have the same one as the event before.
-_latest: tuple[EngineSettings | None, tuple[type[Extension[Any]], ...]] = None, ()
+# The Config of the latest event; of the extensions that it turns on those with `on_life`, and the `modules`: most events have the same one as before.
+_latest: tuple[EngineSettings | None, tuple[type[Extension[Any]], ...], tuple[str, ...]] = None, (), ()
 
 
 def on_life(event: Life, context: LifeContext) -> None:
@@ -151,7 +152,11 @@ def on_life(event: Life, context: LifeContext) -> None:
     global _latest
     latest = _latest
     if latest[0] is not config:
-        _latest = latest = config, tuple(one for one in FEATURES if overrides(one, "on_life") and one.is_on(config))
+        on = [one for one in FEATURES if one.is_on(config)]
+        modules = tuple(f"{one.__module__}.{name}" for one in on for name in one.modules)
+        _latest = latest = config, tuple(one for one in on if overrides(one, "on_life")), modules
+    for name in latest[2] if event in (Life.STARTS, Life.RELOADS) else ():
+        importlib.import_module(name)
     found = [one(config) for one in latest[1]]
     for one in [*found, *(origin.extensions if origin is not None else ())]:
         one.on_life(event, context)

@@ -42,6 +42,7 @@ from .forked import (
 from .passing import Passing
 from .reloading import Reloader, reloading
 from .role import Role
+from .warming import warm_up
 
 logger = logging.getLogger("aserve")
 
@@ -70,8 +71,6 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
                 app = load()
                 call_post_fork()
                 if is_cold and config.warm_up:
-                    from .warming import warm_up  # rarely needed
-
                     warm_up(app, config, role.listeners, role.is_new)
         return run_on_new_loop(config.loop, lambda loop: Worker(role, app, loop).run())
 

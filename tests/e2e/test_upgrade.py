@@ -19,7 +19,7 @@ from harness.client import RawClient
 from harness.combining import long
 from harness.load import load
 from harness.waiting import wait_until
-from harness.workers import GATED, Workers, is_alive
+from harness.workers import GATED, Copied, Workers, is_alive
 
 import aserve
 from aserve.features.metrics.scrapes import CONNECTION_SECONDS
@@ -29,48 +29,12 @@ pytestmark = [
     pytest.mark.any_parser,
 ]
 
-PACKAGE = pathlib.Path(aserve.__file__).parent
 DONE = r"SIGUSR2: done in [\d.]+ s: code and settings of \d workers? are new"
 
 
-class Copied(Workers):
-    """A server whose own code the test may change: a copy in its folder."""
-
-    command = (sys.executable, "-m", "aserve")
-
-    def __init__(self, folder, app, *flags, **env):
-        shutil.copytree(PACKAGE, folder / "aserve")
-        self._folder = folder
-        super().__init__(folder, app, *flags, **env)
-
-    def change(self, name, old, new):
-        """Put other text in place of some, in a file of aserve's."""
-        path = self._folder / "aserve" / name
-        before = path.read_text()
-        assert old in before
-        path.write_text(before.replace(old, new, 1))
-
-    def change_back(self, name):
-        """Put a file of aserve's back as it was."""
-        shutil.copy2(PACKAGE / name, self._folder / "aserve" / name)
-
-
-@pytest.fixture
-def start(request, tmp_path):
-    """Start a supervisor: start(*flags, app="one", kind=Workers) -> it."""
-    running = []
-
-    def start_(*flags, app="one", kind=Workers, **env):
-        running.append(kind(tmp_path, app, *flags, **env))
-        return running[-1]
-
-    yield start_
-    for process in running:
-        process.end()
-    provoked = [pattern for marker in request.node.iter_markers("provokes") for pattern in marker.args]
-    for process in running:
-        text = process.faults(tuple(provoked))
-        assert not text, text
+@pytest.fixture(name="start")
+def _start(start_workers):
+    return start_workers
 
 
 def upgrade(process):

@@ -8,7 +8,6 @@ import types
 import pytest
 from harness.extensions import new_context
 
-from aserve.extension import Life, LifeContext
 from aserve.features import Config, control
 from aserve.features.control import COMMANDS, Controlling, ask
 from aserve.features.control.supervising import ControlSocket
@@ -61,7 +60,5 @@ def test_top_without_a_terminal(monkeypatch, stream):
 
 def test_its_supervisor(tmp_path):
     """It answers for the workers, where --control names a socket."""
-    Controlling(Config(control="/run/x")).on_life(Life.READ, LifeContext(None))
-    Controlling(Config(control="/run/x")).on_life(Life.STARTS, LifeContext(None))
     context = SupervisorContext(None, {}, lambda *_: None, None)
     assert isinstance(Controlling(Config(control=str(tmp_path / "c"))).supervise(context), ControlSocket)

@@ -79,5 +79,7 @@ def test_its_status(https):
 def test_several_hosts(https, monkeypatch):
     """With --shared they share; without, nothing of it is loaded."""
     assert https.extension._hosts is None
-    hosts = HTTPS(https.extension._config.replace(shared="redis://localhost", shared_prefix="shop"))._hosts
+    extension = HTTPS(https.extension._config.replace(shared="redis://localhost", shared_prefix="shop"))
+    extension.on_life(Life.STARTS, LifeContext(None))
+    hosts = extension._hosts
     assert hosts._store.key("a") == b"shop:a"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import types
 
@@ -11,7 +10,7 @@ from harness.fakes import FakeConnection
 
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import Extensions, Life, LifeContext
+from aserve.extension import Extensions
 from aserve.features import Config
 from aserve.features.slow_requests import Slow
 from aserve.features.slow_requests.reports import Reports
@@ -57,11 +56,3 @@ def test_its_supervisor_knows():
     slow.stop()
     assert [found["number"] for found in said] == [1, 2]
     assert Slow.is_supervised(Config()) and isinstance(slow.supervise(None), Reports)
-
-
-def test_what_happens_to_a_process():
-    """What a worker of another user needs is imported before there is one; then there is nothing to do."""
-    slow = Slow(Config(slow_request_seconds=1.0))
-    for event in Life:
-        slow.on_life(event, LifeContext(None))
-        assert "aserve.features.slow_requests.watch" in sys.modules

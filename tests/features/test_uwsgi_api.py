@@ -116,7 +116,14 @@ def test_what_workers_share(installed):
     assert installed == ([], [(("items=3",), 7, None, plan.config.extras)])
 
 
-@pytest.mark.parametrize(("settings", "is_told"), [({"uwsgi_module": "on"}, True), ({"bind": "uwsgi://:0"}, False)])
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"uwsgi_module": "on"}, True),
+        ({"bind": "uwsgi://:0"}, False),
+        ({"shared": "redis://x", "spooler": "redis:jobs", "workers": 1}, False),
+    ],
+)
 def test_one_host(caplog, settings, is_told):
     """The log says once, at the start, that other hosts do not share it."""
     caplog.set_level(logging.INFO, "aserve")

@@ -6,12 +6,18 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+import aserve
+
 from .process import ServerProcess
 from .waiting import wait_until
+
+PACKAGE = pathlib.Path(aserve.__file__).parent
 
 # /: its version and the worker's pid. /wait/PATH: as apps.steered.
 APP = '''\
@@ -104,6 +110,34 @@ class Workers(ServerProcess):
     def count(self, pattern: str) -> int:
         """Return how often standard error matches."""
         return len(re.findall(pattern, self.log))
+
+
+class Copied(Workers):
+    """A server whose own code the test may change: a copy in its folder."""
+
+    command = (sys.executable, "-m", "aserve")
+
+    def __init__(self, folder: pathlib.Path, app: str, *flags: str, **env: str) -> None:
+        shutil.copytree(PACKAGE, folder / "aserve")
+        self._folder = folder
+        super().__init__(folder, app, *flags, **env)
+
+    def change(self, name: str, old: str, new: str) -> None:
+        """Put other text in place of some, in a file of aserve's."""
+        path = self._folder / "aserve" / name
+        before = path.read_text()
+        assert old in before
+        path.write_text(before.replace(old, new, 1))
+
+    def break_all(self) -> None:
+        """Put files that cannot be imported in place of all, as an installer does, which writes none anew where it is."""
+        for path in [path for path in (self._folder / "aserve").rglob("*") if path.is_file()]:
+            path.unlink()
+            path.write_text("another release")
+
+    def change_back(self, name: str) -> None:
+        """Put a file of aserve's back as it was."""
+        shutil.copy2(PACKAGE / name, self._folder / "aserve" / name)
 
 
 def children_of(pid: int) -> list[int]:

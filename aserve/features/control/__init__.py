@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from ...extension import Extension, Life, LifeContext, Run, ServerContext
+from ...extension import Extension, Run, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import ConfigError
 from .settings import ControlSettings
@@ -24,16 +24,12 @@ class Controlling(Extension[ControlSettings]):
     """--control."""
 
     switches = ("control",)
+    modules = ("supervising",)
 
     @staticmethod
     def commands() -> Mapping[str, Run]:
         """See Extension."""
         return dict.fromkeys(COMMANDS, _ask)
-
-    def on_life(self, event: Life, context: LifeContext) -> None:
-        """Import the socket's module early: --user may not be able to read it."""
-        if event is Life.STARTS:
-            from . import supervising  # noqa: F401
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -16,6 +16,7 @@ class Static(Extension[FileSettings]):
     """Answers with files where a path stands for one."""
 
     switches = ("static",)
+    modules = ("static",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -28,6 +29,7 @@ class Compress(Extension[FileSettings]):
     """Compresses the app's responses."""
 
     switches = ("compress",)
+    modules = ("compressing",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -40,6 +42,7 @@ class XSendfileFolders(Extension[FileSettings]):
     """Sends the file that the app names."""
 
     switches = ("x_sendfile",)
+    modules = ("x_sendfile",)
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""

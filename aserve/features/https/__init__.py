@@ -30,6 +30,7 @@ class HTTPS(Extension[HTTPSSettings]):
     """--https."""
 
     switches = ("https",)
+    modules = ("renewal", "status")
 
     def __init__(self, config: HTTPSSettings) -> None:
         """See Extension."""
@@ -45,11 +46,11 @@ class HTTPS(Extension[HTTPSSettings]):
         return Hosts(self._config.shared, self._config.shared_prefix)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Make the files while this process is root, if it is; import early what --user may not be able to read later."""
+        """Make the files while this process is root, if it is; import early, as `modules`, what hosts that share need."""
         if event is Life.READ:
             self.provide()
-        if event is Life.STARTS:
-            from . import renewal, status  # noqa: F401
+        if event is Life.STARTS and self._config.shared is not None:
+            from . import hosts  # noqa: F401
 
     def provide(self) -> None:
         """See Extension."""

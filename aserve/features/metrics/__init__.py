@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 class AgentCheck(Extension[MetricsSettings]):
     """--agent-check without counts: answers balancers, unless a supervisor does."""
 
+    modules: Sequence[str] = ("app", "counting", "gil", "single")
     _single: Single | None = None
 
     @staticmethod
@@ -41,13 +42,11 @@ class AgentCheck(Extension[MetricsSettings]):
         return bool(config.agent_check) and not Metrics.is_on(config)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Import the modules of the answering and the counting processes early: --user may not be able to read them; warn in a check."""
+        """Import the module of a supervisor early, as `modules`; warn in a check."""
         if event is Life.CHECKS:
             from .scrapes import warn_of_readers
 
             warn_of_readers(self._config)
-        if event in (Life.STARTS, Life.RELOADS):
-            from . import app, counting, gil, single  # noqa: F401
         if event is Life.STARTS and context.plan.config.workers is not None:
             from . import several  # noqa: F401
 

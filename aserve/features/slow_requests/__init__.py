@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
-from ...extension import Extension, Life, LifeContext, ServerContext
+from ...extension import Extension, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from .reports import SLOW, Reporter, Reports
 from .settings import SlowRequestSettings
@@ -25,6 +25,7 @@ class Slow(Extension[SlowRequestSettings]):
     """--slow-request."""
 
     switches = ("slow_request_seconds",)
+    modules = ("watch",)
     wants_times = True
     requests: SlowRequests  # from `start` on
     _reporter: Reporter | None = None  # None: there is no supervisor
@@ -41,11 +42,6 @@ class Slow(Extension[SlowRequestSettings]):
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""
         return Reports()
-
-    def on_life(self, event: Life, context: LifeContext) -> None:
-        """Import the module of workers early: --user may not be able to read it."""
-        if event in (Life.STARTS, Life.RELOADS):
-            from . import watch  # noqa: F401
 
     def start(self, context: ServerContext) -> None:
         """See Extension."""

@@ -50,6 +50,7 @@ class UwsgiModule(Extension[MuleSettings]):
     """Lets `import uwsgi` succeed, with values of this process and of the settings."""
 
     switches = ("access_log_format",)  # for which `before` has a step; `is_on` decides
+    modules = ("module", "supervising")
 
     @staticmethod
     def is_on(config: MuleSettings) -> bool:
@@ -97,10 +98,10 @@ class UwsgiModule(Extension[MuleSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See Extension."""
         if event is Life.STARTS:
-            from . import module, supervising  # noqa: F401 (--user may not be able to read them)
-
             config = context.plan.config
-            if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
+            if config.shared is not None and config.spooler:
+                from .spooler import queues  # noqa: F401 (with redis; early, as `modules`)
+            elif config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
                 logger.info(ALONE)
         elif event is Life.WORKERS_BEGIN:
             self._share(context)
