@@ -363,6 +363,7 @@ FLOORS = {
     "aserve/lifecycle/control.py": 100,
     "aserve/lifecycle/exits.py": 100,
     "aserve/lifecycle/failing.py": 100,
+    "aserve/lifecycle/first_process.py": 100,
     "aserve/lifecycle/fd_store.py": 100,
     "aserve/lifecycle/given_files.py": 100,
     "aserve/lifecycle/hooks.py": 100,

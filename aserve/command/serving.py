@@ -16,6 +16,7 @@ from ..extension import Life, LifeContext
 from ..features import on_life
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
+from ..lifecycle.first_process import leave_first_process
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.plan import Plan, Read
@@ -45,6 +46,8 @@ def serve(
     `inherited`: from the previous supervisor, in an upgrade in place. `read` reads the plan anew; `load_for` imports the app for a worker.
     """
     config = plan.config
+    if config.workers is None:
+        leave_first_process(environ)
     set_up_logging(config)
     share_one_arena(environ)
     shorten_switch_interval()

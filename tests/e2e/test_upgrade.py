@@ -7,9 +7,7 @@ import functools
 import os
 import pathlib
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 import time
@@ -17,6 +15,7 @@ import time
 import pytest
 from harness.client import RawClient
 from harness.combining import long
+from harness.interpreter import can_unshare
 from harness.load import load
 from harness.waiting import wait_until
 from harness.workers import GATED, Copied, Workers, is_alive
@@ -515,11 +514,6 @@ def test_requests_that_wait_while_the_form_changes(start, tmp_path):
         (tmp_path / "free").touch()
         assert {client.recv_response().status for client in (first, *waiting)} == {200}
     assert process.stop() == 0
-
-
-def can_unshare():
-    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
-    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.long_on_pypy

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -50,3 +52,9 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 
         return uvloop.new_event_loop()
     return asyncio.new_event_loop()
+
+
+def can_unshare() -> bool:
+    """Whether a test may make a namespace of processes, as of a container."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,52 @@
+"""Process 1 of a container, where no supervisor is to be: the server is its child.
+
+Owns:     leave_first_process: forking the server; handing signals on to it; reaping.
+Thread:   the main thread, before there is another.
+Not here: a supervisor, which reaps by itself (processes/children.py).
+
+The kernel makes process 1 the parent of each process whose own parent has ended. A server that reaped them would also take the statuses of the app's
+subprocesses from the app: no process can tell which of its children it has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import MutableMapping
+from typing import NoReturn
+
+from ..core import forks
+
+# They name the process that has the sockets, and the watchdog, of a service manager (systemd.py).
+PIDS = ("LISTEN_PID", "WATCHDOG_PID")
+
+
+def leave_first_process(environ: MutableMapping[str, str]) -> None:
+    """As process 1, return in a child, and end with the child's status; do nothing in another process."""
+    if os.getpid() != 1:
+        return
+    forks.flush_output()
+    earlier = forks.disown_all_handlers()  # or the fork would restore the earlier handlers
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    server = os.fork()
+    if server:
+        _stand_by(server)
+    forks.own_handlers(earlier, are_first=True)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    environ.update({name: str(os.getpid()) for name in PIDS if environ.get(name) == "1"})
+
+
+def _stand_by(server: int) -> NoReturn:
+    """Hand all signals on, and reap; end with the server, by its status, or as shells say it for a signal."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what was passed is the server's to close
+    while True:
+        number = signal.sigwait(signal.valid_signals())
+        if number != signal.SIGCHLD:
+            os.kill(server, number)
+            continue
+        with contextlib.suppress(ChildProcessError):  # there is no other
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == server:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    os._exit(code if code >= 0 else 128 - code)
