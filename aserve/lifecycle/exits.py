@@ -70,7 +70,8 @@ def hold_signals() -> None:
     `timeout`, and Ctrl-C under `make`, signal the process and its group: the second signal may come after the last response, and
     would cut off the app's exit functions. A signal that comes later ends the process at once.
     """
-    forks.own_handlers({number: signal.signal(number, _on_late_signal) for number in LATE})
+    free = [number for number in LATE if signal.getsignal(number) is not _on_late_signal]
+    forks.own_handlers({number: signal.signal(number, _on_late_signal) for number in free})
 
 
 def _on_late_signal(number: int, frame: Any) -> None:
@@ -110,15 +111,11 @@ def bound_exit(status: int) -> None:
     """
     End this process in time even if the app keeps it, log what keeps it, and let a signal end it; called last.
 
-    Its exit status is then `status`, or 1 if that is 0. Do nothing if the process has not served, and nothing keeps it.
+    Its exit status is then `status`, or 1 if that is 0. What `atexit` functions do is not known before: also an import that failed may have left some.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    remains = any(find_remaining())
-    if not (remains or _ends_at):
-        return
-    if remains:
-        hold_signals()
+    hold_signals()
     now = time.monotonic()
     ends_at = max(_ends_at[0], now + REPORT_SECONDS) if _ends_at else now + EXIT_SECONDS
     threading.Thread(target=_watch, args=(ends_at, status or FAILED), name="aserve-ending", daemon=True).start()

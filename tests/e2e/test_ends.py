@@ -200,6 +200,16 @@ def test_a_process_is_waited_for(start, tmp_path):
     assert server.wait() == 0
 
 
+@pytest.mark.parametrize("flags", [[], ["--workers", "1"], ["--check"]])
+def test_an_import_that_fails_behind_an_exit_function_that_waits(tmp_path, flags):
+    """The command ends by itself, and says where the app waits."""
+    (tmp_path / "failing.py").write_text("import atexit, threading\natexit.register(threading.Event().wait)\n1 / 0\n")
+    command = [sys.executable, "-I", "-m", "aserve", "failing:app", "--bind", "127.0.0.1:0", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1 and "importing failing raised" in done.stderr
+    assert "leaving what the app does at exit unfinished" in done.stderr
+
+
 def is_gone(pid):
     """Whether there is no such process, but perhaps its entry until it is reaped."""
     try:

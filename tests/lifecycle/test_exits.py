@@ -194,11 +194,13 @@ def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
     assert ends == [(1, 34.0)]  # if the interpreter has not ended by then
 
 
-def test_atexit_functions_that_do_not_end(ends, caplog):
-    """They have a while longer than threads; the line says where the main thread is."""
-    begin_ending(10.0)
+@pytest.mark.parametrize(("seconds", "moment"), [(10.0, 14.0), (None, 8.0)])
+def test_atexit_functions_that_do_not_end(ends, caplog, seconds, moment):
+    """They have a while longer than threads, also where nothing was served; the line says where the main thread is."""
+    if seconds is not None:
+        begin_ending(seconds)
     bound()
-    assert ends == [(1, 14.0)]
+    assert ends == [(1, moment)]
     assert "\nMainThread:\n" in caplog.messages[0] and "test_exits.py" in caplog.messages[0]
 
 
@@ -220,13 +222,6 @@ def test_a_child_of_what_remains(in_thread):
 
     run_in(in_thread, fork)
     assert statuses == [0]
-
-
-def test_nothing_remains(caplog, ends):
-    """Without such threads nothing is told, and signals are as before."""
-    before = signal.getsignal(signal.SIGTERM)
-    bound()
-    assert signal.getsignal(signal.SIGTERM) == before and caplog.messages == [] == ends
 
 
 def test_beside_the_main_thread(kept, ends):
