@@ -22,7 +22,7 @@ from ..core.frames import calls_of, outer_frames, show_calls
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
 from ..features import on_life
-from ..features.mounts import load_mounts, nothing_here
+from ..features.mounts import load_with_mounts, nothing_here
 from ..lifecycle.loading import SLOW_START_SECONDS, check_unpatched, load_app
 from ..lifecycle.surroundings import set_surroundings
 from ..processes.plan import Plan
@@ -42,8 +42,7 @@ def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGI
     set_surroundings(plan.config, os.environ)
     with _watched(plan) if role is None else contextlib.nullcontext():
         on_life(Life.IMPORTS, context)
-        app = load_app(plan.spec) if plan.spec else nothing_here if needs_no_app(plan) else _load_demo()
-        app = load_mounts(config_of(plan).mount, app)
+        app = load_with_mounts(config_of(plan).mount, lambda: _load_main(plan))
         app = plan.origin.wrap(app) if plan.origin is not None else app
         on_life(Life.IMPORTED, context)
     check_unpatched()
@@ -73,7 +72,9 @@ def _tell(is_over: _thread.LockType, importer: int, what: str) -> None:
         )  # fmt: skip
 
 
-def _load_demo() -> WSGIApp:
+def _load_main(plan: Plan) -> WSGIApp:
+    if plan.spec or needs_no_app(plan):
+        return load_app(plan.spec) if plan.spec else nothing_here
     from ..demo import app  # which nothing else needs
 
     return app

@@ -15,7 +15,7 @@ from ..features.sharing.settings import shared_of
 from ..features.uwsgi_api.spooler.supervising import SPOOLER
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_at_end, call_post_fork
-from ..lifecycle.loading import load_module
+from ..lifecycle.loading import load_module, whole_spec
 from ..lifecycle.logs import set_up_logging
 from ..settings import ConfigError
 from .apps import load
@@ -34,8 +34,9 @@ def run_jobs(args: Mapping[str, object], folder: str) -> int:
     plan = read_settings(args)
     config = config_of(plan)
     set_up_logging(config, SPOOLER)
+    imports = [whole_spec(name, config.chdir or "") for name in config.spooler_import]
     load(plan, is_spooler=True)
-    for name in config.spooler_import:
+    for name in imports:
         load_module(name)
     call_post_fork()
     try:
@@ -59,9 +60,10 @@ def run_mule(args: Mapping[str, object], text: str) -> int:
     set_up_logging(config, f"mule {number}")
     memory.share(config.uwsgi_cache, fd, shared_of(config, plan.spec), config.extras)
     post.share(queues, number)
+    program = whole_spec(config.uwsgi_mule[number - 1], config.chdir or "")
     load(plan, is_spooler=True)
     try:
-        return run(number, queues, config.uwsgi_mule[number - 1], call_post_fork, mule_hook)
+        return run(number, queues, program, call_post_fork, mule_hook)
     finally:
         call_at_end()
         exits.begin_ending(config.drain_seconds)

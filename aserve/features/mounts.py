@@ -9,11 +9,11 @@ Not here: importing an app (lifecycle/loading.py), PREFIX=WHAT (settings/prefixe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Callable
 
 from ..core.patterns import lazy_pattern
 from ..extension import Extension
-from ..lifecycle.loading import load_app, not_loaded
+from ..lifecycle.loading import load_app, not_loaded, whole_spec
 from ..settings import ConfigError, EngineSettings, row
 from ..settings.kinds import Kind, show_texts
 from ..settings.prefixes import Below, parse_below, parsed_texts
@@ -87,16 +87,16 @@ class Mounts:
         return self.main(environ, start_response)
 
 
-def load_mounts(texts: Sequence[str], main: WSGIApp) -> WSGIApp:
+def load_with_mounts(texts: Sequence[str], load_main: Callable[[], WSGIApp]) -> WSGIApp:
     """
-    Import the apps of the setting `mount`; return an app that calls them, or the main app if there are none.
+    Import the main app, and those of the setting `mount`; return an app that calls them, or the main app if there are no others.
 
     Raises:
         LoadError: there is no such app, or its code raised.
     """
-    if not texts:
-        return main
-    return Mounts([(prefix, load_app(spec)) for prefix, spec in map(parse_mount, texts)], main)
+    mounts = [(prefix, whole_spec(spec)) for prefix, spec in map(parse_mount, texts)]
+    main = load_main()
+    return Mounts([(prefix, load_app(spec)) for prefix, spec in mounts], main) if mounts else main
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

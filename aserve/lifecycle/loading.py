@@ -104,6 +104,12 @@ def load_module(where: str) -> ModuleType:
     return _load_file(where) if _is_file(where) else _load_module(where)
 
 
+def whole_spec(spec: str, folder: str = "") -> str:
+    """Return the spec with the whole path of a file, relative to `folder`: an app imported before may change the working directory."""
+    where, colon, attribute = spec.partition(":")
+    return f"{_absolute(os.path.join(folder, where))}{colon}{attribute}" if _is_file(where) else spec
+
+
 def folder_of(spec: str) -> str:
     """Return the folder that comes first on sys.path for this app, whether or not it exists."""
     where = spec.partition(":")[0]

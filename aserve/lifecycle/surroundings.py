@@ -20,6 +20,7 @@ from ..settings.paths import Base
 
 S = TypeVar("S", bound=EngineSettings)
 
+TEMPORARY_FOLDERS = {"TMPDIR", "TEMP", "TMP"}  # the variables that the module tempfile reads
 HERE = StartFolder(".", is_said=False)
 
 
@@ -42,6 +43,8 @@ def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) 
             os.chdir(config.chdir)
         except OSError as fault:
             raise SurroundingsError(f"--chdir {config.chdir}: {fault.strerror}") from None
+    for name in TEMPORARY_FOLDERS & environ.keys():
+        environ[name] = environ[name] and os.path.abspath(environ[name])  # the app may change the folder
     for folder in reversed(config.python_path):
         _import_from(os.path.abspath(folder))
 

@@ -5,7 +5,7 @@ from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings, service_variables, unbound_sockets
 from .setting import ConfigError, Needs, Setting, Typed, row
 from .sources import COMMAND_NAMES, Settings, without_secrets
-from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings
+from .table import MAX_WORKERS, RELOAD_IMPLIES, REPLACED, TERMINAL_IMPLIES, VERSION, EngineSettings, whole_address
 from .toml import read_toml
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "show_bytes",
     "split_sni",
     "unbound_sockets",
+    "whole_address",
     "with_reach",
     "without_secrets",
 ]

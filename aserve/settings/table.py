@@ -10,11 +10,12 @@ It is long because it is data, in which one looks up single rows.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .bind import MAX_UNIX_PATH_BYTES, PROXIED, Bind, TLSSettings, parse_bind
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -61,11 +62,15 @@ MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
 
 
-def _whole_bind(text: str, base: Base) -> str:
-    """Return a bind with absolute paths in its options; of its unix socket only with --chdir, as a path there has at most 107 octets."""
+def whole_address(text: str, base: Base) -> str:
+    """Return an address with the absolute path of its unix socket, and with absolute paths in its options."""
     given = bind = parse_bind(text)
-    if base.is_left and bind.kind == "unix" and not bind.is_abstract:
-        bind = bind._replace(path=whole(bind.path, base))
+    if bind.kind == "unix" and not bind.is_abstract:
+        # By the folder's name, as a reload in the next release must find the same address.
+        path = os.path.abspath(base.folder.whole(bind.path))
+        # A relative path is the way to a socket in a folder whose own name is too long for sockaddr_un.
+        is_short = len(os.fsencode(path)) <= MAX_UNIX_PATH_BYTES
+        bind = bind._replace(path=path if is_short or base.is_left else bind.path)
     rows = {setting.key: setting for setting in EngineSettings.rows()}
     options = tuple((key, rows[key].with_whole_paths(value, base)) for key, value in bind.options)
     bind = bind._replace(options=options)
@@ -95,7 +100,7 @@ class EngineSettings(Settings):
         "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] accepts IPv4 clients as well, by the kernel's setting "
         "(net.ipv6.bindv6only), unless a bind of IPv4 has the same port; REMOTE_ADDR is then their IPv4 address.",
         fixed=True,
-        path=_whole_bind,
+        path=whole_address,
     )
     threads: int = row(
         32, "Serving", "--threads", count(0, 4096),

@@ -63,10 +63,10 @@ def test_no_app_is_the_demo(served):
 
 def test_app_and_flags(served):
     """Flags before and after APP reach the server as a Config."""
-    assert cli.main(["--threads", "3", "hello:app", "--bind=:1", "--bind", "unix:a"]) == 0
+    assert cli.main(["--threads", "3", "hello:app", "--bind=:1", "--bind", "unix:/a"]) == 0
     ((app, config),) = served
     assert app.__module__ == "hello"
-    assert config == Config(threads=3, bind=[":1", "unix:a"])
+    assert config == Config(threads=3, bind=[":1", "unix:/a"])
 
 
 def test_serving_knows_no_textual():

@@ -27,7 +27,7 @@ def test_check_of_certificates(served, authority, capsys):
 def test_check(served, capsys):
     """--check says what would be served, and serves nothing."""
     assert (
-        cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
+        cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:/a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
         == 0
     )
     assert served == []
@@ -36,7 +36,7 @@ def test_check(served, capsys):
         "hello:app (a function)",
         "http://:1 (all interfaces)",
         "http://[::1]:2",
-        "unix:a",
+        "unix:/a",
         "bind:    uwsgi://:3",
         "bind:    fd:4",
         "bind:    systemd:web",

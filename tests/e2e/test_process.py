@@ -16,6 +16,7 @@ from harness.combining import long
 from harness.interpreter import later_on_pypy
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 NOBODY = pwd.getpwnam("nobody")
 
 TELLING = """\
@@ -53,9 +54,7 @@ def folder(tmp_path):
     [
         long((("--threads", "0"),)),
         ("--threads", "4"),
-        pytest.param(
-            ("--workers", "2"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-        ),
+        pytest.param(("--workers", "2"), marks=needs_linux),
     ],
 )
 def test_another_user(start_process, raw_client, folder, tmp_path, flags):
@@ -312,6 +311,14 @@ finally:
     print(open("/tmp/log").read())
 """
 
+ELSEWHERE = """\
+import os, tempfile
+os.chdir("/")
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [f"{__name__} {tempfile.gettempdir()}".encode()]
+"""
+
 
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(not can_make_a_root(), reason="only root of a machine may make a root that cannot be written to")
@@ -327,7 +334,7 @@ def test_a_read_only_root(threads):
         assert word not in text, text
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@needs_linux
 @pytest.mark.parametrize("flags", [later_on_pypy(()), ("--preload",)], ids=["forked", "by a mold"])
 def test_nothing_is_left_open(start_process, raw_client, flags):
     """With -X dev neither the supervisor nor a worker tells of a socket that was not closed."""
@@ -337,3 +344,27 @@ def test_nothing_is_left_open(start_process, raw_client, flags):
     assert raw_client(process).fetch().body == b"hello\n"
     process.signal()
     assert process.wait(30) == 0 and "ResourceWarning" not in process.log, process.log
+
+
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_linux), ("--user", "root")])
+def test_an_app_that_changes_the_folder_at_import(start_process, raw_client, tmp_path, flags):
+    """Every path is one of the folder of the start: sockets, files, a mounted app, and the folder of temporary files."""
+    if "--user" in flags and os.geteuid() != 0:
+        pytest.skip("only root may name a user")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(ELSEWHERE)
+    (tmp_path / "temporary").mkdir()
+    sockets = {"a.sock", "m.sock", "c.sock"}
+    process = start_process(
+        "one:app", *flags, "--bind", "unix:a.sock", "--metrics", "unix:m.sock", "--control", "c.sock", "--pid-file", "a.pid",
+        "--access-log", "a.log", "--mount", "/two=./two.py:app", TMPDIR="temporary",
+    )  # fmt: skip
+    assert f"unix:{tmp_path}/a.sock" in process.log
+    assert {path.name for path in tmp_path.iterdir() if path.is_socket()} == sockets
+    assert (tmp_path / "a.pid").read_text() == f"{process.pid}\n"
+    process.address = str(tmp_path / "a.sock")
+    for path, name in (("/", "one"), ("/two", "two")):
+        assert raw_client(process).fetch(path).body.decode() == f"{name} {tmp_path}/temporary"
+    process.signal()
+    assert process.wait() == 0 and (tmp_path / "a.log").read_text().count("\n") == 2
+    assert not any(path.is_socket() for path in tmp_path.iterdir())

@@ -11,7 +11,7 @@ from harness.refusals import defaults_of
 
 from aserve.core.errors import AserveError
 from aserve.features import Config
-from aserve.features.mounts import Mounting, Mounts, MountSettings, load_mounts, nothing_here, parse_mount
+from aserve.features.mounts import Mounting, Mounts, MountSettings, load_with_mounts, nothing_here, parse_mount
 from aserve.lifecycle.loading import not_loaded
 from aserve.settings import ConfigError
 from aserve.settings.prefixes import Below
@@ -66,19 +66,20 @@ def test_a_mount_at_the_root():
 
 def test_loading(tmp_path, monkeypatch):
     """The apps are imported; without any nothing stands in front of the main app."""
-    assert load_mounts((), apps.hello) is apps.hello
+    assert load_with_mounts((), lambda: apps.hello) is apps.hello
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("one", "two"):
         (tmp_path / f"mounted_{name}.py").write_text(
             f"def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'{name}']\n"
         )
-    mounts = load_mounts([f"/{name}={tmp_path}/mounted_{name}.py:app" for name in ("one", "two")], apps.hello)
+    texts = [f"/{name}={tmp_path}/mounted_{name}.py:app" for name in ("one", "two")]
+    mounts = load_with_mounts(texts, lambda: apps.hello)
     for name in ("one", "two"):
         assert call(mounts, f"/{name}/x").body == name.encode()
         del sys.modules[f"mounted_{name}"]
     assert call(mounts, "/").body == b"hello\n"
     with pytest.raises(AserveError, match="there is no file"):
-        load_mounts([f"/a={tmp_path}/gone.py:app"], apps.hello)
+        load_with_mounts([f"/a={tmp_path}/gone.py:app"], lambda: apps.hello)
 
 
 def test_mounts_of_a_program():

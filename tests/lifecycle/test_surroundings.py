@@ -10,6 +10,7 @@ import pytest
 from aserve.core.start_folder import StartFolder
 from aserve.features import SETTINGS, Config
 from aserve.lifecycle.surroundings import SurroundingsError, set_surroundings, with_whole_paths
+from aserve.settings import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +56,9 @@ def test_a_folder_that_is_not_there():
 
 def test_whole_paths(tmp_path):
     """Files are those of the folder where the command was started; what is no file stays."""
-    config = with_whole_paths(Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"]))
+    config = with_whole_paths(Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"], metrics="unix:m", statsd="unix:d"))
     assert (config.access_log, config.control, config.log_config) == (f"{tmp_path}/a", f"{tmp_path}/b", "/c")
-    assert config.bind == ("unix:s", ":1")
+    assert (*config.bind, config.metrics, config.statsd) == (f"unix:{tmp_path}/s", ":1", f"unix:{tmp_path}/m", f"unix:{tmp_path}/d")
     places = ["jobs", "/jobs", "shared:jobs"]
     spooler = with_whole_paths(Config(workers=1, spooler=places, shared="redis://host")).spooler
     assert list(spooler) == [f"{tmp_path}/jobs", "/jobs", "shared:jobs"]
@@ -73,6 +74,29 @@ def test_touched_files_by_the_name_of_the_folder(tmp_path):
     """A link that leads to another release is a change of them, too."""
     folder = StartFolder(str(tmp_path), is_said=True)
     assert with_whole_paths(Config(workers=1, touch_reload=["a", "/b"]), folder).touch_reload == (f"{tmp_path}/a", "/b")
+
+
+def test_sockets_by_the_name_of_the_folder(tmp_path):
+    """A link to the current release stays in the path, so that a reload in the next one finds the same address."""
+    (tmp_path / "current").symlink_to(tmp_path)
+    config = with_whole_paths(Config(bind="unix:s", stats="unix:t"), StartFolder(f"{tmp_path}/current", is_said=True))
+    assert (*config.bind, config.stats) == (f"unix:{tmp_path}/current/s", f"unix:{tmp_path}/current/t")
+
+
+def test_a_socket_in_a_folder_with_a_long_name(tmp_path, monkeypatch):
+    """Only a relative path leads there, and stays one; behind --chdir the path would lead elsewhere, and is refused."""
+    (tmp_path / ("n" * 110)).mkdir()
+    monkeypatch.chdir(tmp_path / ("n" * 110))
+    assert with_whole_paths(Config(bind="unix:s")).bind == ("unix:s",)
+    with pytest.raises(ConfigError, match="longer than"):
+        with_whole_paths(Config(bind="unix:s", chdir="/"))
+
+
+def test_the_folder_of_temporary_files(tmp_path):
+    """TMPDIR leads to the same folder after the app has changed the working directory."""
+    environ = {"TMPDIR": "t", "TMP": "/t", "TEMP": ""}
+    set_surroundings(Config(), environ)
+    assert environ == {"TMPDIR": f"{tmp_path}/t", "TMP": "/t", "TEMP": ""}
 
 
 def test_each_path_has_the_same_meaning_everywhere(tmp_path):
@@ -96,6 +120,6 @@ def test_each_path_has_the_same_meaning_everywhere(tmp_path):
 
 def test_every_setting_that_is_a_path_says_so():
     """A setting whose value is a file has the column `path`; the exceptions are of the folder behind --chdir, or that folder."""
-    of_files = {setting.name for setting in SETTINGS if setting.kind.metavar in ("FILE", "PATH")}
+    of_files = {setting.name for setting in SETTINGS if setting.kind.metavar in ("FILE", "PATH", "ADDRESS")}
     with_path = {setting.name for setting in SETTINGS if setting.path is not None}
-    assert of_files - with_path == {"chdir", "python_path", "warm_up", "healthcheck_path"}
+    assert of_files - with_path == {"chdir", "python_path", "warm_up", "healthcheck_path", "acme_email"}

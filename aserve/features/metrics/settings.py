@@ -7,7 +7,7 @@ Thread:   any; pure.
 from __future__ import annotations
 
 from ...core.patterns import lazy_pattern
-from ...settings import EngineSettings, Needs, parse_bind, row
+from ...settings import EngineSettings, Needs, parse_bind, row, whole_address
 from ...settings.kinds import LISTENING, MODE, Kind, choice, show_text
 
 
@@ -52,6 +52,7 @@ class MetricsSettings(EngineSettings):
         "An address of its own: metrics are not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
         fixed=True,
+        path=whole_address,
     )
     metrics_app: str = row(
         "on", "Metrics", "--metrics-app", choice("on", "off"),
@@ -65,6 +66,7 @@ class MetricsSettings(EngineSettings):
         "statsd to which metrics of requests, their times, threads and workers go once a second, by UDP or a unix socket; see docs/metrics.md",
         "Counting costs the same as for --metrics. A host name is looked up once, at the start.",
         fixed=True,
+        path=whole_address,
     )
     statsd_prefix: str = row(
         "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
@@ -78,6 +80,7 @@ class MetricsSettings(EngineSettings):
         "address that sends the JSON of uWSGI's stats server to every client, for uwsgitop and its like; see docs/metrics.md",
         "It is of use only with such tools. It counts requests, as --metrics does.",
         fixed=True,
+        path=whole_address,
     )
     status_page: str = row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
@@ -98,6 +101,7 @@ class MetricsSettings(EngineSettings):
         "address that answers HAProxy's agent check with a weight by free threads, or drain, maint, stopped; see docs/balancers.md",
         "An address of its own answers while every worker hangs. It is of use only with HAProxy.",
         fixed=True,
+        path=whole_address,
     )
     # fmt: on
 
