@@ -155,8 +155,8 @@ class Extension(Generic[S]):
 
     switches: Sequence[str] = ()  # names of settings, any of which turns it on; see is_on
     off = ""  # the value of these that does not, beside those that are false
-    # Modules of its package that it imports late. The command imports them at its start: --user may not be able to read them, and when a worker starts
-    # another version may be installed.
+    # Modules of its package that it imports late. The command imports them at its start: later a file of the app's may hide what they import, --user
+    # may not be able to read them, and another version may be installed.
     modules: Sequence[str] = ()
     # The data of requests that it reads; `start` may set these.
     wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request

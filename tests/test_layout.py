@@ -153,7 +153,7 @@ DOORS = {
     ("command.subcommands", "command.init"),
     ("command.showing", "command.completion"),
     ("command.showing", "command.finding"),
-    ("command.apps", "demo"),
+    ("command.apps", "demo"), ("command.apps", "protocols.httptools1"),
     ("features.access_log", "features.access_log.log"),
     ("features.metrics", "features.metrics.app"),
     ("features.metrics", "features.metrics.app_files"),

@@ -1,6 +1,6 @@
 """Imports the app, in each process that needs it: one without a supervisor, a worker, a mold, a spooler.
 
-Owns:     load, load_worker; enter, for a worker that is forked from a mold; telling of an import that takes long, where no supervisor does.
+Owns:     import_needed, load, load_worker; enter, for a worker that is forked from a mold; telling of an import that takes long, where no supervisor does.
 Thread:   the main thread; `_tell` has its own.
 Not here: finding and importing a name (lifecycle/loading.py), the extensions' part in it (features/).
 """
@@ -21,12 +21,15 @@ from ..connections.stacks import ORDER
 from ..core.frames import calls_of, outer_frames, show_calls
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
-from ..features import on_life
+from ..features import extensions_of, on_life
 from ..features.mounts import load_with_mounts, nothing_here
 from ..lifecycle.loading import SLOW_START_SECONDS, check_unpatched, load_app
 from ..lifecycle.surroundings import set_surroundings
 from ..processes.plan import Plan
+from ..server.running import loop_factory
+from ..settings import EngineSettings
 from ..settings.secrecy import show_app
+from ..workers.interrupt import find_interrupt
 from ..wsgi import WSGIApp
 from .plans import config_of, depends_on_folder, needs_no_app
 
@@ -36,9 +39,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("aserve")
 
 
+def import_needed(config: EngineSettings) -> None:
+    """Import what the settings need, before the app's folder comes on sys.path: a file there may have the name of a module."""
+    extensions_of(config)
+    loop_factory(config.loop)
+    if config.request_seconds:
+        find_interrupt()
+    if config.http_parser == "httptools":
+        from ..protocols import httptools1  # noqa: F401
+
+
 def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, in its surroundings and with its extensions; `role`: in a worker process, which the supervisor watches."""
     context = LifeContext(plan, role, is_spooler, environ=os.environ, argv=sys.argv)
+    if not is_spooler:
+        import_needed(plan.config)
     set_surroundings(plan.config, os.environ)
     with _watched(plan) if role is None else contextlib.nullcontext():
         on_life(Life.IMPORTS, context)

@@ -22,7 +22,7 @@ from ..lifecycle.switch_interval import shorten_switch_interval
 from ..processes.plan import Plan, Read
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
-from .apps import enter, load
+from .apps import enter, import_needed, load
 from .plans import config_of
 from .start_notes import tell_start
 
@@ -52,6 +52,7 @@ def serve(
     share_one_arena(environ)
     shorten_switch_interval()
     tell_start(plan, environ, is_upgrade=inherited is not None)
+    import_needed(config)
     on_life(Life.STARTS, LifeContext(plan, environ=environ))
     if config.workers is not None:
         # 1 MB, which a process without a supervisor saves. Now: --user may not be able to read it later.
@@ -59,7 +60,8 @@ def serve(
     with prepared(config, inherited.listeners if inherited else None) as listeners:
         if config.workers is not None:
             return run_workers(plan, read, listeners, inherited, environ, load_for, enter)
-        return run_server(load(plan), config, listeners, beside(config_of(plan).control))
+        around = beside(config_of(plan).control)
+        return run_server(load(plan), config, listeners, around)
 
 
 def beside(control: str | None) -> Beside:

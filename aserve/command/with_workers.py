@@ -25,7 +25,6 @@ from ..processes.plan import Plan, Read
 from ..processes.shutdown import StartFailed
 from ..processes.site import Site
 from ..processes.supervisor import Supervisor
-from ..server.running import loop_factory
 from ..settings import ConfigError
 from .as_child import Enter, Load, work_to_the_end
 
@@ -56,7 +55,8 @@ def run_workers(
         for listener in (*listeners, *bound):
             listener.close()
         raise
-    _share_memory(plan)
+    if hasattr(gc, "freeze"):  # not on PyPy
+        gc.freeze()  # so that collectors of children do not touch these objects, and the kernel need not copy them
     try:
         site = Site(
             plan, read, listeners, Command.of_this_process(environ),
@@ -73,12 +73,3 @@ def run_workers(
     hold_signals()
     on_life(Life.EXITS, LifeContext(plan, environ=environ))
     return role
-
-
-def _share_memory(plan: Plan) -> None:
-    """Load into this process what its children would otherwise load each, perhaps from another version by then."""
-    loop_factory(plan.config.loop)  # imports uvloop, if it is used
-    if plan.config.http_parser == "httptools":
-        from ..protocols import httptools1  # noqa: F401
-    if hasattr(gc, "freeze"):  # not on PyPy
-        gc.freeze()  # so that collectors of children do not touch these objects, and the kernel need not copy them

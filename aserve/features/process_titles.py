@@ -79,6 +79,10 @@ class ProcessTitles(Extension[ProcessTitleSettings]):
     switches = ("process_titles",)
     wants_times = True  # of the oldest request
 
+    def __init__(self, config: ProcessTitleSettings) -> None:
+        super().__init__(config)
+        importlib.import_module(PACKAGE)
+
     def start(self, context: ServerContext) -> None:
         """See Extension."""
         self._server, self._title = context.server, Title(context.slot, self._config.threads)

@@ -16,6 +16,7 @@ A span has no query, which may contain passwords and tokens, unless --show-queri
 from __future__ import annotations
 
 import contextvars
+import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
@@ -187,6 +188,10 @@ class Tracing(Extension[TracingSettings]):
 
     switches = ("tracing",)
     wants_times = True
+
+    def __init__(self, config: TracingSettings) -> None:
+        super().__init__(config)
+        importlib.import_module("opentelemetry.trace.propagation.tracecontext")
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """See Extension."""

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from aserve.command import as_child, with_workers
+from aserve.command import apps, as_child, with_workers
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def supervised(served, monkeypatch):
 
     monkeypatch.setattr(with_workers, "Supervisor", FakeSupervisor)
     monkeypatch.setattr(with_workers, "bind_listeners", lambda config: f"bound for {config.workers}")
-    monkeypatch.setattr(with_workers, "loop_factory", calls.shared.append)
+    monkeypatch.setattr(apps, "loop_factory", calls.shared.append)
     # This process goes on.
     monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace(freeze=lambda: calls.shared.append("freeze")))
     monkeypatch.setattr(as_child, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)

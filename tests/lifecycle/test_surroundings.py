@@ -56,9 +56,12 @@ def test_a_folder_that_is_not_there():
 
 def test_whole_paths(tmp_path):
     """Files are those of the folder where the command was started; what is no file stays."""
-    config = with_whole_paths(Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"], metrics="unix:m", statsd="unix:d"))
+    config = with_whole_paths(
+        Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"], metrics="unix:m", statsd="unix:d")
+    )
     assert (config.access_log, config.control, config.log_config) == (f"{tmp_path}/a", f"{tmp_path}/b", "/c")
-    assert (*config.bind, config.metrics, config.statsd) == (f"unix:{tmp_path}/s", ":1", f"unix:{tmp_path}/m", f"unix:{tmp_path}/d")
+    assert config.bind == (f"unix:{tmp_path}/s", ":1")
+    assert (config.metrics, config.statsd) == (f"unix:{tmp_path}/m", f"unix:{tmp_path}/d")
     places = ["jobs", "/jobs", "shared:jobs"]
     spooler = with_whole_paths(Config(workers=1, spooler=places, shared="redis://host")).spooler
     assert list(spooler) == [f"{tmp_path}/jobs", "/jobs", "shared:jobs"]

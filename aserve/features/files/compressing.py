@@ -29,14 +29,16 @@ _KEPT_CODES = frozenset(("204", "205"))
 _KEPT_FIELDS = frozenset(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5"))
 
 
+_STREAMS = find_codings()  # imports the libraries, before a file of the app's can hide one
+
+
 class Compressing:
     """A WSGI app that compresses the responses of another app."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         self.min_bytes = config.compress_min_bytes
-        self._streams = find_codings()
-        self._codings = tuple(self._streams)
+        self._codings = tuple(_STREAMS)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer as the app does, compressed if the client accepts it and the content is compressible."""
@@ -55,7 +57,7 @@ class Compressing:
 
     def new_stream(self, coding: str) -> Stream:
         """Return a new stream of this coding."""
-        return self._streams[coding]()
+        return _STREAMS[coding]()
 
 
 class _Answer:

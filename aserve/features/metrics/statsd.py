@@ -75,7 +75,7 @@ class Statsd:
             if bind.kind == "unix":
                 self._connect(socket.AF_UNIX, bind.unix_address)
             else:
-                found = socket.getaddrinfo(bind.host or "localhost", bind.port, type=socket.SOCK_DGRAM)
+                found = socket.getaddrinfo((bind.host or "localhost").encode(), bind.port, type=socket.SOCK_DGRAM)
                 self._connect(found[0][0], found[0][4])
             logger.info("sending statistics to statsd at %s", address)
         except OSError as exc:
