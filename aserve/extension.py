@@ -142,6 +142,7 @@ class LifeContext(NamedTuple):
     plan: Any  # processes.plan.Plan
     role: Any = None  # processes.role.Role; None: no child of a supervisor, or a spooler
     is_spooler: bool = False  # the process does jobs
+    is_check: bool = False  # nothing will be served (--check): only look, with READ, IMPORTS, IMPORTED and CHECKS
     # Memory files of the previous supervisor, after an upgrade in place, by name.
     kept: Mapping[str, int] = MappingProxyType({})
     lost: Lost | None = None  # with DIED and REAPED

@@ -49,9 +49,9 @@ def import_needed(config: EngineSettings) -> None:
         from ..protocols import httptools1  # noqa: F401
 
 
-def load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
+def load(plan: Plan, role: Role | None = None, is_spooler: bool = False, is_check: bool = False) -> WSGIApp:
     """Import the app, in its surroundings and with its extensions; `role`: in a worker process, which the supervisor watches."""
-    context = LifeContext(plan, role, is_spooler, environ=os.environ, argv=sys.argv)
+    context = LifeContext(plan, role, is_spooler, is_check, environ=os.environ, argv=sys.argv)
     if not is_spooler:
         import_needed(plan.config)
     set_surroundings(plan.config, os.environ)

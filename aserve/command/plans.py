@@ -16,6 +16,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
+from ..features.https.settings import missing_certificates
 from ..features.mounts import parse_mount
 from ..features.moving.naming import take_flags
 from ..lifecycle.surroundings import with_whole_paths
@@ -45,18 +46,20 @@ class Sources(NamedTuple):
         return "Sources(...)"  # error reports contain the reprs of local variables, and variables have secrets
 
 
-def read_plan(args: Mapping[str, object], before: Plan | None = None) -> Plan:
-    """Read the plan from all sources, and check all that can be checked before the app is imported; `before`: see read_settings."""
+def read_plan(args: Mapping[str, object], before: Plan | None = None, is_check: bool = False) -> Plan:
+    """Read the plan from all sources, and check all that can be checked before the app is imported; `before`: see read_settings; `is_check`: see LifeContext."""
     plan = read_settings(args, before)
     if before is None or plan.config is not before.config:
         extensions_of(plan.config)  # raises if one cannot be made from its settings
     # This is checked again with the same settings: files may be there or not.
     on_life(
-        Life.READ, LifeContext(plan, environ=os.environ)
+        Life.READ, LifeContext(plan, is_check=is_check, environ=os.environ)
     )  # raises if something that an extension names is not there
     # Asked of the texts: a reload without a change of settings parses no bind.
     if any(bind.startswith("https://") for bind in plan.config.bind):
-        load_certificates(plan.config)  # raises if one cannot be loaded; the server loads its own
+        load_certificates(
+            plan.config, without=missing_certificates(config_of(plan))
+        )  # raises if one cannot be loaded; the server loads its own
     return plan
 
 

@@ -16,6 +16,7 @@ from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
+from ..features.https.settings import missing_certificates
 from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import Account, become, find_account
@@ -64,7 +65,7 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     """Import the app, log what a start would, and print what would be served."""
     set_up_logging(plan.config)
     log_notes(plan, environ)
-    load_certificates(plan.config).log_warnings()
+    load_certificates(plan.config, without=missing_certificates(config_of(plan))).log_warnings()
     account = find_account(plan.config.user, plan.config.group, plan.config.add_group)
     if account is not None and os.geteuid() == 0:
         become(account)  # as a start does before the import; a check by another user is one of the settings
@@ -72,13 +73,13 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     extensions_of(plan.config).wrap_app(app)  # logs which folders of files are not there
     warn_of_exposed(map(parse_bind, plan.config.bind))
     _warn_of_missing_folders(config_of(plan))
-    on_life(Life.CHECKS, LifeContext(plan))
+    on_life(Life.CHECKS, LifeContext(plan, is_check=True))
     sys.stdout.write(describe(config_of(plan), app, plan.spec))
 
 
 def _load(plan: Plan, account: Account | None) -> WSGIApp:
     try:
-        return load(plan)
+        return load(plan, is_check=True)
     except ImportError as fault:  # of aserve's own: what the app raises is a LoadError
         raise ConfigError(
             f"{account or 'this user'} cannot import aserve: {fault}; a warning before this says why"

@@ -41,7 +41,7 @@ def start(args: Mapping[str, object], inheritance_fd: int | None, environ: Mutab
         from .with_workers import read_inheritance
 
         inherited = read_inheritance(inheritance_fd)
-    plan = (inherited.plan if inherited else None) or read_plan(args)
+    plan = (inherited.plan if inherited else None) or read_plan(args, is_check=bool(is_check))
     if inherited is None and show_found(plan):
         return USAGE_ERROR
     if is_check:

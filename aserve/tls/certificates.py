@@ -20,7 +20,7 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
@@ -360,11 +360,15 @@ def guard(function: Function) -> Function:
     return function
 
 
-def load_certificates(config: EngineSettings, protocols: Iterable[str] = ()) -> Certificates:
+def load_certificates(
+    config: EngineSettings, protocols: Iterable[str] = (), without: Container[str] = ()
+) -> Certificates:
     """
-    Load the files that the https binds of these settings name; `protocols`: see Certificates.
+    Load the files that the https binds of these settings name, but those of `without`; `protocols`: see Certificates.
 
     Raises:
         ConfigError: a file or a setting cannot be used.
     """
-    return Certificates(map(config.tls_settings, config.tls_binds), protocols)
+    found = [tls for tls in map(config.tls_settings, config.tls_binds) if tls.certificate not in without]
+    kept = [[text for text in tls.sni if split_sni(text)[1] not in without] for tls in found]
+    return Certificates((tls._replace(sni=tuple(sni)) for tls, sni in zip(found, kept)), protocols)

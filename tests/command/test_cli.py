@@ -40,7 +40,7 @@ def run_command(*argv, cwd=None, **environ):
 def test_what_the_surroundings_lack(monkeypatch, capsys, number):
     """It is one line, and not a mistake in what was typed; other faults are told whole."""
 
-    def fail(args):
+    def fail(args, is_check):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(start, "read_plan", fail)

@@ -171,7 +171,7 @@ def test_files_of_settings_that_have_not_changed(monkeypatch, tmp_path):
     """They are looked at again: a program that was there at the start may be gone, and a certificate may be damaged."""
     monkeypatch.chdir(tmp_path)
     loaded = []
-    monkeypatch.setattr(plans, "load_certificates", loaded.append)
+    monkeypatch.setattr(plans, "load_certificates", lambda config, without: loaded.append(config))
     (tmp_path / "program").touch(0o700)
     args = {"app": "hello:app", "workers": "1", "attach": ["./program"], "bind": ["https://:1"], "certificate": "a.pem"}
     first = plans.read_plan(args)

@@ -85,7 +85,7 @@ def test_check_of_folders(served, capsys, tmp_path):
 def test_check_as_a_user_that_may_not_read_aserve(served, capsys, monkeypatch):
     """One line says so, behind the warning that names the folders; no traceback of aserve's."""
 
-    def load(plan):
+    def load(plan, is_check):
         raise ModuleNotFoundError("No module named 'importlib.abc'")
 
     monkeypatch.setattr(showing, "load", load)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -45,6 +46,37 @@ def folder(tmp_path):
     (tmp_path / "tasks.py").write_text("with open('order', 'a') as file: file.write('tasks\\n')\n")
     (tmp_path / "app.ini").write_text(INI)
     return tmp_path
+
+
+def test_a_check_does_nothing_that_hooks_say(folder):
+    """--check imports the app, and runs no command or hook of uWSGI's or gunicorn's settings."""
+    kept = folder / "kept"
+    kept.touch()
+    moments = [
+        f"{kind}-{when}-app = {act}"
+        for kind, act in (("exec", "rm kept"), ("hook", "unlink:kept"))
+        for when in ("pre", "post")
+    ]
+    (folder / "app.ini").write_text("\n".join([INI, *moments]))
+    hooks = ("on_starting", "when_ready", "pre_fork", "post_fork", "post_worker_init", "worker_exit", "on_exit")
+    called = [f"def {name}(*_): __import__('os').unlink('kept')" for name in hooks]
+    (folder / "conf.py").write_text("\n".join(called))
+    for words in (
+        ["app.ini"],
+        ["gunicorn", "-c", "conf.py", "app:application"],
+        ["gunicorn", "-c", "conf.py", "--preload", "app:application"],
+    ):
+        done = subprocess.run(
+            [*ServerProcess.command, "--check", *words],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0 and "All is well" in done.stdout, done.stderr
+        assert kept.exists() and (folder / "order").read_text().split()[-1] == "app"
+    assert not (folder / "commands").exists() and not (folder / "ready").exists()
 
 
 def test_hooks(folder, raw_client):

@@ -22,7 +22,7 @@ def https(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     config = Config(https="a.example", bind="https://:443", acme_terms="accept", https_folder="/f")
     called = []
-    monkeypatch.setattr(provide, "provide", lambda config: called.append("provide"))
+    monkeypatch.setattr(provide, "provide", lambda config, is_check: called.append("provide"))
 
     class FakeRenewal:
         """Notes what is called."""

@@ -48,15 +48,15 @@ class HTTPS(Extension[HTTPSSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Make the files while this process is root, if it is; import early, as `modules`, what hosts that share need."""
         if event is Life.READ:
-            self.provide()
+            self.provide(context.is_check)
         if event is Life.STARTS and self._config.shared is not None:
             from . import hosts  # noqa: F401
 
-    def provide(self) -> None:
+    def provide(self, is_check: bool = False) -> None:
         """See Extension."""
         from .provide import provide
 
-        provide(self._config)
+        provide(self._config, is_check)
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension; an authority asks at port 80, without TLS."""

@@ -80,12 +80,18 @@ class Folder:
                 f"the folder {self.path} cannot be made: {exc.strerror}; make it with "
                 f"`install -d -m 700 -o {user} {self.path}`, or name another with https-folder"
             ) from None
-        self._check(owner or Owner(os.geteuid(), os.getegid()))
+        self.look(owner)
 
-    def _check(self, owner: Owner) -> None:
-        """Refuse rights by which others would read keys, or by which the server could not renew them."""
+    def look(self, owner: Owner | None) -> None:
+        """
+        Refuse rights of what is there by which others would read keys, or by which the server could not renew them; see `make`.
+
+        Raises:
+            ConfigError: see `make`.
+        """
+        owner = owner or Owner(os.geteuid(), os.getegid())
         user = _name_of(owner.uid)
-        for path in (self.path, *map(self._place, FOLDERS), *self._keys()):
+        for path in filter(os.path.lexists, (self.path, *map(self._place, FOLDERS), *self._keys())):
             found = os.stat(path)
             if found.st_uid != owner.uid:
                 raise ConfigError(
@@ -99,7 +105,7 @@ class Folder:
                 )
 
     def _keys(self) -> Iterator[str]:
-        for folder in (self.path, self._place("certificates")):
+        for folder in filter(os.path.isdir, (self.path, self._place("certificates"))):
             yield from (entry.path for entry in os.scandir(folder) if entry.name.endswith(".pem"))
 
     def write(self, path: str, octets: bytes, check: Callable[[str], None] = lambda path: None) -> None:

@@ -21,9 +21,9 @@ from .settings import HTTPSSettings, folder_of
 logger = logging.getLogger("aserve")
 
 
-def provide(config: HTTPSSettings) -> None:
+def provide(config: HTTPSSettings, is_check: bool = False) -> None:
     """
-    Make what is missing, for the user that the server runs as.
+    Make what is missing, for the user that the server runs as; `is_check`: only look at what is there.
 
     Raises:
         ConfigError: the folder cannot be used, or the libraries do not work.
@@ -32,6 +32,9 @@ def provide(config: HTTPSSettings) -> None:
         raise ConfigError(f"acme-ca {config.acme_ca} cannot be read; it is the PEM file of a private authority's root")
     owner = _owner(config)
     folder = Folder(folder_of(config))
+    if is_check:
+        folder.look(owner)
+        return
     folder.make(owner)
     missing = [name for name in config.https if not _is_usable(folder.certificate(name))]
     if not missing:

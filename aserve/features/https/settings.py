@@ -238,6 +238,11 @@ def certificate_of(config: HTTPSSettings, name: str) -> str:
     return os.path.join(folder_of(config), "certificates", f"{name}.pem")
 
 
+def missing_certificates(config: HTTPSSettings) -> set[str]:
+    """Return the files of certificates that a start has yet to make."""
+    return {path for name in config.https if not os.path.exists(path := certificate_of(config, name))}
+
+
 def serves_tls_alpn(config: EngineSettings) -> bool:
     """Whether the authority may reach a bind for TLS at port 443: it is that port, or it is unknown as another process has bound it."""
     return any(bind.port == 443 or bind.is_given for bind in config.tls_binds)

@@ -160,13 +160,13 @@ class GunicornHooks(Extension[EngineSettings]):
         self._hooks = hooks
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Call the hook of an event; none in a mold, which gunicorn does not have."""
+        """Call the hook of an event; none in a mold, which gunicorn does not have, and none in --check."""
         hooks, role = self._hooks, context.role
         if event in _OF_SUPERVISOR:
             hooks.in_supervisor(_OF_SUPERVISOR[event])
         elif event is Life.REAPED and context.lost is not None:
             hooks.child_exit(context.lost.pid, context.lost.slot)
-        elif role is not None and role.is_mold:
+        elif context.is_check or (role is not None and role.is_mold):
             return
         elif event in (Life.IMPORTED if hooks.is_preloaded else Life.IMPORTS, Life.FORKED):
             hooks.begin_worker(role.slot if role is not None else 1)

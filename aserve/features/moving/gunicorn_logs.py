@@ -140,7 +140,7 @@ class GunicornLogs(Extension[EngineSettings]):
             config = context.plan.config
             give_files(self._logs.files, config.user, config.group, config.umask)
             self._logs.begin(is_anew=True)
-        elif event is Life.IMPORTS and context.role is None and not (context.is_spooler or self._logs.has_begun):
-            self._logs.check(context.plan.config)  # nothing has started: it is --check
+        elif event is Life.IMPORTS and context.is_check:
+            self._logs.check(context.plan.config)
         elif event in (Life.IMPORTS, Life.FORKED):
             self._logs.begin(is_anew=False)

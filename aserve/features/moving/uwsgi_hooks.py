@@ -121,9 +121,11 @@ class UwsgiHooks(Extension[EngineSettings]):
         self._is_lazy = is_lazy
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """See Extension; a process that does jobs has no hooks."""
+        """See Extension; neither --check nor a process that does jobs has hooks."""
+        if context.is_check or context.is_spooler:
+            return
         for name, moment in MOMENTS.items():
-            if event in moment.events and not context.is_spooler and moment.holds(context.role, self._is_lazy):
+            if event in moment.events and moment.holds(context.role, self._is_lazy):
                 for step in self._steps:
                     if step.moment == name:
                         _do(step, moment, context)

@@ -16,7 +16,9 @@ from aserve.features.https import provide as provide_module
 from aserve.features.https.child import ChildError
 from aserve.features.https.folder import Folder, Owner
 from aserve.features.https.provide import provide
+from aserve.features.https.settings import missing_certificates
 from aserve.settings import ConfigError
+from aserve.tls.certificates import load_certificates
 
 
 @pytest.fixture
@@ -120,3 +122,16 @@ def test_a_root_that_is_not_there(site):
     """Nothing would work without it, so the start says so."""
     with pytest.raises(ConfigError, match=r"acme-ca /nowhere/ca\.pem cannot be read"):
         provide(site.config.replace(acme_ca="/nowhere/ca.pem"))
+
+
+def test_a_check_makes_nothing(site, tmp_path, caplog):
+    """--check looks at what is there: it makes no folder and no placeholder, and says nothing of the certificates that a start will make."""
+    provide(site.config, is_check=True)
+    assert not site.jobs and not os.path.exists(site.folder.path)
+    missing = missing_certificates(site.config)
+    assert missing == {site.folder.certificate("a.example"), site.folder.certificate("b.example")}
+    load_certificates(site.config, without=missing)
+    site.folder.make(None)
+    os.chmod(site.folder.path, 0o755)
+    with pytest.raises(ConfigError, match="others than"):
+        provide(site.config, is_check=True)

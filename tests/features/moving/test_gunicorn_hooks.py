@@ -127,12 +127,19 @@ def test_events(calls, event, role, called):
 
 @pytest.mark.parametrize("role", [WORKER, None])
 def test_preloaded(calls, role):
-    """Of a preloaded app, post_fork finds it imported: in a worker that must import it by itself, and in --check, too."""
+    """Of a preloaded app, post_fork finds it imported: in a worker that must import it by itself, and without workers, too."""
     extension = GunicornHooks(hooks_of(calls, *NAMES, preload_app=True))
     extension.on_life(Life.IMPORTS, LifeContext(None, role))
     assert calls == []
     extension.on_life(Life.IMPORTED, LifeContext(None, role))
     assert [name for name, _ in calls] == ["post_fork", "post_worker_init"]
+
+
+def test_no_hook_in_a_check(calls):
+    """--check, as gunicorn's --check-config, calls none."""
+    for event in (Life.READ, Life.IMPORTS, Life.IMPORTED, Life.CHECKS):
+        GunicornHooks(hooks_of(calls, *NAMES)).on_life(event, LifeContext(None, is_check=True))
+    assert calls == []
 
 
 @pytest.mark.parametrize("chdir", [None, "site"])

@@ -113,16 +113,17 @@ def test_in_each_process(capsys):
 
 
 def test_a_check(tmp_path, capfd):
-    """A process that imports before anything has started is --check: what it says stays on the terminal, and a file that cannot be written is an error."""
+    """What it says stays on the terminal, and a file that cannot be written is an error."""
     logging.getLogger("aserve").handlers[:] = [logging.StreamHandler(sys.stderr)]
     extension = logs_of(errorlog=str(tmp_path / "err.log"), capture_output=True).extension
-    extension.on_life(Life.IMPORTS, CONTEXT)
+    extension.on_life(Life.IMPORTS, CONTEXT._replace(is_check=True))
     logging.getLogger("aserve").warning("it is so")
     os.write(1, b"All is well\n")
     out, err = capfd.readouterr()
     assert (out, err, (tmp_path / "err.log").read_text()) == ("All is well\n", "it is so\n", "")
     with pytest.raises(LoadError, match=r"err\.log"):
-        logs_of(errorlog=str(tmp_path / "none" / "err.log")).extension.on_life(Life.IMPORTS, CONTEXT)
+        extension = logs_of(errorlog=str(tmp_path / "none" / "err.log")).extension
+        extension.on_life(Life.IMPORTS, CONTEXT._replace(is_check=True))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -131,7 +132,7 @@ def test_files_of_a_user(tmp_path):
     paths = [tmp_path / name for name in ("err.log", "acc.log")]
     settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1])}
     context = LifeContext(types.SimpleNamespace(config=Config(user="nobody")))
-    logs_of(**settings).extension.on_life(Life.IMPORTS, context)
+    logs_of(**settings).extension.on_life(Life.IMPORTS, context._replace(is_check=True))
     assert [path.exists() for path in paths] == [False, False]
     logs_of(**settings).extension.on_life(Life.STARTS, context)
     assert [path.owner() for path in paths] == ["nobody", "nobody"]

@@ -20,12 +20,12 @@ def role(slot, is_new=False, is_mold=False):
     return types.SimpleNamespace(slot=slot, is_new=is_new, is_mold=is_mold, is_worker=not is_mold)
 
 
-def due(event, which, is_lazy=False, is_spooler=False):
+def due(event, which, is_lazy=False, is_spooler=False, is_check=False):
     """Return the moments whose hooks are done at an event."""
     done = []
     steps = [Step(Given(f"hook-{name}", "", "a.ini:1"), name, "print", name) for name in MOMENTS]
     hooks = UwsgiHooks(steps, is_lazy)
-    context = LifeContext(types.SimpleNamespace(config=Config()), which, is_spooler)
+    context = LifeContext(types.SimpleNamespace(config=Config()), which, is_spooler, is_check)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "aserve.features.moving.uwsgi_hooks.do_action", lambda action, argument, place: done.append(argument)
@@ -35,6 +35,13 @@ def due(event, which, is_lazy=False, is_spooler=False):
 
 
 AT_START = ["asap", "pre-jail", "in-jail", "post-jail", "as-root"]
+
+
+def test_none_in_a_check():
+    """--check does nothing that a hook says."""
+    assert [due(event, None, is_check=True) for event in (Life.READ, Life.IMPORTS, Life.IMPORTED, Life.CHECKS)] == [
+        []
+    ] * 4
 
 
 @pytest.mark.parametrize(
