@@ -1,6 +1,6 @@
 """Notes when the command begins to serve, or checks whether it could: on a terminal, and in the log.
 
-Owns:     tell_start: the banner; log_notes: settings of another server that have no effect or give way, and what the user has not asked for:
+Owns:     tell_start: the banner; log_notes: settings of another server that have no effect or give way, unknown variables, and what the user has not asked for:
           settings of the platform, running as root, the demo.
 Thread:   the main thread.
 Not here: the banner's text (banner.py), logging the addresses (server/running.py).
@@ -48,6 +48,12 @@ def log_notes(plan: Plan, environ: Mapping[str, str]) -> None:
         logger.info(
             "%s and others describe a service of Kubernetes, and are ignored; enableServiceLinks: false leaves them out",
             of_services[0],
+        )
+    strange = config.unknown_variables(environ)
+    if strange:
+        logger.warning(
+            "%s: no settings have these variables, which are ignored; docs/settings.md has all that there are",
+            ", ".join(strange),
         )
     if config.user is None and is_root():
         logger.warning(

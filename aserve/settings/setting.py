@@ -22,6 +22,14 @@ GROUPS = (
 )  # fmt: skip
 
 
+PREFIX = "ASERVE_"  # of environment variables
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable of a TOML key."""
+    return PREFIX + key.upper().replace("-", "_")
+
+
 class ConfigError(ValueError):
     """A setting is wrong; `str()` is one line that says where, what, and what is accepted."""
 
@@ -77,7 +85,7 @@ class Setting(NamedTuple):
     @property
     def variable(self) -> str:
         """Return the environment variable."""
-        return "ASERVE_" + self.key.upper().replace("-", "_")
+        return variable_of(self.key)
 
     @property
     def is_list(self) -> bool:

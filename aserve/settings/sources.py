@@ -15,10 +15,14 @@ from typing import Any, TypeVar
 from ..core.near_names import near_names
 from .platform import platform_settings, service_variables
 from .secrecy import show_app
-from .setting import ConfigError, Needs, Setting
+from .setting import PREFIX, ConfigError, Needs, Setting, variable_of
 from .values import NEAR, Values
 
 COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
+
+NEAR_KEY = (
+    0.8  # difflib's ratio for a variable: ASERVE_CONF is nearly ASERVE_CONFIG, and ASERVE_ARGS is not ASERVE_ARGV
+)
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -103,6 +107,12 @@ class Settings(Values):
         return cls(**{**cls.implied(values, is_at_terminal), **values})
 
     @classmethod
+    def unknown_variables(cls, environ: Mapping[str, str]) -> list[str]:
+        """Return the names of variables that are named as those of settings are, and are none's."""
+        known = {*(row.variable for row in cls.rows()), *map(variable_of, COMMAND_NAMES), *service_variables(environ)}
+        return [name for name in environ if name.startswith(PREFIX) and name not in known]
+
+    @classmethod
     def merged(
         cls,
         argv: Mapping[str, object],
@@ -120,12 +130,9 @@ class Settings(Values):
             ConfigError: an unknown name or a wrong value in any source.
         """
         rows = cls.rows()
-        _refuse_unknown(toml, [*(setting.key for setting in rows), *COMMAND_NAMES], "setting", toml_name)
-        ignored = service_variables(environ)
-        ours = [name for name in environ if name.startswith("ASERVE_") and name not in ignored]
-        known = [setting.variable for setting in rows]
-        commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
-        _refuse_unknown(ours, known + commands, "variable", "the environment")
+        _refuse_unknown(toml, [*(setting.key for setting in rows), *COMMAND_NAMES], toml_name)
+        for name in cls.unknown_variables(environ):
+            _refuse_near_miss(name, environ[name], rows)
         values: dict[str, Any] = {}
         platform = platform_settings(environ)
         for setting in rows:
@@ -140,6 +147,17 @@ class Settings(Values):
                 said = platform[setting.name]
                 values[setting.name] = setting.parse(said.value, said.variable)
         return values
+
+
+def _refuse_near_miss(name: str, value: str, rows: Iterable[Setting]) -> None:
+    """Refuse a variable with nearly the name of a setting, and a value for this setting; others are a wrapper's, as ASERVE_HOME is."""
+    known = {row.key: row.kind.parse for row in rows} | dict.fromkeys(COMMAND_NAMES, str)
+    for near in near_names(name[len(PREFIX) :].lower().replace("_", "-"), known, 1, NEAR_KEY):
+        try:
+            known[near](value)
+        except ValueError:
+            continue
+        raise ConfigError(f"unknown variable {name} in the environment; did you mean {variable_of(near)}?")
 
 
 def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:
@@ -157,9 +175,9 @@ def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:
     return shown
 
 
-def _refuse_unknown(names: Iterable[str], known: list[str], what: str, where: str) -> None:
+def _refuse_unknown(names: Iterable[str], known: list[str], where: str) -> None:
     for name in names:
         if name not in known:
             near = near_names(name, known, 1, NEAR)
             hint = f"did you mean {near[0]}?" if near else "see aserve --help"
-            raise ConfigError(f"unknown {what} {name} in {where}; {hint}")
+            raise ConfigError(f"unknown setting {name} in {where}; {hint}")

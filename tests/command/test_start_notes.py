@@ -30,6 +30,16 @@ def test_a_service_of_kubernetes_with_our_name(served, monkeypatch, capsys):
     assert capsys.readouterr().err.count(text) == 1
 
 
+def test_unknown_variables_are_named_once(served, monkeypatch, capsys):
+    """Those of a wrapper end no start; one line names them."""
+    monkeypatch.setenv("ASERVE_HOME", "/opt/aserve")
+    monkeypatch.setenv("ASERVE_BIN", "/opt/aserve/bin/aserve")
+    cli.main(["hello:app"])
+    assert len(served) == 1
+    text = "ASERVE_HOME, ASERVE_BIN: no settings have these variables, which are ignored"
+    assert capsys.readouterr().err.count(text) == 1
+
+
 def test_a_socket_of_systemd_that_is_not_bound(served, monkeypatch, capsys):
     """Its clients would wait for ever: a warning names it."""
     for name, value in (("PID", os.getpid()), ("FDS", 1), ("FDNAMES", "web")):

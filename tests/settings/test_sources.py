@@ -63,14 +63,30 @@ def test_the_source_is_named(sources, beginning):
             "unknown variable ASERVE_THREAD in the environment; did you mean ASERVE_THREADS?",
         ),
         (
-            {"environ": {"ASERVE_XYZZY": "3"}},
-            "unknown variable ASERVE_XYZZY in the environment; see aserve --help",
+            {"environ": {"ASERVE_BIN": ":80"}},
+            "unknown variable ASERVE_BIN in the environment; did you mean ASERVE_BIND?",
+        ),
+        (
+            {"environ": {"ASERVE_CONFIGS": "a.toml"}},
+            "unknown variable ASERVE_CONFIGS in the environment; did you mean ASERVE_CONFIG?",
         ),
     ],
 )
 def test_unknown_names(sources, text):
     """A misspelt name is refused, with the nearest one."""
     assert error_of(from_sources, **sources) == text
+
+
+def test_a_wrappers_variables():
+    """Names that are like no setting's, or have a value that is none of the setting's, are a wrapper's: the start goes on without them."""
+    environ = {
+        "ASERVE_HOME": "/opt/aserve",
+        "ASERVE_BIN": "/opt/aserve/bin/aserve",
+        "ASERVE_ARGS": "-v",
+        "ASERVE_THREADS": "3",
+    }
+    assert from_sources(environ=environ) == Config(threads=3)
+    assert Config.unknown_variables(environ) == ["ASERVE_HOME", "ASERVE_BIN", "ASERVE_ARGS"]
 
 
 def test_names_of_the_command_are_no_mistake():
