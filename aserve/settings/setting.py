@@ -93,8 +93,8 @@ class Setting(NamedTuple):
         return isinstance(self.default, tuple)
 
     def asks(self, value: Any) -> bool:
-        """Whether a value has an effect: it is neither the default, nor off."""
-        return value != self.default and value not in (0, None, (), "", "off", "none")
+        """Whether a value asks for an effect: it is neither the default, nor off; or it is the word on."""
+        return value == "on" or (value != self.default and value not in (0, None, (), "", "off", "none"))
 
     def without_secrets(self, value: Any) -> Any:
         """Return a value without its secrets."""

@@ -111,6 +111,7 @@ IDLE = {
     "unix_owner": "a", "unix_group": "a", "key": "a", "sni": ["a=b"], "client_ca": "a", "client_certificate": "optional", "tls_min": "1.3",
     "ciphers": "A", "metrics_app": "on", "metrics_mode": "660", "status_page": "all", "max_stuck": 3, "healthcheck_max_wait_seconds": 5, "hang_warning_seconds": 5,
     "hang_timeout_seconds": 5, "https_folder": "/a", "acme_directory": "https://a.example/dir", "acme_terms": "accept", "acme_email": "a@b.example", "acme_ca": "/a",
+    "hsts": "300", "max_streams": 5,
 }  # fmt: skip
 
 
@@ -120,12 +121,32 @@ BASES = {
 }  # fmt: skip
 
 
-def test_idle_rows():
-    """Each is tried here, but for those that are refused from whichever source."""
+# Settings that need no other one: a new setting stands here, or has `needs` in its row and stands above.
+ALWAYS = """
+    bind threads extra_threads websockets loop http_parser body lane native backlog server_name http2 add_field shared uwsgi_module uwsgi_cache
+    uwsgi_queue uwsgi_sharedarea uwsgi_metric maintenance route mount static x_sendfile compress workers https https_redirect trusted_proxies
+    environ_as scheme_fields max_connections max_body_bytes body_memory_bytes max_head_bytes max_request_line_bytes max_fields max_pipelined
+    write_buffer_bytes response_spool_bytes response_memory_bytes body_spool_total_bytes response_spool_total_bytes spool_files max_connection_requests
+    keep_alive_seconds head_seconds body_seconds write_seconds min_rate_bytes request_seconds keep_half_closed drain_seconds drain_delay_seconds
+    max_connection_seconds healthcheck_path proxy_status agent_check queue_wait_header metrics statsd stats tracing user group umask chdir python_path
+    env pid_file dropped_guards argv process_titles control request_id_header show_queries log_level log_config slow_request_seconds access_log
+"""
+
+
+def test_every_setting_is_known_with_what_it_needs():
+    """Each that needs another one is tried here, but for those that are refused from whichever source."""
     assert {row.name for row in SETTINGS if row.needs and not row.needs.why} == {*IDLE}
+    assert {row.name for row in SETTINGS if not row.needs} == {*ALWAYS.split()}
 
 
-@pytest.mark.parametrize("name", [name for name in IDLE if name != "metrics_app"])
+@pytest.mark.parametrize("given", [{"http2": "off", "bind": "https://:1", "certificate": "a"}, {"bind": ":1"}])
+def test_streams_without_http2(given):
+    """--max-streams needs HTTP/2, and not only TLS; for proxies without TLS h2c is enough."""
+    with pytest.raises(ConfigError, match=r"^--max-streams has no effect without a --bind with https:// or --http2;"):
+        from_sources(argv={"max_streams": 5, **given})
+
+
+@pytest.mark.parametrize("name", IDLE)
 def test_a_flag_without_effect(name, monkeypatch):
     """It is refused, with what is missing; in a variable, a file or a program's own code it may be for another server."""
     (row,) = [row for row in SETTINGS if row.name == name]

@@ -27,7 +27,7 @@ class HTTP2(Extension[HTTP2Settings]):
     @classmethod
     def is_on(cls, config: HTTP2Settings) -> bool:
         """See Extension."""
-        return config.http2 == "h2c" or (config.http2 != "off" and bool(config.tls_binds))
+        return config.speaks_http2
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """See Extension: import the library before --user gives up root, as an environment may be readable by root alone."""

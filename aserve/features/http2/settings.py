@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 
-from ...settings import ConfigError, EngineSettings, row
+from ...settings import ConfigError, EngineSettings, Needs, row
 from ...settings.kinds import choice, count
 
 NO_LIBRARY = "the library h2 is not installed: pip install 'aserve-wsgi[http2]'"
+
+
+_HTTP2 = Needs(("https://", "http2"))
 
 
 def has_library() -> bool:
@@ -33,8 +36,18 @@ class HTTP2Settings(EngineSettings):
         100, "Limits", "--max-streams", count(1, 10_000),
         "requests of one HTTP/2 connection at the same time; each counts as a connection in --max-connections",
         "RFC 9113 section 6.5.2 recommends no fewer than 100; a browser opens about as many.",
+        needs=_HTTP2,
     )
     # fmt: on
+
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether clients may ask for HTTP/2."""
+        return self.http2 == "h2c" or (self.http2 != "off" and bool(self.tls_binds))
+
+    def has(self, needs: Needs) -> bool:
+        """See Settings."""
+        return self.speaks_http2 if needs is _HTTP2 else super().has(needs)
 
     def check(self) -> None:
         """See Settings."""

@@ -179,6 +179,7 @@ class HTTPSSettings(SharingSettings):
         "have browsers use nothing but https:// for this site, for so long: Strict-Transport-Security in each response over TLS",
         "It cannot be taken back: a browser that has seen it refuses the site without a valid certificate until the time is over. Begin "
         "with 300; a year is 31536000.",
+        needs=Needs(("https://",)),
     )
     # fmt: on
 
