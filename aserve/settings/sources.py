@@ -24,6 +24,9 @@ NEAR_KEY = (
     0.8  # difflib's ratio for a variable: ASERVE_CONF is nearly ASERVE_CONFIG, and ASERVE_ARGS is not ASERVE_ARGV
 )
 
+# Taken out before, by code that knows these: other code must not serve in the place of a trial.
+OF_UPGRADES = ("ASERVE_TRIAL", "ASERVE_INHERITANCE")
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 S = TypeVar("S", bound="Settings")
@@ -151,6 +154,8 @@ class Settings(Values):
 
 def _refuse_near_miss(name: str, value: str, rows: Iterable[Setting]) -> None:
     """Refuse a variable with nearly the name of a setting, and a value for this setting; others are a wrapper's, as ASERVE_HOME is."""
+    if name in OF_UPGRADES:
+        raise ConfigError(f"{name} is for aserve itself, when it is upgraded; unset it")
     known = {row.key: row.kind.parse for row in rows} | dict.fromkeys(COMMAND_NAMES, str)
     for near in near_names(name[len(PREFIX) :].lower().replace("_", "-"), known, 1, NEAR_KEY):
         try:
