@@ -22,6 +22,7 @@ from .clock import Clock
 from .facts import End
 from .fleet import Action, Do, Fleet
 from .overview import Overview
+from .resources import Limits
 from .status import Status
 from .takers import note_silent
 from .watch import Watch
@@ -49,6 +50,7 @@ class Crew:
         self._overview = overview  # which reports why balancers are sent elsewhere, also after an upgrade
         self._tally = overview.tally
         self._watch = watch
+        self._limits: Limits | None = None  # by which the size was chosen last; None: by none, or before an upgrade
         self._logs_reopened_at = 0.0
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
         self.by_do = {
@@ -67,9 +69,9 @@ class Crew:
 
     def _begin(self, child: Child) -> None:
         """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
-        is_auto = child.plan.config.workers == "auto"
-        size, why = child.plan.count_workers(self._watch.bytes_of(child) if is_auto else 0)
-        if is_auto:
+        self._limits = child.plan.limits
+        size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0)
+        if self._limits:
             self._fleet.size = size
         logger.info("%s (%s)", self._status.describe_serving(), why)
 
@@ -79,6 +81,19 @@ class Crew:
         size = self._overview.choose_size(wanted)
         if size != self._fleet.size:
             self.resize(size, why)
+
+    def follow_limits(self) -> None:
+        """With --workers auto, set the number of workers anew once the machine's limits are others; called once a second."""
+        if not (serving := self._children.having(State.READY)):
+            return  # the size of a worker is not known, and the next look comes
+        before, self._limits = self._limits, self._fleet.plan.limits
+        if before and self._limits and self._limits != before:
+            sizes = filter(None, map(self._watch.bytes_of, serving))
+            size, why = self._fleet.plan.count_workers(
+                min(sizes, default=0)
+            )  # the freshest has what a new one will have
+            if size != self._fleet.size:
+                self.resize(size, why)
 
     def resize(self, size: int, why: str) -> None:
         """Set the number of workers."""

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from ..core.named_tuple import NamedTuple
 from ..settings import EngineSettings
-from .resources import choose_workers, read_limits
+from .resources import Limits, choose_workers, read_limits
 
 
 class Plan(NamedTuple):
@@ -48,15 +48,21 @@ class Plan(NamedTuple):
         return self._replace(config=self.config.of_given(values, self.is_at_terminal), sources=None), flags
 
     @property
+    def limits(self) -> Limits | None:
+        """The machine's limits at this moment, if the number of workers rests on them; None: the settings have a number."""
+        return read_limits() if self.config.workers == "auto" else None
+
+    @property
     def workers(self) -> tuple[int, str]:
         """How many workers there are to be, and why, before the size of a worker is known."""
         return self.count_workers()
 
     def count_workers(self, worker_bytes: int = 0) -> tuple[int, str]:
         """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known."""
-        if self.config.workers != "auto":
+        limits = self.limits
+        if limits is None:
             return int(self.config.workers or 1), f"--workers {self.config.workers}"
-        choice = choose_workers(read_limits(), worker_bytes)
+        choice = choose_workers(limits, worker_bytes)
         return choice.workers, f"--workers auto: {choice.why}"
 
 

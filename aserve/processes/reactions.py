@@ -128,6 +128,7 @@ class Reactions:
         self.ends.reap()
         self.reloads.look_at_touched()
         present.children.on_second()
+        self.crew.follow_limits()
         self._takers.on_second()
         self._moves.on_second()
         self.upgrade.strangers.on_second()

@@ -40,9 +40,10 @@ class Choice(NamedTuple):
 def read_limits(cgroups: Cgroups | None = None, proc: str = "/proc") -> Limits:
     """Return the limits of this process."""
     cgroups = cgroups or Cgroups(proc)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = [cgroups.memory_limit_bytes(), _machine_bytes(proc)]
-    return Limits(cpus, cgroups.cpu_quota(), min((limit for limit in memory if limit is not None), default=None))
+    return Limits(
+        _count_cpus(proc), cgroups.cpu_quota(), min((limit for limit in memory if limit is not None), default=None)
+    )
 
 
 def choose_workers(limits: Limits, worker_bytes: int = 0) -> Choice:
@@ -60,6 +61,12 @@ def choose_workers(limits: Limits, worker_bytes: int = 0) -> Choice:
         sizes = f"{_mib(limits.memory_bytes)}, and a worker takes {_mib(worker_bytes)}"
         choices.append(Choice(count, f"memory: {sizes}"))
     return min(choices, key=lambda choice: choice.workers)  # the first of equals
+
+
+def _count_cpus(proc: str) -> int:
+    # PyPy has no `os.sched_getaffinity`.
+    found = re.search(r"^Cpus_allowed:\s+([0-9a-f,]+)$", read_file(f"{proc}/self/status"), re.M)
+    return bin(int(found[1].replace(",", ""), 16)).count("1") if found else os.cpu_count() or 1
 
 
 def _machine_bytes(proc: str) -> int | None:

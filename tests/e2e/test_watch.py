@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -156,3 +159,28 @@ def test_workers_share_the_work(start_workers):
             client.close()
     assert min(map(served.count, pids)) >= 0.3 * len(served), served
     assert process.stop() == 0
+
+
+@pytest.mark.skipif(not shutil.which("taskset") or os.cpu_count() == 1, reason="needs taskset and two CPUs")
+def test_cpus_that_go_and_come_back(start_workers, wait_until):
+    """With --workers auto there are fewer workers while the supervisor may run on one CPU alone, and as many as before when it may run on all again."""
+
+    def bind(cpus):
+        subprocess.run(["taskset", "-cp", cpus, str(process.pid)], check=True, stdout=subprocess.DEVNULL)
+
+    process = start_workers("--workers", "auto", "--threads", "1", app=APP)
+    process.wait_for_log("serving on")
+    every = subprocess.run(
+        ["taskset", "-cp", str(process.pid)], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.split()[-1]
+    before = len(
+        wait_until(lambda: process.workers if process.log.count(" is ready") == len(process.workers) else None)
+    )
+    bind(every.replace(",", "-").partition("-")[0])
+    process.wait_for_log("--workers auto: CPUs: 1: the number of workers is 1 now")
+    wait_until(lambda: len(process.workers) == 1)
+    assert ask(process) in process.workers
+    bind(every)
+    process.wait_for_log(f"the number of workers is {before} now; it was 1")
+    wait_until(lambda: len(process.workers) == before)
+    assert ask(process) in process.workers

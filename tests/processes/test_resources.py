@@ -11,6 +11,12 @@ from aserve.processes.resources import Limits, choose_workers, read_limits
 MIB = 1 << 20
 
 
+def test_the_affinity_of_this_process():
+    """What the kernel says of the affinity is what Python says, where Python knows it."""
+    affinity = getattr(os, "sched_getaffinity", lambda pid: range(os.cpu_count()))(0)
+    assert read_limits().cpus == len(affinity)
+
+
 # How many
 
 
@@ -55,17 +61,17 @@ class Known:
         (None, None, None),
     ],
 )
-def test_limits(limit, meminfo, expected, tmp_path, monkeypatch):
+def test_limits(limit, meminfo, expected, tmp_path):
     """Memory is what the group may have, and at most what the machine has; CPUs are those of the affinity."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 3}, raising=False)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/status").write_text("Name:\tpython\nCpus_allowed:\t00000002,00000008\nCpus_allowed_list:\t3,33\n")
     if meminfo is not None:
         (tmp_path / "meminfo").write_text(meminfo)
     assert read_limits(Known(1.5, limit), str(tmp_path)) == Limits(2, 1.5, expected)
 
 
 def test_limits_without_an_affinity(monkeypatch, tmp_path):
-    """Elsewhere than on Linux all CPUs count."""
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    """All CPUs count where no file of /proc has the affinity."""
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert read_limits(proc=str(tmp_path)) == Limits(3)
     monkeypatch.setattr(os, "cpu_count", lambda: None)

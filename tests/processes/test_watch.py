@@ -125,6 +125,48 @@ def test_auto_by_the_size_of_the_first(supervised, memory, monkeypatch, caplog):
     assert "serving on  with 3 workers (--workers auto: memory: 1GiB, and a worker takes 256MiB)" in caplog.text
 
 
+def test_auto_by_limits_that_change(supervised, memory, monkeypatch, caplog):
+    """With --workers auto the number of workers follows CPUs and memory, down and up again; a number that is set by hand stays until then."""
+    before = limits = Limits(cpus=3, memory_bytes=1 << 30)
+    monkeypatch.setattr(plan_module, "read_limits", lambda: limits)
+    one = supervised("auto")
+
+    def serving():
+        for child in one.children:
+            memory[child.pid] = Memory(200 * MIB)
+        one.turn(2)
+        for child in one.start():
+            if child.state is State.DRAINING:
+                one.end(child)
+        return len(one.start())
+
+    one.start()
+    assert serving() == 3
+    limits = before._replace(cpus=1)
+    assert serving() == 1
+    limits = before
+    assert serving() == 3
+    limits = before._replace(memory_bytes=600 << 20)
+    assert serving() == 2
+    one.signal(signal.SIGTTIN)
+    assert serving() == 3 and "SIGTTIN: the number of workers is 3 now" in caplog.text
+    limits = before._replace(cpu_quota=0.5)
+    assert serving() == 1
+    assert (
+        "--workers auto: memory: 600MiB, and a worker takes 200MiB: the number of workers is 2 now; it was 3"
+        in caplog.text
+    )
+    assert "--workers auto: CPU quota: 0.5: the number of workers is 1 now; it was 3" in caplog.text
+
+
+def test_a_number_of_workers_that_the_machine_does_not_change(supervised, memory, monkeypatch):
+    """A number of the settings stays, whatever the limits are."""
+    monkeypatch.setattr(plan_module, "read_limits", lambda: pytest.fail("the limits were read"))
+    one = supervised(2)
+    one.start()
+    assert one.turn(3) == [] and slots_of(one.children) == [1, 2]
+
+
 # Whose loop hangs
 
 
