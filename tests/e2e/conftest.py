@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 from harness import apps
@@ -35,6 +36,23 @@ def serve_https(request, pebble, tmp_path):
     for site in running:
         site.end()
     assert not [text for site in running if (text := site.faults())]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system of 4 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("mount is not installed")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture

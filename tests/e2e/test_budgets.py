@@ -203,23 +203,6 @@ def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_un
 # A disk that is full
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a file system of 4 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    try:
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        pytest.skip("mount is not installed")
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 def free_bytes(folder):
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize

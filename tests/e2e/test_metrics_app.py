@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import re
 import signal
 import sys
 
@@ -44,6 +46,11 @@ def app(environ, start_response):
 def hits(path):
     """Return how many requests the app has counted."""
     return scrape(path)[0].get(("site_hits_total",))
+
+
+def ready_of(process):
+    """Return the pids of the workers that have become ready."""
+    return [int(pid) for pid in re.findall(r"\(pid (\d+)\) is ready", process.log)][-1:]
 
 
 @needs_workers
@@ -99,6 +106,38 @@ def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
     assert list(folder.glob("counter_w1.db"))
     assert process.stop() == 0
     assert not folder.exists() and not list(tmp_path.rglob("*.db"))
+
+
+@needs_workers
+@pytest.mark.provokes("has crashed|left out")
+@pytest.mark.parametrize("flags", [(), pytest.param(("--preload",), marks=pytest.mark.long)], ids=["each", "preload"])
+def test_a_folder_that_is_full(start_workers, raw_client, tmp_path, small_disk, flags):
+    """A worker that finds no room beside the others serves, and is not counted; when there is room, the next one goes on with the old counts."""
+    path = tmp_path / "m"
+    process = start_workers(
+        "--workers", "1", "--metrics", f"unix:{path}", *flags, app=APP, PROMETHEUS_MULTIPROC_DIR=str(small_disk)
+    )
+    worker = int(raw_client(process).fetch("/").body)
+    wait_until(lambda: hits(path) == 1)
+
+    def replace(worker):
+        os.kill(worker, signal.SIGKILL)
+        return wait_until(lambda: next((pid for pid in ready_of(process) if pid != worker), None))
+
+    with contextlib.suppress(OSError), open(small_disk / "filler", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    worker = replace(worker)
+    assert int(raw_client(process).fetch("/alive").body) == worker
+    wait_until(lambda: hits(path) is None)
+    process.wait_for_log(
+        f"the app's own metrics of this worker are left out, until it is replaced: there is no room in {small_disk}"
+    )
+    (small_disk / "filler").unlink()
+    worker = replace(worker)
+    assert int(raw_client(process).fetch("/").body) == worker
+    wait_until(lambda: hits(path) == 2)
+    assert process.stop() == 0
 
 
 def test_one_process(start_process, raw_client, tmp_path):

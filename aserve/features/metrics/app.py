@@ -40,6 +40,7 @@ READ, TEXT = "read app", "app metrics"
 MAX_FAULT_LENGTH = 500  # so that it fits into a message
 
 _name, _pid = "", 0  # the name of this process's files, and the process that they belong to
+_why_apart = ""  # why these files are not beside those of the other processes; "": they are
 
 
 def is_installed() -> bool:
@@ -47,15 +48,15 @@ def is_installed() -> bool:
     return find_spec(PACKAGE) is not None
 
 
-def name_files(environ: MutableMapping[str, str], folder: str, name: str) -> None:
+def name_files(environ: MutableMapping[str, str], folder: str, name: str, why_apart: str = "") -> None:
     """
     Put the app's metrics from now on into files of this folder and name.
 
     Call it before the app is imported, and again after a fork, in a process with another name.
     """
-    global _name, _pid
+    global _name, _pid, _why_apart
     is_first = not _pid
-    _name, _pid = name, os.getpid()
+    _name, _pid, _why_apart = name, os.getpid(), why_apart
     environ[VARIABLE] = folder
     if is_first:
         from prometheus_client import values  # an optional dependency of the app
@@ -129,8 +130,10 @@ def read_app_metrics() -> bytes:
     Return the app's metrics, of all processes if they are in files, without metrics of aserve's names.
 
     Raises:
-        Exception: any that a collector of the app raises.
+        Exception: any that a collector of the app raises; OSError: this process does not have the files of all.
     """
+    if _why_apart:
+        raise OSError(_why_apart)
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, values
 
     registry = REGISTRY

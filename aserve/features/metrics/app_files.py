@@ -32,6 +32,8 @@ PREFIX = "aserve-app-metrics-"
 # In memory first. Never the working directory, which tempfile would take in the end.
 ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes it for this user only
 GIVEN = "app_metrics_folder"  # in Role.given
+# A worker's files grow in steps of 1 MiB. Where one finds no room, the kernel kills the worker by SIGBUS. Guess: it has two of them.
+ROOM_BYTES = 2 << 20
 MAX_TRIES = 20  # to make a folder. Guess: a try fails only if another supervisor looks within the same microsecond.
 
 
@@ -71,9 +73,12 @@ class AppFiles:
 
     @classmethod
     def _open_own(cls) -> AppFiles:
-        roots = [root for root in ROOTS if os.access(root, os.W_OK | os.X_OK)]
-        for root in roots:
+        writable = [root for root in ROOTS if os.access(root, os.W_OK | os.X_OK)]
+        for root in writable:
             _remove_abandoned(root)
+        roots = [root for root in writable if _has_room(root)]
+        if writable and not roots:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), writable[0])
         for _ in range(MAX_TRIES):
             folder = tempfile.mkdtemp(prefix=PREFIX, dir=roots[0] if roots else ROOTS[-1])
             lock = _lock(folder)
@@ -103,6 +108,14 @@ class AppFiles:
             os.close(self.lock)
 
 
+def _has_room(folder: str) -> bool:
+    try:
+        status = os.statvfs(folder)
+    except OSError:  # it is gone
+        return False
+    return status.f_bavail * status.f_frsize >= ROOM_BYTES
+
+
 def _lock(folder: str) -> int | None:
     """Lock a new folder; None: another starting supervisor has removed it, since it was not locked yet."""
     try:
@@ -129,23 +142,30 @@ def _remove_abandoned(root: str) -> None:
                 os.close(fd)
 
 
-_own: list[AppFiles] = []  # of a trial
+_own: list[AppFiles] = []  # of a trial, or of a worker that found no room beside the others
 
 
 def enter(role: Any, environ: MutableMapping[str, str]) -> None:
-    """Put the app's metrics of this process into the files of its role; a trial has a folder of its own, until `leave`."""
-    folder = role.given.get(GIVEN)
-    if role.is_trial and chosen_folder(role.plan.config, environ) is not None:
+    """
+    Put the app's metrics of this process into the files of its role; a trial has a folder of its own, until `leave`.
+
+    So has a worker while the folder of all is full: nobody reads these files, and the worker serves.
+    """
+    folder, why_apart = role.given.get(GIVEN), ""
+    if folder is not None and not _has_room(folder):
+        why_apart = f"there is no room in {folder}"
+        logger.warning("the app's own metrics of this worker are left out, until it is replaced: %s", why_apart)
+    if why_apart or (role.is_trial and chosen_folder(role.plan.config, environ) is not None):
         files = AppFiles.open(None)
         if files is not None:
             _own.append(files)
             folder = files.folder
     if folder is not None:
-        name_files(environ, folder, name_of(role.page_number))
+        name_files(environ, folder, name_of(role.page_number), why_apart)
 
 
 def leave() -> None:
-    """Remove the folder of a trial."""
+    """Remove the folder of this process, if it has one."""
     while _own:
         _own.pop().close()
 

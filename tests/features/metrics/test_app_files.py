@@ -125,6 +125,7 @@ def named(monkeypatch):
     """Return where the app is to count."""
     named = []
     monkeypatch.setattr(module, "name_files", lambda environ, *where: named.append(where))
+    monkeypatch.setattr(module, "_has_room", lambda folder: True)
     return named
 
 
@@ -138,7 +139,7 @@ def test_a_worker(named):
     enter(role_of(given={GIVEN: "/a"}), {})
     enter(role_of(), {})
     leave()
-    assert named == [("/a", "w3")]
+    assert named == [("/a", "w3", "")]
 
 
 def test_a_trial(named, monkeypatch, tmp_path):
@@ -151,9 +152,40 @@ def test_a_trial(named, monkeypatch, tmp_path):
     assert named == [] and os.listdir(root) == []
     enter(role_of(is_trial=True), environ)
     (name,) = os.listdir(root)
-    assert named == [(str(root / name), "w3")]
+    assert named == [(str(root / name), "w3", "")]
     leave()
     assert os.listdir(root) == []
     monkeypatch.setattr(module.AppFiles, "open", lambda given: None)
     enter(role_of(is_trial=True), environ)
     assert len(named) == 1
+
+
+def test_room_of_a_folder(tmp_path, monkeypatch):
+    """There is room from two files on; there is none in a folder that is gone."""
+    assert not module._has_room(str(tmp_path / "gone"))
+    for free, has_room in ((511, False), (512, True)):
+        monkeypatch.setattr(os, "statvfs", lambda folder, free=free: SimpleNamespace(f_bavail=free, f_frsize=4096))
+        assert module._has_room(str(tmp_path)) is has_room
+
+
+def test_folders_without_room(named, monkeypatch, tmp_path, caplog):
+    """A folder is made where there is room. While that is full a worker has a folder of its own, and the next one counts beside the others again."""
+    full, root = tmp_path / "full", tmp_path / "memory"
+    full.mkdir()
+    monkeypatch.setattr(module, "ROOTS", (str(full), str(root)))
+    monkeypatch.setattr(module, "_has_room", lambda folder: not folder.startswith(str(full)))
+    files = AppFiles.open(None)
+    assert os.path.dirname(files.folder) == str(root)
+    role = role_of(given={GIVEN: str(full)})
+    enter(role, {})
+    ((folder, _, why),) = named
+    assert os.path.dirname(folder) == str(root) != files.folder and why == f"there is no room in {full}"
+    assert f"the app's own metrics of this worker are left out, until it is replaced: {why}" in caplog.text
+    leave()
+    files.close()
+    assert os.listdir(root) == []
+    monkeypatch.setattr(module, "ROOTS", (str(full),))
+    assert AppFiles.open(None) is None and "No space left on device" in caplog.text
+    monkeypatch.setattr(module, "_has_room", lambda folder: True)
+    enter(role, {})
+    assert named[1:] == [(str(full), "w3", "")]
