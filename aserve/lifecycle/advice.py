@@ -308,11 +308,13 @@ def _of_growth(worker: Mapping[str, Any]) -> Iterator[Advice]:
 
 def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
     failed = sum(count for name, count in minute["ends"].items() if name.startswith("5xx"))
-    if failed >= FAILED_COUNT and failed >= FAILED_SHARE * minute["requests"]:
+    # Clients that leave while their requests wait have no response: in a stall they are most of the requests.
+    responses = sum(count for name, count in minute["ends"].items() if not name.startswith("none"))
+    if failed >= FAILED_COUNT and failed >= FAILED_SHARE * responses:
         yield Advice(
-            f"{100 * failed // minute['requests']} % of the responses of the last minute were errors of the app (5xx): {failed}.",
+            f"{100 * failed // responses} % of the responses of the last minute were errors of the app (5xx): {failed}.",
             "The log has a traceback for each exception.",
-            is_failure=2 * failed >= minute["requests"],
+            is_failure=2 * failed >= responses,
         )
     full = minute["refused"].get("503", 0)
     if full:

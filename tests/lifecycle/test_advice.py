@@ -290,10 +290,14 @@ def test_no_descriptors_for_clients(worker, queued, is_told):
     assert (first is not None and first.text == text and first.is_failure) == is_told
 
 
-@pytest.mark.parametrize(("failed", "is_failure"), [(20, False), (50, True)])
-def test_when_errors_are_a_failure(failed, is_failure):
-    """If they are half of the responses."""
-    minute = {**WELL["minute"], "ends": {"5xx complete": failed}}
+@pytest.mark.parametrize(("failed", "well", "is_failure"), [(20, 80, False), (50, 50, True), (20, 0, True)])
+def test_when_errors_are_a_failure(failed, well, is_failure):
+    """If they are half of the responses; requests of clients that left while they waited have none."""
+    minute = {
+        **WELL["minute"],
+        "requests": 1000,
+        "ends": {"none cut": 1000 - failed - well, "2xx complete": well, "5xx complete": failed},
+    }
     (found,) = advise({**WELL, "minute": minute, "workers": [WORKER]}, {}, Config())
     assert found.is_failure == is_failure
 
