@@ -125,7 +125,7 @@ FAULTS = (
         "all threads are stuck", _putting("stuck"), clients=20,
         status=Told(r"2 of 2 workers: all threads busy: no queued request started for \d+ s", 15),
         metrics=Told("aserve_requests_stalled_seconds", 15, at_least=20),
-        log=Told("no thread|no request", 20),
+        log=Told("all threads busy: no queued request started", 20),
         quiet=Quiet(20),
     ),
     Fault(
@@ -197,7 +197,7 @@ FAULTS = (
 def ask_status(site: Site) -> tuple[int, str]:
     """Return the exit status of `aserve status`, and what it writes."""
     command = [sys.executable, "-I", "-m", "aserve", "status", "--control", str(site.control)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -12,7 +12,7 @@ import re
 import pytest
 import yaml
 from harness.interpreter import ONCE
-from harness.promtool import HAS_PROMTOOL, RuleTest, run
+from harness.promtool import HAS_PROMTOOL, RuleTest, raised, run
 from harness.recordings import load, with_labels
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -68,13 +68,6 @@ WRITTEN = {
         {'aserve_listen_queue{listener="http://site"}': "0x20 2000x20", 'aserve_listen_queue_limit{listener="http://site"}': "2048x40"}, 390, 330,
     ),
 }  # fmt: skip
-
-
-def raised(alerts, seconds, severity=".*"):
-    """Return what gives 1 if one of these alerts was raised in so many seconds."""
-    return (
-        f'group(max_over_time(ALERTS{{alertstate="firing",alertname=~"{alerts}",severity=~"{severity}"}}[{seconds}s]))'
-    )
 
 
 def others(alerts, seconds):

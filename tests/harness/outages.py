@@ -113,7 +113,10 @@ class Site(Workers):
 class Clients:
     """Threads that ask for / again and again, each on a connection of its own; what became of it."""
 
-    def __init__(self, site: Site, count: int = 8, patience_seconds: float = 60.0, pause_seconds: float = 0.2) -> None:
+    def __init__(
+        self, site: Site, count: int = 8, patience_seconds: float | None = 60.0, pause_seconds: float = 0.2
+    ) -> None:
+        """`patience_seconds`: until a client gives up; None: never."""
         self.site = site
         self._patience_seconds, self._pause_seconds = patience_seconds, pause_seconds
         self._is_over = threading.Event()

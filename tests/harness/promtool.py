@@ -13,6 +13,13 @@ HAS_PROMTOOL = shutil.which("promtool") is not None
 Samples = dict[str, float]  # by labels as promtool writes them: '{alertname="A"}'
 
 
+def raised(alerts: str, seconds: int, severity: str = ".*") -> str:
+    """Return what gives 1 if one of these alerts was raised in so many seconds."""
+    return (
+        f'group(max_over_time(ALERTS{{alertstate="firing",alertname=~"{alerts}",severity=~"{severity}"}}[{seconds}s]))'
+    )
+
+
 class RuleTest:
     """Series, and what expressions give at a time after they have begun."""
 
