@@ -146,6 +146,8 @@ def test_auto_by_limits_that_change(supervised, memory, monkeypatch, caplog):
     assert serving() == 1
     limits = before
     assert serving() == 3
+    limits = before._replace(cpus=8)  # there is memory for three
+    assert serving() == 3
     limits = before._replace(memory_bytes=600 << 20)
     assert serving() == 2
     one.signal(signal.SIGTTIN)

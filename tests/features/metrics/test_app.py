@@ -123,6 +123,7 @@ def test_names(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "_pid", 0)
     monkeypatch.setattr(module, "_name", "")
+    monkeypatch.setattr(module, "_why_apart", "")
     monkeypatch.setattr(values, "ValueClass", values.MutexValue)
     environ = {}
     module.name_files(environ, str(tmp_path), "w1")
@@ -133,6 +134,9 @@ def test_names(monkeypatch, tmp_path):
     monkeypatch.setenv(module.VARIABLE, str(tmp_path))
     Counter("b", "", registry=None).inc()
     assert "b_total 1.0" in read_app_metrics().decode() and (tmp_path / "counter_w2.db").exists()
+    module.name_files(environ, str(tmp_path), "w3", "there is no room in /a")
+    with pytest.raises(OSError, match="there is no room in /a"):
+        read_app_metrics()
 
 
 def test_what_a_supervisor_hears(monkeypatch):
