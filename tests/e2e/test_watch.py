@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -173,9 +174,8 @@ def test_cpus_that_go_and_come_back(start_workers, wait_until):
     every = subprocess.run(
         ["taskset", "-cp", str(process.pid)], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.split()[-1]
-    before = len(
-        wait_until(lambda: process.workers if process.log.count(" is ready") == len(process.workers) else None)
-    )
+    before = int(re.search(r"serving on .* with (\d+) workers", process.log)[1])  # the first of them starts alone
+    wait_until(lambda: process.log.count(" is ready") == before)
     bind(every.replace(",", "-").partition("-")[0])
     process.wait_for_log("--workers auto: CPUs: 1: the number of workers is 1 now")
     wait_until(lambda: len(process.workers) == 1)
