@@ -10,12 +10,14 @@ Not here: parsing (protocols/), sending (outbox.py), the states (wire_loop.py), 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Protocol
 
 from ..core.body import LiveBody
 from ..core.errors import RequestRefused
 from ..core.exchange import CLIENT_GONE, Exchange, refused_exchange
 from ..protocols.base import WireProtocol
+from ..wsgi.finalizers import refuse_inside
 from .connection import Connection, release_exchange
 from .health import answer
 from .offered import Leaving
@@ -156,7 +158,7 @@ class Inbox:
         if self._waiting or self.protocol.unparsed or (body is not None and body.is_chunked):
             self._progress.stay_on_loop()
         if isinstance(body, LiveBody):
-            post = self._service.executor.post
+            post, body.before_wait = self._service.executor.post, partial(refuse_inside, self._service.loop)
             body.on_low = lambda: post(self._on_body_low, exchange, None)
             if self.protocol.is_continue_due and body is self.protocol.live_body:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)

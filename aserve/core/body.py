@@ -112,8 +112,8 @@ class LiveBody:
     """
 
     __slots__ = (
-        "_buffer", "_complete", "_error", "_forked_count", "_high_bytes", "_is_reading", "_ready", "is_chunked", "length", "on_low", "on_wanted",
-        "refusal",
+        "_buffer", "_complete", "_error", "_forked_count", "_high_bytes", "_is_reading", "_ready", "before_wait", "is_chunked", "length", "on_low",
+        "on_wanted", "refusal",
     )  # fmt: skip
     is_live = True
     is_spooled = False
@@ -123,6 +123,7 @@ class LiveBody:
         self.is_chunked = is_chunked
         self.on_wanted: Callable[[], None] | None = None  # called once, at the app's first read
         self.on_low: Callable[[], None] | None = None  # called when a full body has room again
+        self.before_wait: Callable[[], object] = int  # may raise, where a reader must not wait
         self._high_bytes = high_bytes
         self._buffer = bytearray()
         self._complete = False
@@ -248,6 +249,7 @@ class LiveBody:
                     raise ClientDisconnected(self._error)
                 if len(forked) != self._forked_count:
                     raise ClientDisconnected("the rest of the body comes to the server's own process")
+                self.before_wait()
                 self._raise_limit()
                 self._ready.wait()
             data = bytes(self._buffer[:end])

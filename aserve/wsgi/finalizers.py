@@ -34,7 +34,10 @@ def refuse_inside(loop: Any) -> None:
     """
     if loop is not None and asyncio._get_running_loop() is loop:  # with --threads 0 the app finds no running loop
         raise AppError("a finalizer or signal handler called the response of a request on the event loop's thread")
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
+    called = sys._getframe(1).f_globals
+    while frame is not None and frame.f_globals is called:
+        frame = frame.f_back
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if frame.f_code in WORKING or not CALLS_APP.isdisjoint(((name, None), (name, frame.f_code.co_name))):

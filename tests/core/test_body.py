@@ -418,6 +418,15 @@ def test_a_reader_waits(read, expected):
     feeder.join()
 
 
+def test_a_reader_that_must_not_wait():
+    """It gets what has come, and is asked before it waits."""
+    body = live(b"abc", is_complete=False)
+    body.before_wait = lambda: 1 / 0
+    assert body.read(2) == b"ab"
+    with pytest.raises(ZeroDivisionError):
+        body.read(2)
+
+
 def test_a_reader_in_a_child(monkeypatch):
     """A process that the app has forked gets what has come; what comes later it would wait for in vain."""
     body = LiveBody(1 << 16, False)

@@ -28,6 +28,21 @@ def test_finalizers_that_call_into_responses(start_process, flags, native):
     assert process.wait() == 0
 
 
+@pytest.mark.parametrize("native", NATIVE_KINDS)
+@pytest.mark.parametrize("flags", [[], ["--request-timeout", "600"]], ids=" ".join)
+def test_a_body_that_is_read_on_the_event_loop(start_process, flags, native):
+    """Its octets come through the loop: who would wait for them there gets an error, and the server answers on."""
+    process = start_process(
+        f"{APP.rpartition('/')[0]}/reading_app.py:app", "--body", "stream", "--native", native, *flags
+    )
+    for head in (b"Content-Length: 10", b"Transfer-Encoding: chunked"):
+        with contextlib.closing(RawClient(process.address)) as client:
+            client.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n2")
+            assert b"on the event loop's thread" in client.recv_response().body
+    process.signal()
+    assert process.wait() == 0
+
+
 def ask(address, form):
     """Ask again and again; a response may be cut, but the server must not fall silent: the client's time-out fails the test."""
     for _ in range(ROUNDS):

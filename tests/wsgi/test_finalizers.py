@@ -43,3 +43,12 @@ def test_the_app_itself():
     within("aserve.connections.connection", lambda: within("aserve.wsgi.gateway", lambda: within("app", write)))
     within("aserve.core.x", lambda: within("aserve.wsgi.gateway", lambda: within("aserve.features.x", write)))
     within("threading", write)
+
+
+def test_a_wait_within_the_module_that_is_called():
+    """Frames of the module that asks are of the call itself: a live body waits in one that may lock."""
+    namespace = {"__name__": "aserve.core.body", "refuse_inside": refuse_inside}
+    exec("def read():\n    read_until()\ndef read_until():\n    refuse_inside(None)", namespace)
+    within("app", namespace["read"])
+    with pytest.raises(AppError, match=r"aserve\.core\.budgets"):
+        within("aserve.core.budgets", lambda: within("app", namespace["read"]))
