@@ -29,7 +29,7 @@ Function = Callable[..., bytes]
 _MEDIA_TYPE = lazy_pattern(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w-]+=[\w.-]+)*", re.ASCII)
 
 _functions: dict[bytes, Function] = {}
-_registering = threading.Lock()
+_registering = threading.RLock()  # reentrant: a function that is replaced may have a finalizer that registers another
 
 
 def register(name: str, function: Function, *, replace: bool = False) -> None:
@@ -55,14 +55,12 @@ def register(name: str, function: Function, *, replace: bool = False) -> None:
 
 def unregister(name: str) -> None:
     """Remove a function; do nothing if there is none of this name."""
-    with _registering:
-        _functions.pop(name.encode(), None)
+    _functions.pop(name.encode(), None)
 
 
 def registered() -> list[str]:
     """Return the names of the registered functions, in order of registration."""
-    with _registering:
-        return [key.decode() for key in _functions]
+    return [key.decode() for key in list(_functions)]
 
 
 def call_local(name: bytes, *arguments: bytes) -> bytes:

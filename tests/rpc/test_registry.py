@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 
@@ -109,6 +110,29 @@ def test_registering_from_many_threads(functions):
     for thread in threads:
         thread.join()
     assert sorted(taken) == list(range(200)) and len(functions) == 200
+
+
+def test_a_finalizer_that_registers():
+    """What a function's finalizer calls, where the function is replaced or unregistered, does not wait for its own thread."""
+
+    class Function:
+        def __call__(self):
+            return b""
+
+        def __del__(self):
+            rpc.unregister("h")
+            rpc.register("g", hello, replace=rpc.registered() != [])
+
+    def replace():
+        rpc.register("f", Function())
+        rpc.register("f", Function(), replace=True)
+        rpc.unregister("f")
+        gc.collect()
+
+    thread = threading.Thread(target=replace, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive() and rpc.registered() == ["g"]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
