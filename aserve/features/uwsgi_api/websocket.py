@@ -17,6 +17,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from typing import Any, Callable, Union
 
 from .request import environ_for
@@ -40,7 +41,8 @@ class WebSocket:
         self._sock, self._clock = sock, clock
         self._octets = bytearray()  # received, and not read yet
         self._message = bytearray()  # of a message in several frames
-        self._lock = threading.Lock()  # held while a frame is sent
+        self._frames: deque[bytes] = deque()  # to be sent, in order
+        self._lock = threading.RLock()  # held while frames are sent; an RLock knows its owner
         self._heard_at = clock()
         self._pinged_at = 0.0  # 0: no ping waits for its pong
 
@@ -59,8 +61,12 @@ class WebSocket:
         else:
             head += struct.pack("!BQ", 127, len(content))
         try:
-            with self._lock:
-                self._sock.sendall(head + content)
+            self._frames.append(head + content)
+            # A finalizer or signal handler that interrupts `sendall` does not wait: the interrupted call sends its frame afterwards.
+            while self._frames and not self._lock._is_owned():  # type: ignore[attr-defined]
+                with self._lock:
+                    while self._frames:
+                        self._sock.sendall(self._frames.popleft())
         except OSError:
             raise OSError(NOT_SENT) from None
 

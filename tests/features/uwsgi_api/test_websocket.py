@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 
 import pytest
 
@@ -74,6 +75,23 @@ def test_in_pieces(pair):
         assert websocket._next_frame() is None
         websocket._read(1)
     assert websocket.receive(False) == b"x" * 200
+
+
+def test_a_frame_within_a_frame(pair):
+    """A signal handler or finalizer that interrupts a frame sends its own behind that, and waits for nothing."""
+    websocket, client = pair
+
+    class Interrupted:
+        def sendall(self, octets, sock=websocket._sock):
+            if octets.endswith(b"first"):
+                websocket.send(TEXT, b"second")
+            sock.sendall(octets)
+
+    websocket._sock = Interrupted()
+    thread = threading.Thread(target=websocket.send, args=(TEXT, b"first"), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive() and client.recv(100) == b"\x81\x05first\x81\x06second"
 
 
 @pytest.mark.parametrize(
