@@ -12,7 +12,6 @@ stands still for long, or the server loses data. Nothing can prevent that; the l
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import threading
@@ -72,7 +71,7 @@ class Leases:
     def _forget(self) -> None:
         """Begin anew in a forked process: the leases are its parent's."""
         self._held: dict[Lease, bool] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a finalizer of the app's may take a lease while the thread starts
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
@@ -101,11 +100,11 @@ class Leases:
         self._held[lease] = True
         with self._lock:
             if self._thread is None:
-                thread = Watcher(self._run, "aserve-leases")
-                # If no thread can start, the lease expires and is logged as lost.
-                with contextlib.suppress(RuntimeError):
-                    thread.start()
-                    self._thread = thread
+                self._thread = Watcher(self._run, "aserve-leases")
+                try:
+                    self._thread.start()
+                except RuntimeError:  # no thread can start: the lease expires and is logged as lost
+                    self._thread = None
         return lease
 
     def let_go(self, lease: Lease) -> bool:

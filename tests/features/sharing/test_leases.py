@@ -133,6 +133,22 @@ def test_the_thread(store_server, monkeypatch):
     assert slept == [module.RENEW_SECONDS, module.RENEW_SECONDS, module.AGAIN_SECONDS] and leases._thread is None
 
 
+def test_a_finalizer_that_takes_a_lease(monkeypatch):
+    """While the thread starts, the collector may run it; one thread renews both leases."""
+    leases, started = Leases(Store(Shared("redis://127.0.0.1:1", "shop"))), []
+
+    def start(thread):
+        started.append(thread)
+        leases.keep("of the finalizer")
+
+    monkeypatch.setattr(module.Watcher, "start", start)
+    keeper = threading.Thread(target=leases.keep, args=["a lease"], daemon=True)
+    keeper.start()
+    keeper.join(20)
+    assert not keeper.is_alive() and len(started) == 1 and len(leases._held) == 2
+    leases._held.clear()
+
+
 def test_no_thread(new, monkeypatch):
     """A lease that no thread can renew is one all the same; the next one asks for a thread again."""
 
