@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test repeat test-whole test-all test-native-off test-next test-next-clean suites suite others check quick lint coverage wheel wheels release-check soak soak-million storm drill moving cluster fuzz mutants sanitize \
+.PHONY: help agents ready-pypy serve test repeat test-whole test-all test-native-off test-next test-next-clean suites suite others check quick lint coverage wheel wheels release-check soak soak-million hunt storm drill moving cluster fuzz mutants sanitize \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-http2 bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -152,6 +152,9 @@ soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and de
 
 soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory flat; into benchmarks/results (PYTHON=pypy3 VENV=.venv-pypy)
 	$(VENV)/bin/python tests/million.py --save $(ARGS)
+
+hunt: $(VENV)/.ready-test  ## a million requests at one thread, and starts, beside busy processes, each answered within a second; in pieces of a minute, goes on where it stopped
+	$(VENV)/bin/python tests/hunt.py $(ARGS)
 
 storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: each test for SECONDS=30 (ARGS=--save: into benchmarks/results)
 	@.ci/need tools

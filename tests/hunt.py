@@ -1,0 +1,170 @@
+"""A hunt for lost wake-ups in the lane and in the C path: python tests/hunt.py [REQUESTS] [--seconds N] [FLAGS...]
+
+Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit: one or two kept connections with
+pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for the server or comes at
+once. The server has one thread, and one worker or none, beside no or four busy processes. Each request must be answered within a second of its
+due time. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further arguments are flags for
+the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer came late on this commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import pathlib
+import platform
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+
+from harness.process import ServerProcess
+from whole import ROOT, commit, read_records
+
+RESULTS = ROOT / "build/hunt.jsonl"
+APP = f"{ROOT / 'tests/harness/apps.py'}:hello"
+DUE_SECONDS, PATIENCE_SECONDS = 1.0, 30.0
+# Behind most requests the next one comes at once; pauses are as often short as long, from a spin to more than any stall that the lane watches for.
+PAUSE_SHARE, SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 1e-6, 0.03
+SPLIT_SHARE = 0.01  # of requests whose head comes in two pieces: the connection leaves the lane, and comes back
+GET, END = b"GET / HTTP/1.1\r\nHost: hunt\r\n\r\n", b"hello\n"
+BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
+PIECES = list(itertools.product(("1 connection", "2 connections", "starts"), (0, 4), ((), ("--workers", "1"))))
+
+
+class Client:
+    """A connection of its own, and how long its answers took."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.seconds: list[float] = []
+        self._sock = socket.create_connection(address, PATIENCE_SECONDS)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, octets: bytes = GET) -> None:
+        """Send a request, or a part of one."""
+        self._sock.sendall(octets)
+
+    def receive(self, since: float) -> None:
+        """Wait for the answer to a request that was due at this time; one that never comes took as long as the wait."""
+        octets = b""
+        with contextlib.suppress(TimeoutError, socket.timeout):
+            while not octets.endswith(END):
+                octets += self._sock.recv(1 << 16) or b" [closed]" + END
+        if octets and not (octets.startswith(b"HTTP/1.1 200 ") and b"[closed]" not in octets):
+            raise SystemExit(f"a wrong answer: {octets!r}")
+        self.seconds.append(time.monotonic() - since)
+
+    def hunt(self, until: float, rng: random.Random) -> None:
+        """Send requests, one after another, and pause before some."""
+        while time.monotonic() < until and max(self.seconds, default=0.0) < PATIENCE_SECONDS:
+            if rng.random() < PAUSE_SHARE:
+                pause(rng)
+            at = rng.randrange(1, len(GET)) if rng.random() < SPLIT_SHARE else 0
+            if at:
+                self.send(GET[:at])
+                pause(rng)
+            since = time.monotonic()
+            self.send(GET[at:])
+            self.receive(since)
+
+
+def pause(rng: random.Random) -> None:
+    """Wait for a random time."""
+    time.sleep(SHORTEST_SECONDS * (LONGEST_SECONDS / SHORTEST_SECONDS) ** rng.random())
+
+
+@contextlib.contextmanager
+def busy(count: int, seconds: float) -> Iterator[None]:
+    """Let so many processes compute; they end by themselves, too."""
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY, str(seconds + 60)]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def serving(flags: Sequence[str], folder: pathlib.Path, fds: Sequence[int] = ()) -> Iterator[ServerProcess]:
+    """Run a server, and stop it."""
+    server = ServerProcess([APP, "--threads", "1", *flags], folder, {}, fds=fds)
+    try:
+        yield server
+        server.signal()
+        server.wait(60)
+    finally:
+        server.end()
+
+
+def hunt_kept(count: int, flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[float]:
+    """Return the times of requests on so many kept connections."""
+    with serving(flags, folder) as server, concurrent.futures.ThreadPoolExecutor(count) as pool:
+        clients, until = [Client(server.address) for _ in range(count)], time.monotonic() + seconds
+        list(pool.map(lambda client: client.hunt(until, random.Random()), clients))
+    return [each for client in clients for each in client.seconds]
+
+
+def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[float]:
+    """Return the times of the first requests of servers: one that was there before its server, and one that comes at once; then a second one."""
+    found, until = [], time.monotonic() + seconds
+    while not found or time.monotonic() < until:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            early = Client(listener.getsockname())
+            early.send()
+            with serving(flags, folder, [listener.fileno()]):
+                early.receive(time.monotonic())
+                early.send()
+                early.receive(time.monotonic())
+        with serving(flags, folder) as server:
+            late = Client(server.address)
+            for _ in range(2):
+                since = time.monotonic()
+                late.send()
+                late.receive(since)
+        found += early.seconds + late.seconds
+    return found
+
+
+def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]:
+    """Run a piece; return what is written of it."""
+    kind, busy_count, processes = PIECES[number % len(PIECES)]
+    with tempfile.TemporaryDirectory() as folder, busy(busy_count, seconds):
+        where = [*processes, *flags], pathlib.Path(folder), seconds
+        found = hunt_starts(*where) if kind == "starts" else hunt_kept(int(kind[0]), *where)
+    late = sorted((round(each, 3) for each in found if each > DUE_SECONDS), reverse=True)
+    return {
+        "kind": kind, "busy": busy_count, "flags": where[0], "python": platform.python_implementation(), "requests": len(found),
+        "slowest_seconds": round(max(found), 4), "late": late[:10],
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Run the pieces that are missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("requests", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options, flags = parser.parse_known_args()
+    of = commit()
+    RESULTS.parent.mkdir(exist_ok=True)
+    records = [record for record in read_records(RESULTS) if record["commit"] == of != ""]
+    while sum(record["requests"] for record in records) < options.requests or len(records) < len(PIECES):
+        records.append({"commit": of, **hunt(len(records), options.seconds, flags)})
+        print(json.dumps(records[-1]), flush=True)
+        with RESULTS.open("a") as out:
+            # Begun on a line of its own: a run that was killed may have left a part of one.
+            out.write(f"\n{json.dumps(records[-1])}\n")
+    late = [record for record in records if record["late"]]
+    total, slowest = sum(record["requests"] for record in records), max(record["slowest_seconds"] for record in records)
+    print(f"{total} requests in {len(records)} pieces, the slowest {slowest:g} s; pieces with a late one: {len(late)}")
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
