@@ -69,11 +69,16 @@ class OwnLogger(logging.Logger):
             return logging.LogRecord(*args[:7])
 
     def callHandlers(self, record: logging.LogRecord) -> None:
-        """Pass the record to the handlers; if there are none, to standard error."""
+        """Pass the record to the handlers; if there are none, or one raises, to standard error."""
         if self.hasHandlers():
-            super().callHandlers(record)
-        else:
-            self.fallback.handle(record)
+            try:
+                super().callHandlers(record)
+            except Exception as exc:  # as of a file that this process's user may not make anew
+                text = "a handler of the log has failed, with %r, for the next line:"
+                self.fallback.handle(self.makeRecord(self.name, logging.ERROR, "", 0, text, (exc,), None))
+            else:
+                return
+        self.fallback.handle(record)
 
 
 def set_up_logging(config: EngineSettings, name: str = "") -> None:

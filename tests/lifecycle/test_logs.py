@@ -216,6 +216,20 @@ def test_a_factory_of_records_that_raises(capsys, others):
     assert "WARNING  of ours\n" in capsys.readouterr().err
 
 
+def test_a_handler_that_raises(capsys):
+    """It breaks nothing that logs: the message is on standard error, and before it why."""
+
+    class Raising(logging.Handler):
+        def emit(self, record):
+            raise PermissionError(13, "Permission denied", "/var/log/shop.log")
+
+    set_up_logging(Config())
+    ours.handlers[:] = [Raising()]
+    logging.getLogger("aserve.app").error("the app has failed")
+    why, message = capsys.readouterr().err.splitlines()
+    assert "PermissionError(13, 'Permission denied')" in why and message.endswith("ERROR    the app has failed")
+
+
 def test_all_loggers_are_known():
     """Each that a module has is in NAMES."""
     sources = [path.read_text() for path in pathlib.Path(aserve.__file__).parent.rglob("*.py")]
