@@ -1,6 +1,6 @@
 """gunicorn's Logger: the base of a `logger_class`, and what `logconfig_dict`, `syslog` and `errorlog` set up.
 
-Owns:     Logger, with gunicorn's methods and attributes; SafeAtoms.
+Owns:     Logger, with gunicorn's methods and attributes; SafeAtoms; File; dictionary_of.
 Thread:   `setup` the main thread; `access` any that runs the app.
 Spec:     gunicorn 23.0.0, gunicorn/glogging.py.
 Not here: which processes have one, and what is logged by it (gunicorn_logs.py), calling `access` (gunicorn_access.py).
@@ -101,11 +101,8 @@ class Logger:
             if not cfg.disable_redirect_access_to_syslog:
                 self._set_syslog_handler(self.access_log, cfg, self.syslog_fmt, "access")
         form = next((name for name in FORMS if getattr(cfg, name)), None)
-        if form == "logconfig_dict":
-            logging.config.dictConfig(_laid_over(cfg.logconfig_dict))
-        elif form == "logconfig_json":
-            with open(cfg.logconfig_json, encoding="utf-8") as file:
-                logging.config.dictConfig(_laid_over(read_json(file.read())))
+        if form in FORMS[:2]:
+            logging.config.dictConfig(dictionary_of(cfg))
         elif form == "logconfig":
             here = {"__file__": cfg.logconfig, "here": os.path.dirname(cfg.logconfig)}
             logging.config.fileConfig(cfg.logconfig, here, disable_existing_loggers=False)
@@ -206,9 +203,7 @@ class Logger:
             before.close()
         if output is not None:
             is_stream = output == "-"
-            self._add(
-                log, logging.StreamHandler(stream) if is_stream else logging.handlers.WatchedFileHandler(output), fmt
-            )
+            self._add(log, logging.StreamHandler(stream) if is_stream else File(output), fmt)
 
     def _set_syslog_handler(self, log: logging.Logger, cfg: Any, fmt: str, name: str) -> None:
         prefix = cfg.syslog_prefix or cfg.proc_name.replace(":", ".")
@@ -223,9 +218,31 @@ class Logger:
         log.addHandler(handler)
 
 
-def _laid_over(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a user's dictionary over gunicorn's; handlers and formatters that gunicorn's loggers name stay there, where gunicorn would not start."""
+class File(logging.handlers.WatchedFileHandler):
+    """A file that is opened anew once it was renamed; where this process's user may make no other, lines go on into the old one."""
+
+    def reopenIfNeeded(self) -> None:
+        """See WatchedFileHandler."""
+        path = self.baseFilename
+        if os.access(path if os.path.exists(path) else os.path.dirname(path), os.W_OK):
+            super().reopenIfNeeded()
+
+
+def dictionary_of(cfg: Any) -> dict[str, Any]:
+    """
+    Return a user's dictionary over gunicorn's; handlers and formatters that gunicorn's loggers name stay there, where gunicorn would not start.
+
+    Raises:
+        OSError, ValueError: it cannot be read from its file.
+    """
+    config = cfg.logconfig_dict
+    if not config and cfg.logconfig_json:
+        with open(cfg.logconfig_json, encoding="utf-8") as file:
+            config = read_json(file.read())
     parts = {name: {**DEFAULT_CONFIG[name], **config.get(name, {})} for name in ("handlers", "formatters")}
+    for name, handler in parts["handlers"].items():
+        is_plain = handler.get("class") == "logging.FileHandler"  # gunicorn opens its file anew at SIGUSR1
+        parts["handlers"][name] = {**handler, "class": f"{__name__}.File"} if is_plain else {**handler}
     return {**DEFAULT_CONFIG, **config, **parts}
 
 

@@ -9,6 +9,7 @@ aserve's messages go to the logger gunicorn.error, and the lines of its access l
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -22,7 +23,7 @@ from .draft import Draft, Given
 from .guests import hosting
 from .gunicorn_access import logging_access
 from .gunicorn_cfg import DEFAULT_LOGGERS, Cfg
-from .gunicorn_logger import ACCESS, ERROR, Logger
+from .gunicorn_logger import ACCESS, ERROR, Logger, dictionary_of
 
 if TYPE_CHECKING:
     from ...wsgi import WSGIApp
@@ -93,19 +94,34 @@ class Logs:
     @property
     def files(self) -> list[str]:
         """Return the paths of the files that the settings name."""
-        return [path for path in (self._cfg.errorlog, self._cfg.accesslog) if path not in ("-", "", None)]
+        paths = [path for path in (self._cfg.errorlog, self._cfg.accesslog) if path not in ("-", "", None)]
+        with contextlib.suppress(Exception):  # the Logger tells what is wrong there
+            handlers = dictionary_of(self._cfg)["handlers"].values()
+            paths += [handler["filename"] for handler in handlers if "filename" in handler]
+        return paths
 
     def check(self, config: EngineSettings) -> None:
         """Make the Logger, to see whether that can be done; messages and output stay on the terminal, for the user who waits there."""
         self._cfg.settings["capture_output"].set(False)
-        for name in ("errorlog", "accesslog"):
-            path = getattr(self._cfg, name)
-            if path in self.files and config.user is not None:
-                self._cfg.settings[name].set("-")  # a file of root's, made here, would keep the user from it
+        if config.user is not None:
+            self._open_no_files()
         handlers = logging.getLogger("aserve").handlers
         before = handlers[:]
         self.begin(is_anew=True)
         handlers[:] = before
+
+    def _open_no_files(self) -> None:
+        """Leave the files to the start: root makes them for the user, where the user may not."""
+        for name in ("errorlog", "accesslog"):
+            if getattr(self._cfg, name) in self.files:
+                self._cfg.settings[name].set("-")
+        if self._cfg.logconfig_dict or self._cfg.logconfig_json:
+            with contextlib.suppress(Exception):  # the Logger tells what is wrong there
+                dictionary = dictionary_of(self._cfg)
+                for handler in dictionary["handlers"].values():
+                    if "filename" in handler and str(handler.get("class")).startswith(("logging.", "aserve.")):
+                        handler["delay"] = True
+                self._cfg.settings["logconfig_dict"].set(dictionary)
 
     @property
     def has_begun(self) -> bool:

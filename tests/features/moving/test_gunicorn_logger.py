@@ -109,6 +109,20 @@ def test_files(tmp_path):
     assert logger._get_gunicorn_handler(logger.error_log) is None
 
 
+def test_files_of_a_dictionary(tmp_path, monkeypatch):
+    """They are opened anew, too; where this user may make no other, lines go on into the old one."""
+    path = tmp_path / "d"
+    handlers = {"file": {"class": "logging.FileHandler", "filename": str(path)}}
+    logger = make(logconfig_dict={"handlers": handlers, "loggers": {ERROR: {"handlers": ["file"], "level": "INFO"}}})
+    for number, may_make in enumerate((True, False)):
+        logger.error("before %d", number)
+        path.rename(tmp_path / f"d.{number}")
+        monkeypatch.setattr(os, "access", lambda *_, may_make=may_make: may_make)
+        logger.error("after %d", number)
+    assert (tmp_path / "d.1").read_text() == "after 0\nbefore 1\nafter 1\n" and not path.exists()
+    assert handlers["file"]["class"] == "logging.FileHandler"  # the user's own dictionary is as it was
+
+
 def test_captured_output(tmp_path, monkeypatch):
     """Standard output and error go to the file of errorlog."""
     with open(tmp_path / "out", "w+") as out, open(tmp_path / "err", "w+") as err:

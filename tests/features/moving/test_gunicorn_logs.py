@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -127,15 +128,22 @@ def test_a_check(tmp_path, capfd):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_files_of_a_user(tmp_path):
+@pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json"])
+def test_files_of_a_user(tmp_path, form):
     """They are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
-    paths = [tmp_path / name for name in ("err.log", "acc.log")]
-    settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1])}
+    paths = [tmp_path / name for name in ("err.log", "acc.log", "all.log")]
+    dictionary = {
+        "handlers": {"all": {"class": "logging.FileHandler", "filename": str(paths[2])}},
+        "loggers": {ERROR: {"handlers": ["all"]}},
+    }
+    (tmp_path / "log.json").write_text(json.dumps(dictionary))
+    found = dictionary if form == "logconfig_dict" else str(tmp_path / "log.json")
+    settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1]), form: found}
     context = LifeContext(types.SimpleNamespace(config=Config(user="nobody")))
     logs_of(**settings).extension.on_life(Life.IMPORTS, context._replace(is_check=True))
-    assert [path.exists() for path in paths] == [False, False]
+    assert not any(path.exists() for path in paths)
     logs_of(**settings).extension.on_life(Life.STARTS, context)
-    assert [path.owner() for path in paths] == ["nobody", "nobody"]
+    assert [path.owner() for path in paths] == ["nobody"] * 3
 
 
 def test_a_name(tmp_path, monkeypatch):
