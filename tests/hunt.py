@@ -1,10 +1,11 @@
 """A hunt for lost wake-ups in the lane and in the C path: python tests/hunt.py [REQUESTS] [--seconds N] [FLAGS...]
 
-Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit: one or two kept connections with
-pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for the server or comes at
-once. The server has one thread, and one worker or none, beside no or four busy processes. Each request must be answered within a second of its
-due time. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further arguments are flags for
-the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer came late on this commit.
+Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit and interpreter: one or two
+kept connections with pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for
+the server or comes at once. The server has one thread, and one worker or none, beside no or four busy processes. Each request must be answered
+within a second of its due time. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further
+arguments are flags for the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer came late on
+this commit.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]
         found = hunt_starts(*where) if kind == "starts" else hunt_kept(int(kind[0]), *where)
     late = sorted((round(each, 3) for each in found if each > DUE_SECONDS), reverse=True)
     return {
-        "kind": kind, "busy": busy_count, "flags": where[0], "python": platform.python_implementation(), "requests": len(found),
-        "slowest_seconds": round(max(found), 4), "late": late[:10],
+        "kind": kind, "busy": busy_count, "flags": where[0], "requests": len(found), "slowest_seconds": round(max(found), 4),
+        "late": late[:10],
     }  # fmt: skip
 
 
@@ -151,11 +152,13 @@ def main() -> int:
     parser.add_argument("requests", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--seconds", type=float, default=60.0)
     options, flags = parser.parse_known_args()
-    of = commit()
+    of, python = commit(), platform.python_implementation()
     RESULTS.parent.mkdir(exist_ok=True)
-    records = [record for record in read_records(RESULTS) if record["commit"] == of != ""]
+    records = [
+        record for record in read_records(RESULTS) if (record["commit"], record["python"]) == (of, python) and of
+    ]
     while sum(record["requests"] for record in records) < options.requests or len(records) < len(PIECES):
-        records.append({"commit": of, **hunt(len(records), options.seconds, flags)})
+        records.append({"commit": of, "python": python, **hunt(len(records), options.seconds, flags)})
         print(json.dumps(records[-1]), flush=True)
         with RESULTS.open("a") as out:
             # Begun on a line of its own: a run that was killed may have left a part of one.
