@@ -3,9 +3,10 @@
 Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit and interpreter: one or two
 kept connections with pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for
 the server or comes at once. The server has one thread, and one worker or none, beside no or four busy processes. Each request must be answered
-within a second of its due time. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further
-arguments are flags for the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer came late on
-this commit.
+within a second of its due time; of a late one stands beside it for how long threads of both sides waited for a CPU meanwhile, and less than half of
+the time explains nothing. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further arguments
+are flags for the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer on this commit was late
+for no such reason.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import itertools
 import json
+import os
 import pathlib
 import platform
 import random
@@ -30,7 +33,7 @@ from whole import ROOT, commit, read_records
 
 RESULTS = ROOT / "build/hunt.jsonl"
 APP = f"{ROOT / 'tests/harness/apps.py'}:hello"
-DUE_SECONDS, PATIENCE_SECONDS = 1.0, 30.0
+DUE_SECONDS, PATIENCE_SECONDS, LOOK_SECONDS = 1.0, 30.0, 0.1
 # Behind most requests the next one comes at once; pauses are as often short as long, from a spin to more than any stall that the lane watches for.
 PAUSE_SHARE, SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 1e-6, 0.03
 SPLIT_SHARE = 0.01  # of requests whose head comes in two pieces: the connection leaves the lane, and comes back
@@ -40,12 +43,24 @@ PIECES = list(itertools.product(("1 connection", "2 connections", "starts"), (0,
 
 
 class Client:
-    """A connection of its own, and how long its answers took."""
+    """A connection of its own; how long its answers took, and of late ones, how long threads of both sides waited for a CPU meanwhile."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.seconds: list[float] = []
+        self.answers: list[tuple[float, float]] = []
+        self._pids: list[int] = []
+        self._looked_at = self._waited = 0.0
         self._sock = socket.create_connection(address, PATIENCE_SECONDS)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def watch(self, server: ServerProcess) -> None:
+        """Look at the waits of this server from now on."""
+        self._pids = [os.getpid(), server.pid, *children_of(server.pid)]
+        self.look()
+
+    def look(self) -> None:
+        """Note the waits so far, now and then: a look costs as much as a request."""
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at, self._waited = time.monotonic(), waited(self._pids)
 
     def send(self, octets: bytes = GET) -> None:
         """Send a request, or a part of one."""
@@ -59,20 +74,40 @@ class Client:
                 octets += self._sock.recv(1 << 16) or b" [closed]" + END
         if octets and not (octets.startswith(b"HTTP/1.1 200 ") and b"[closed]" not in octets):
             raise SystemExit(f"a wrong answer: {octets!r}")
-        self.seconds.append(time.monotonic() - since)
+        took = time.monotonic() - since
+        self.answers.append((took, waited(self._pids) - self._waited if took > DUE_SECONDS else 0.0))
 
     def hunt(self, until: float, rng: random.Random) -> None:
         """Send requests, one after another, and pause before some."""
-        while time.monotonic() < until and max(self.seconds, default=0.0) < PATIENCE_SECONDS:
+        while time.monotonic() < until and not (self.answers and self.answers[-1][0] >= PATIENCE_SECONDS):
             if rng.random() < PAUSE_SHARE:
                 pause(rng)
             at = rng.randrange(1, len(GET)) if rng.random() < SPLIT_SHARE else 0
             if at:
                 self.send(GET[:at])
                 pause(rng)
+            self.look()
             since = time.monotonic()
             self.send(GET[at:])
             self.receive(since)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process."""
+    return [
+        int(child)
+        for path in glob.glob(f"/proc/{pid}/task/*/children")
+        for child in pathlib.Path(path).read_text().split()
+    ]
+
+
+def waited(pids: Sequence[int]) -> float:
+    """Return for how many seconds the threads of these processes have been ready to run, and had no CPU; a thread that sleeps is not."""
+    total = 0
+    for path in [path for pid in pids for path in glob.glob(f"/proc/{pid}/task/*/schedstat")]:
+        with contextlib.suppress(OSError):  # it has ended
+            total += int(pathlib.Path(path).read_text().split()[1])
+    return total / 1e9
 
 
 def pause(rng: random.Random) -> None:
@@ -104,32 +139,36 @@ def serving(flags: Sequence[str], folder: pathlib.Path, fds: Sequence[int] = ())
         server.end()
 
 
-def hunt_kept(count: int, flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[float]:
+def hunt_kept(count: int, flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[tuple[float, float]]:
     """Return the times of requests on so many kept connections."""
     with serving(flags, folder) as server, concurrent.futures.ThreadPoolExecutor(count) as pool:
         clients, until = [Client(server.address) for _ in range(count)], time.monotonic() + seconds
+        for client in clients:
+            client.watch(server)
         list(pool.map(lambda client: client.hunt(until, random.Random()), clients))
-    return [each for client in clients for each in client.seconds]
+    return [answer for client in clients for answer in client.answers]
 
 
-def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[float]:
+def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[tuple[float, float]]:
     """Return the times of the first requests of servers: one that was there before its server, and one that comes at once; then a second one."""
     found, until = [], time.monotonic() + seconds
     while not found or time.monotonic() < until:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             early = Client(listener.getsockname())
             early.send()
-            with serving(flags, folder, [listener.fileno()]):
+            with serving(flags, folder, [listener.fileno()]) as server:
+                early.watch(server)
                 early.receive(time.monotonic())
                 early.send()
                 early.receive(time.monotonic())
         with serving(flags, folder) as server:
             late = Client(server.address)
+            late.watch(server)
             for _ in range(2):
                 since = time.monotonic()
                 late.send()
                 late.receive(since)
-        found += early.seconds + late.seconds
+        found += early.answers + late.answers
     return found
 
 
@@ -139,10 +178,10 @@ def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]
     with tempfile.TemporaryDirectory() as folder, busy(busy_count, seconds):
         where = [*processes, *flags], pathlib.Path(folder), seconds
         found = hunt_starts(*where) if kind == "starts" else hunt_kept(int(kind[0]), *where)
-    late = sorted((round(each, 3) for each in found if each > DUE_SECONDS), reverse=True)
+    late = sorted(((took, waits) for took, waits in found if took > DUE_SECONDS), reverse=True)
     return {
-        "kind": kind, "busy": busy_count, "flags": where[0], "requests": len(found), "slowest_seconds": round(max(found), 4),
-        "late": late[:10],
+        "kind": kind, "busy": busy_count, "flags": where[0], "requests": len(found), "slowest_seconds": round(max(found)[0], 4),
+        "late": late[:10], "unexplained": sum(took > 2 * waits for took, waits in late),
     }  # fmt: skip
 
 
@@ -163,7 +202,7 @@ def main() -> int:
         with RESULTS.open("a") as out:
             # Begun on a line of its own: a run that was killed may have left a part of one.
             out.write(f"\n{json.dumps(records[-1])}\n")
-    late = [record for record in records if record["late"]]
+    late = [record for record in records if record["unexplained"]]
     total, slowest = sum(record["requests"] for record in records), max(record["slowest_seconds"] for record in records)
     print(f"{total} requests in {len(records)} pieces, the slowest {slowest:g} s; pieces with a late one: {len(late)}")
     return 1 if late else 0
