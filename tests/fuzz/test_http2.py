@@ -26,7 +26,6 @@ from harness.http2_frames import (
 from harness.replies import echo, returning
 from hypothesis import strategies as st
 
-from aserve.features.http2.frames import TABLE_BYTES
 from aserve.features.http2.intake import FRAMES
 
 MAX_STREAMS = 4
@@ -194,7 +193,8 @@ class Talk:
         """What is kept for the connection is bounded."""
         frames = self.session._h2
         assert len(self.session._streams) <= MAX_STREAMS and len(frames.streams) <= MAX_STREAMS + FRAMES + 1
-        assert frames.encoder.header_table_size <= TABLE_BYTES and frames.decoder.header_table_size <= 4096
+        tables = frames.encoder._encoder.table, frames.decoder._table
+        assert all(table.bytes <= table.max_bytes <= 4096 for table in tables)
         assert len(frames.remote_settings) < 10 and len(frames.incoming_buffer._headers_buffer) <= 64
 
     def finish(self) -> None:
