@@ -110,7 +110,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 # What has refused changes that pass their own tests: pages that are made from code, links, the order of rooms, floors of new modules, the build.
 QUICK := tests/test_layout.py tests/test_docs.py tests/test_measures.py tests/test_faults.py tests/test_features.py tests/test_setup.py \
 	tests/test_benchmarks.py tests/test_simulate_scale.py tests/settings/test_table.py tests/command/test_cli.py \
-	tests/features/moving/test_uwsgi_table.py tests/features/uwsgi_api/test_names.py \
+	tests/compat/moving/test_uwsgi_table.py tests/compat/uwsgi_api/test_names.py \
 	$(addprefix tests/e2e/test_conformance.py::test_,the_page_is_up_to_date every_rule_is_one deviations_are_on_the_page) \
 	$(addprefix tests/e2e/test_moving_table.py::test_,the_table_is_of_the_records the_pages_are_of_the_records)
 
@@ -186,7 +186,7 @@ fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser unde
 	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
 
-mutants: $(VENV)/.ready-test  ## each decision of processes/fleet.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
+mutants: $(VENV)/.ready-test  ## each decision of processes/fleet/fleet.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
 	@.ci/need tools
 	$(RUN) tests/mutants.py $(ARGS)
 

@@ -9,8 +9,8 @@ docs/embedding.md explains them, docs/settings.md has the settings, which all th
 """
 
 from . import rpc
-from .connections.detaching import Detached
-from .connections.statistics import Statistics
+from .connections.drain.detaching import Detached
+from .connections.monitoring.statistics import Statistics
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .features import Config
 from .lifecycle.hooks import post_fork

@@ -22,7 +22,7 @@ from typing import Any, Callable, Generic, Protocol, TypeVar
 
 from .connections.carrier import NewCarrier
 from .connections.listeners import Listener
-from .connections.statistics import Statistics
+from .connections.monitoring.statistics import Statistics
 from .core.ends import Counting, Ended, Ends, Lines, Reader
 from .core.errors import BindError, Fault, RequestRefused
 from .core.exchange import Exchange

@@ -156,7 +156,7 @@ static void count_sent(pump_body *body, size_t sent)
     body->left -= sent - of_head;
 }
 
-/* Errors of the socket, as _CLIENT_ERRORS of connections/sender.py; any other
+/* Errors of the socket, as _CLIENT_ERRORS of connections/loop/sender.py; any other
  * is the file's. */
 static int is_of_socket(int error)
 {

@@ -6,9 +6,9 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from aserve.features.moving.draft import BY_KEY, Row
-from aserve.features.moving.gunicorn_table import ROWS as GUNICORN
-from aserve.features.moving.uwsgi_table import ROWS as UWSGI
+from aserve.compat.moving.draft import BY_KEY, Row
+from aserve.compat.moving.gunicorn_table import ROWS as GUNICORN
+from aserve.compat.moving.uwsgi_table import ROWS as UWSGI
 
 DOCS = pathlib.Path(__file__).parent
 PAGES = {"moving-from-uwsgi-options.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}

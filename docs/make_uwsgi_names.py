@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.features.uwsgi_api.names import ABSENT, DECORATORS, HERE, NAMES, SAME, SET, Name
+from aserve.compat.uwsgi_api.names import ABSENT, DECORATORS, HERE, NAMES, SAME, SET, Name
 
 HEAD = """\
 # All names of the uwsgi module

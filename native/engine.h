@@ -89,7 +89,7 @@ struct engine {
     void (*wake)(lane *);
     int (*parse_array)(const char *, size_t, aserve_span *, uint32_t);
     /* Python's objects */
-    PyObject *owner; /* connections/native.py, Native */
+    PyObject *owner; /* connections/lane/native.py, Native */
     PyObject *executor;
     PyObject *jobs;           /* of the executor's: a deque; and so on */
     PyObject *leadership;     /* a list */
@@ -167,7 +167,7 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
                size_t body_size);
 
 /* Promote it, and go on with the twin, by one of these methods of the owner's
- * (connections/native.py):
+ * (connections/lane/native.py):
  *
  *   name      argument                         when
  *   run       NULL                             no part of it has begun

@@ -3,7 +3,7 @@
  * The app gets it as start_response, and it has write() and
  * wsgi.early_hints.  As long as a head and a body in memory are enough to
  * serve it, it is plain.  When more is needed, it is promoted: Python makes
- * its own objects of the present state (connections/native.py), and they go
+ * its own objects of the present state (connections/lane/native.py), and they go
  * on.  The callables that the app holds then pass all calls on to them. */
 #ifndef NATIVE_REQUEST_H
 #define NATIVE_REQUEST_H

@@ -25,7 +25,7 @@ ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DIALECT = re.compile(
     r"\b(?:who|whom|whoever|somebody|nobody|anybody|everybody|told|of before|so many)\b", re.IGNORECASE
 )
-DECIDES = ("fleet",)
+DECIDES = ("fleet/fleet",)
 
 
 class Measure(NamedTuple):
@@ -72,6 +72,14 @@ def classes() -> Iterator[ast.ClassDef]:
 def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods that a class defines."""
     return {one.name: one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def files_of_a_folder() -> int:
+    """Return how many modules the fullest folder of connections and processes has, __init__ apart."""
+    folders = [(PACKAGE / room).rglob("*.py") for room in ("connections", "processes")]
+    return max(
+        collections.Counter(path.parent for paths in folders for path in paths if path.stem != "__init__").values()
+    )
 
 
 def constructor_arguments() -> int:
@@ -124,6 +132,7 @@ MEASURES = (
     Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 0, 0),
     Measure("own modules that one module imports", fan_out, 22, 15),
+    Measure("modules in a folder of connections, processes", files_of_a_folder, 17, 12),
     Measure("arguments of a constructor", constructor_arguments, 9, 8),
     Measure("methods of a class", methods, 40, 40),
     Measure("private words in docs/design.md", private_words, 20, 20),

@@ -29,7 +29,7 @@ from harness.process import ServerProcess
 from harness.streams import encode_head
 from harness.waiting import wait_until
 
-from aserve.connections.native import _native
+from aserve.connections.lane.native import _native
 from aserve.rpc.packets import encode_call, encode_reply
 
 sys.path.append(str(soak.BENCHMARKS))

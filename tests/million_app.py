@@ -8,7 +8,7 @@ from typing import Any
 from harness import apps
 
 from aserve import rpc
-from aserve.connections import native
+from aserve.connections.lane import native
 
 
 def join(*arguments: bytes) -> bytes:

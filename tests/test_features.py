@@ -12,15 +12,15 @@ import types
 from harness.modules import MODULES
 
 from aserve import features
+from aserve.compat.moving.gunicorn_hooks import GunicornHooks
+from aserve.compat.moving.gunicorn_logs import GunicornLogs
+from aserve.compat.moving.uwsgi_hooks import UwsgiHooks
+from aserve.compat.moving.uwsgi_imports import UwsgiImports
+from aserve.compat.moving.uwsgi_log_files import UwsgiLogFiles
 from aserve.extension import Extension, Life, LifeContext
 from aserve.features import FEATURES, SETTINGS, Config, extensions_of, on_life
-from aserve.features.moving.gunicorn_hooks import GunicornHooks
-from aserve.features.moving.gunicorn_logs import GunicornLogs
-from aserve.features.moving.uwsgi_hooks import UwsgiHooks
-from aserve.features.moving.uwsgi_imports import UwsgiImports
-from aserve.features.moving.uwsgi_log_files import UwsgiLogFiles
 from aserve.features.wire_log import WireLog
-from aserve.processes.plan import Plan
+from aserve.processes.fleet.plan import Plan
 from aserve.settings import EngineSettings
 
 # Only a child process imports them, where --https is used; they import the extra `acme`.
@@ -30,7 +30,8 @@ HAS_ACME = importlib.util.find_spec("acme") is not None
 
 def classes_of_features():
     """Return the classes that the modules of features define."""
-    names = [name for name in MODULES if name.startswith("features.") and (name not in OF_A_CHILD or HAS_ACME)]
+    rooms = ("features.", "compat.moving.", "compat.routes", "compat.uwsgi_api")
+    names = [name for name in MODULES if name.startswith(rooms) and (name not in OF_A_CHILD or HAS_ACME)]
     modules = [importlib.import_module(f"aserve.{name}") for name in names]
     return {
         one
@@ -124,21 +125,21 @@ def test_what_a_user_may_not_read():
         "import sys\n"
         "from aserve.extension import Life, LifeContext\n"
         "from aserve.features import Config, on_life\n"
-        "from aserve.processes.plan import Plan\n"
+        "from aserve.processes.fleet.plan import Plan\n"
         f"on_life(Life.STARTS, LifeContext(Plan(Config(**{settings!r}), None)))\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=True)
     late = {
-        "access_log.log",
-        "slow_requests.watch",
-        "metrics.counting",
-        "metrics.gil",
-        "metrics.single",
-        "uwsgi_api.module",
-        "control.supervising",
-        "files.compressing",
-        "files.static",
-        "files.x_sendfile",
+        "features.access_log.log",
+        "features.slow_requests.watch",
+        "features.metrics.counting",
+        "features.metrics.gil",
+        "features.metrics.single",
+        "compat.uwsgi_api.module",
+        "features.control.supervising",
+        "features.files.compressing",
+        "features.files.static",
+        "features.files.x_sendfile",
     }
-    assert {f"aserve.features.{name}" for name in late} <= {*done.stdout.split()}
+    assert {f"aserve.{name}" for name in late} <= {*done.stdout.split()}

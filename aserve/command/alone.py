@@ -2,7 +2,7 @@
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (lifecycle/control.py), the questions and their answers (processes/questions.py), the content of a status (lifecycle/status.py,
+Not here: the socket (lifecycle/control.py), the questions and their answers (processes/monitoring/questions.py), the content of a status (lifecycle/status.py,
           features/metrics/lone.py).
 """
 
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
-from ..connections.stacks import describe_stacks
+from ..connections.monitoring.stacks import describe_stacks
 from ..core import forks
 from ..core.growth import SAMPLE_SECONDS
 from ..features.metrics.lone import Lone
 from ..lifecycle.control import Caller, Control, Message, Watch
-from ..processes.questions import answers_of, tell_stacks
+from ..processes.monitoring.questions import answers_of, tell_stacks
 from ..server.server import Server
 
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..connections.stacks import ORDER
+from ..connections.monitoring.stacks import ORDER
 from ..core.frames import calls_of, outer_frames, show_calls
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
@@ -25,7 +25,7 @@ from ..features import extensions_of, on_life
 from ..features.mounts import load_with_mounts, nothing_here
 from ..lifecycle.loading import SLOW_START_SECONDS, check_unpatched, load_app
 from ..lifecycle.surroundings import set_surroundings
-from ..processes.plan import Plan
+from ..processes.fleet.plan import Plan
 from ..server.running import loop_factory
 from ..settings import EngineSettings
 from ..settings.secrecy import show_app
@@ -34,7 +34,7 @@ from ..wsgi import WSGIApp
 from .plans import config_of, depends_on_folder, needs_no_app
 
 if TYPE_CHECKING:
-    from ..processes.role import Role
+    from ..processes.children.role import Role
 
 logger = logging.getLogger("aserve")
 

@@ -2,7 +2,7 @@
 
 Owns:     the work of a role from the fork to the exit status; the trial.
 Thread:   the main thread.
-Not here: the supervisor (with_workers.py), importing the app (apps.py), the work itself (processes/worker.py, mold.py).
+Not here: the supervisor (with_workers.py), importing the app (apps.py), the work itself (processes/worker/worker.py, mold.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..core.errors import AserveError, BindError
 from ..extension import Life, LifeContext
 from ..features import on_life
 from ..lifecycle.logs import set_up_logging
-from ..processes.channel import Channel
-from ..processes.forked import say_failed
-from ..processes.mold import run_mold
-from ..processes.plan import Plan
-from ..processes.role import Role
-from ..processes.trial import trial_role
-from ..processes.worker import run_worker
+from ..processes.children.channel import Channel
+from ..processes.children.forked import say_failed
+from ..processes.children.role import Role
+from ..processes.fleet.plan import Plan
+from ..processes.upgrade.trial import trial_role
+from ..processes.worker.mold import run_mold
+from ..processes.worker.worker import run_worker
 from ..settings import ConfigError
 from ..wsgi import WSGIApp
 

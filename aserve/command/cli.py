@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..features.moving.lines import PYTHON, PYTHON_LINE
+from ..compat.moving.lines import PYTHON, PYTHON_LINE
 from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
 from .flags import parse_args

@@ -12,14 +12,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..compat.moving.merging import Own, sources_of
 from ..core.near_names import near_names
 from ..features import SETTINGS, Config
-from ..features.moving.merging import Own, sources_of
 from ..settings import RELOAD_IMPLIES, TERMINAL_IMPLIES, ConfigError, Setting, platform_settings
 from .plans import merged
 
 if TYPE_CHECKING:
-    from ..features.moving.origin import Origin
+    from ..compat.moving.origin import Origin
 
 EXPLAIN = "--explain"
 WIDTH = 100

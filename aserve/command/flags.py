@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from ..compat.moving.lines import is_check, split_line
 from ..core.near_names import near_names
 from ..features import SETTINGS
-from ..features.moving.lines import is_check, split_line
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 from .host_and_port import take_host_and_port
@@ -144,7 +144,7 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
-    from ..features.moving.foreign_flags import explain_flag  # tables, needed only for unknown flags
+    from ..compat.moving.foreign_flags import explain_flag  # tables, needed only for unknown flags
 
     foreign = explain_flag(name)
     if foreign:

@@ -2,7 +2,7 @@
 
 Owns:     HandedDown: the channel of a trial, the state from an upgrade in place; take_handed_down.
 Thread:   the main thread.
-Not here: handing them down (processes/upgrade.py), reading the state from them (processes/inheritance.py).
+Not here: handing them down (processes/upgrade/upgrade.py), reading the state from them (processes/upgrade/inheritance.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import MutableMapping
 
 from ..core.named_tuple import NamedTuple
-from ..processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from ..processes.children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from ..settings import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 Owns:     run_jobs, run_mule.
 Thread:   the main thread.
-Not here: jobs (features/uwsgi_api/spooler/), mules (features/uwsgi_api/mules/), starting such a process (processes/attached.py).
+Not here: jobs (compat/uwsgi_api/spooler/), mules (compat/uwsgi_api/mules/), starting such a process (processes/programs/attached.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from ..compat.uwsgi_api.spooler.supervising import SPOOLER
 from ..core.memory_file import map_memory_file
 from ..features.sharing.settings import shared_of
-from ..features.uwsgi_api.spooler.supervising import SPOOLER
 from ..lifecycle import exits
 from ..lifecycle.hooks import call_at_end, call_post_fork
 from ..lifecycle.loading import load_module, whole_spec
@@ -24,10 +24,10 @@ from .plans import config_of, read_settings
 
 def run_jobs(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as a process beside the workers."""
-    from ..features.uwsgi_api.module import spooler_function  # needed only here
-    from ..features.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
-    from ..features.uwsgi_api.spooler.functions import queue_of
-    from ..features.uwsgi_api.spooler.runner import run_spooler
+    from ..compat.uwsgi_api.module import spooler_function  # needed only here
+    from ..compat.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+    from ..compat.uwsgi_api.spooler.functions import queue_of
+    from ..compat.uwsgi_api.spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
     # Not read_plan: this process needs no certificates, which may just be changing, and no other programs.
@@ -49,10 +49,10 @@ def run_jobs(args: Mapping[str, object], folder: str) -> int:
 
 def run_mule(args: Mapping[str, object], text: str) -> int:
     """Run a mule, as a process beside the workers; `text`: see post.inherited."""
-    from ..features.uwsgi_api import memory  # these are needed only here
-    from ..features.uwsgi_api.module import mule_hook
-    from ..features.uwsgi_api.mules import post
-    from ..features.uwsgi_api.mules.runner import run_mule as run
+    from ..compat.uwsgi_api import memory  # these are needed only here
+    from ..compat.uwsgi_api.module import mule_hook
+    from ..compat.uwsgi_api.mules import post
+    from ..compat.uwsgi_api.mules.runner import run_mule as run
 
     number, fd, queues = post.inherited(text)
     plan = read_settings(args)  # see run_jobs

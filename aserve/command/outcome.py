@@ -12,8 +12,8 @@ from typing import Callable
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError, BindError
 from ..lifecycle import exits
-from ..lifecycle.lacking import describe_lack
 from ..lifecycle.load_error import LoadError
+from ..lifecycle.preconditions import describe_lack
 from ..lifecycle.signals import Interrupted, early
 from ..settings import ConfigError
 

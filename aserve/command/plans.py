@@ -12,22 +12,22 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from ..compat.moving.naming import take_flags
 from ..core.named_tuple import NamedTuple
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
 from ..features.https.settings import missing_certificates
 from ..features.mounts import parse_mount
-from ..features.moving.naming import take_flags
 from ..lifecycle.surroundings import with_whole_paths
-from ..processes.plan import Plan
+from ..processes.fleet.plan import Plan
 from ..settings import ConfigError, read_toml
 from ..settings.secrecy import show_app
 from ..settings.variables import expand
 from ..tls.certificates import load_certificates
 
 if TYPE_CHECKING:
-    from ..features.moving.origin import Origin
+    from ..compat.moving.origin import Origin
 
 
 class Sources(NamedTuple):
@@ -109,7 +109,7 @@ def read_origin_of(given: MutableMapping[str, object]) -> Origin | None:
     flags = take_flags(given)
     if not flags:
         return None
-    from ..features.moving.origin import read_origin
+    from ..compat.moving.origin import read_origin
 
     return read_origin(flags, os.environ)
 

@@ -14,9 +14,9 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
+from ..compat.moving.gunicorn_programs import Program
+from ..compat.moving.naming import PROGRAM
 from ..core.named_tuple import NamedTuple
-from ..features.moving.gunicorn_programs import Program
-from ..features.moving.naming import PROGRAM
 from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
 from .handed_down import HandedDown, take_handed_down

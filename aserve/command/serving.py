@@ -19,7 +19,7 @@ from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.first_process import leave_first_process
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.switch_interval import shorten_switch_interval
-from ..processes.plan import Plan, Read
+from ..processes.fleet.plan import Plan, Read
 from ..server.running import Beside, prepared
 from ..server.running import run_prepared as run_server
 from .apps import enter, import_needed, load
@@ -27,8 +27,8 @@ from .plans import config_of
 from .start_notes import tell_start
 
 if TYPE_CHECKING:
-    from ..processes.inheritance import Inheritance
-    from ..processes.role import Role
+    from ..processes.children.role import Role
+    from ..processes.upgrade.inheritance import Inheritance
     from ..server.server import Server
     from ..wsgi import WSGIApp
 

@@ -12,15 +12,15 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
+from ..compat.moving.lines import asked_for_help, asks_for_version
 from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
 from ..features.https.settings import missing_certificates
-from ..features.moving.lines import asked_for_help, asks_for_version
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import Account, become, find_account
-from ..processes.plan import Plan
+from ..processes.fleet.plan import Plan
 from ..settings import ConfigError, parse_bind
 from ..tls.certificates import load_certificates
 from ..wsgi import WSGIApp

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Callable
 
+from ..compat.uwsgi_api.mules.settings import MULE_VARIABLE
+from ..compat.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from ..core.errors import USAGE_ERROR
 from ..core.start_folder import StartFolder
-from ..features.uwsgi_api.mules.settings import MULE_VARIABLE
-from ..features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from .apps import enter, load, load_worker
 from .plans import read_again, read_plan
 from .serving import serve

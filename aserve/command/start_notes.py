@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 
 from ..lifecycle.privileges import is_root
-from ..processes.plan import Plan
+from ..processes.fleet.plan import Plan
 from ..settings import platform_settings, service_variables, unbound_sockets
 from .banner import command, show_banner
 from .plans import config_of, is_demo

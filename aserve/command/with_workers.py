@@ -19,12 +19,12 @@ from ..extension import Life, LifeContext
 from ..features import Config, on_life, supervised_of
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.load_error import LoadError
-from ..processes.command import Command
-from ..processes.inheritance import Inheritance
-from ..processes.plan import Plan, Read
+from ..processes.children.command import Command
+from ..processes.fleet.plan import Plan, Read
 from ..processes.shutdown import StartFailed
 from ..processes.site import Site
 from ..processes.supervisor import Supervisor
+from ..processes.upgrade.inheritance import Inheritance
 from ..settings import ConfigError
 from .as_child import Enter, Load, work_to_the_end
 

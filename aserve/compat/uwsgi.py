@@ -1,5 +1,5 @@
 """`import uwsgi` for a program that serves by itself: `aserve.compat.uwsgi.install()` (docs/uwsgi-api.md)."""
 
-from ..features.uwsgi_api.module import install
+from .uwsgi_api.module import install
 
 __all__ = ["install"]

@@ -19,7 +19,7 @@ import os
 import resource
 from typing import Protocol
 
-from ..core.episode import Episode
+from ..core.incident import Episode
 from .load_board import LoadBoard
 from .server_budgets import default_spool_files
 

@@ -12,7 +12,7 @@ import os
 import resource
 
 from ..core.budgets import UNLIMITED, BodySpace, Budget, MemoryBudget, ResponseSpace, temporary_folder
-from ..core.episode import Episode
+from ..core.incident import Episode
 from ..settings import EngineSettings, show_bytes
 
 logger = logging.getLogger("aserve")

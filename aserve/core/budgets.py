@@ -5,7 +5,7 @@ Owns:     Budget, a count with a limit; MemoryBudget, which counts an object onc
           counted while it is open; the log lines when a budget is used up, and when it has room again.
 Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_body` with `is_patient`: never on
           the event loop. A SpoolFile is used by one thread at a time.
-Not here: handling a body for which there is no room (body.py, connections/sending.py);
+Not here: handling a body for which there is no room (body.py, connections/loop/sending.py);
           which budgets a server has (connections/server_budgets.py).
 """
 
@@ -20,8 +20,8 @@ import threading
 import time
 from typing import Any, BinaryIO, cast
 
-from .episode import Episode
 from .errors import RequestRefused, over_limit
+from .incident import Episode
 
 logger = logging.getLogger("aserve")
 

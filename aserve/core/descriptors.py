@@ -3,7 +3,7 @@
 Owns:     is_open, list_open, close_all.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
-Not here: what descriptors refer to (processes/opened.py).
+Not here: what descriptors refer to (processes/worker/opened.py).
 """
 
 from __future__ import annotations

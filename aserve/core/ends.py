@@ -2,7 +2,7 @@
 
 Owns:     RequestLog, the interface; Ends, which collects ended requests for a moment; Reader, the callbacks of one reader.
 Thread:   `write`: the thread that ends the exchange; `flush`: the same, and the event loop, when requests cease and once a second: one at a time.
-Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the readers (extension.py).
+Not here: when a request ends (connections/connection.py, connections/loop/wire_loop.py); the readers (extension.py).
 
 A batch of up to 64 ends shares the cost of calling each reader. Ends wait while there is more to do, and in the lane until no request has come
 for 1 to 2 ms: a kernel timer wakes the event loop then in any case (workers/executor.py), so this costs a request nothing. Measured
@@ -32,7 +32,7 @@ Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bo
 # What native/ends.c has counted already: finished log lines, or records if Python makes the lines.
 Batch = Union[bytes, list[Ended]]
 
-# The most ends in a batch: as many as a batch of the lane (connections/lane_memory.py).
+# The most ends in a batch: as many as a batch of the lane (connections/lane/lane_memory.py).
 MOST = 64
 # Seconds after which the next end reports the waiting ones: with --threads 0 the loop flushes only after the last job, and 64 requests
 # may take minutes.

@@ -12,7 +12,7 @@ from .named_tuple import NamedTuple
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed
 USAGE_ERROR = 2  # a mistake in the command line or in the settings: another start does not help
-DONE = "exited with status 0"  # processes/child.py's text for a process that ended without a failure
+DONE = "exited with status 0"  # processes/children/child.py's text for a process that ended without a failure
 
 
 class AserveError(Exception):

@@ -4,8 +4,8 @@ Owns:     memory, descriptors, CPU time and state of a process; Footprints, a ca
 Thread:   any; some small files of /proc are read. `with_shares` lets the kernel walk a process's page tables:
           measured 2026-11-22, 1.6 ms for 126 MiB, and 0.015 ms without.
 Spec:     proc(5).
-Not here: the resources of the machine (processes/resources.py), decisions by the numbers (processes/recycling.py,
-          processes/liveness.py, lifecycle/advice.py).
+Not here: the resources of the machine (processes/fleet/resources.py), decisions by the numbers (processes/fleet/recycling.py,
+          processes/children/liveness.py, lifecycle/advice.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     outer_frames; Call, a snapshot of a frame; show_calls, a stack as text: the last call first, and code that is not the
           app's own in few lines; where_of, the one line of the app's code that matters.
 Thread:   any; show_calls reads source files.
-Not here: the reports with stacks (connections/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
+Not here: the reports with stacks (connections/monitoring/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
 
 The stack of a Django request has twenty frames of Django, and one or two of the app, which a reader looks for.
 """

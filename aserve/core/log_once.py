@@ -2,7 +2,7 @@
 
 Owns:     LogOnce.
 Thread:   any; two threads at once may both write it.
-Not here: trouble that is logged each time it begins (episode.py).
+Not here: trouble that is logged each time it begins (incident.py).
 """
 
 from __future__ import annotations

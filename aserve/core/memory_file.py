@@ -2,7 +2,7 @@
 
 Owns:     making and mapping them; which programs inherit them, and which of them the next code of an upgrade finds (KEPT).
 Thread:   the supervisor's only one.
-Not here: their content (processes/pages.py, processes/inheritance.py).
+Not here: their content (processes/children/pages.py, processes/upgrade/inheritance.py).
 """
 
 from __future__ import annotations

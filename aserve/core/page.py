@@ -3,8 +3,8 @@
 Owns:     Field, the words of a page; State, the values of Field.STATE; the slots of processes that are no workers; new_page, for a process
           without a supervisor; Process, the facts about a process that need no question to it.
 Thread:   any; each word is written by one process, and read by any.
-Not here: which pages there are, and whose (processes/pages.py), what a process writes (../connections/statistics.py), the counters after these words
-          (features/metrics/table.py), conclusions from a page (features/metrics/, processes/watch.py).
+Not here: which pages there are, and whose (processes/children/pages.py), what a process writes (../connections/statistics.py), the counters after these words
+          (features/metrics/table.py), conclusions from a page (features/metrics/, processes/monitoring/watch.py).
 
 A process without a supervisor has one page, for itself: readers find it there as they find a worker's.
 """
@@ -22,7 +22,7 @@ PAGE_BYTES = 4096
 WORD_BYTES = 8
 
 # Slots of processes that are no workers.
-TRIAL = 0  # the slot of new code that shows whether it can serve (processes/upgrade.py); those of workers begin with 1
+TRIAL = 0  # the slot of new code that shows whether it can serve (processes/upgrade/upgrade.py); those of workers begin with 1
 MOLD = 1 << 16  # that of a process from which workers are forked (processes/molds.py)
 
 

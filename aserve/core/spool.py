@@ -2,7 +2,7 @@
 
 Owns:     ResponseSpool: an unlinked temporary file, used as a ring.
 Thread:   two, under banners: the app's thread appends, the event loop reads.
-Not here: when a response goes through it (connections/sending.py), the limit's value
+Not here: when a response goes through it (connections/loop/sending.py), the limit's value
           (settings/table.py).
 
 The file is written to the end of the ring and then from its beginning again, over

@@ -10,6 +10,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ..compat.moving import Translating
+from ..compat.moving.arguments import AppArguments
+from ..compat.moving.environ import MovedEnviron
+from ..compat.moving.master_fifo import MasterFifo
+from ..compat.moving.settings import MovingSettings
+from ..compat.moving.socket_modes import SocketModes
+from ..compat.routes import RouteSettings, Routing
+from ..compat.uwsgi_api import UwsgiModule
+from ..compat.uwsgi_api.mules import UwsgiMules
+from ..compat.uwsgi_api.mules.settings import MuleSettings
+from ..compat.uwsgi_api.settings import UwsgiSettings
+from ..compat.uwsgi_api.spooler import Spooling
+from ..compat.uwsgi_api.spooler.settings import SpoolerSettings
 from ..extension import Extension, Extensions, Life, LifeContext, Run, overrides
 from ..settings import EngineSettings
 from .access_log import AccessLogging
@@ -29,17 +42,10 @@ from .maintenance import Maintenance, MaintenanceSettings
 from .metrics import AgentCheck, Metrics
 from .metrics.settings import MetricsSettings
 from .mounts import Mounting, MountSettings
-from .moving import Translating
-from .moving.arguments import AppArguments
-from .moving.environ import MovedEnviron
-from .moving.master_fifo import MasterFifo
-from .moving.settings import MovingSettings
-from .moving.socket_modes import SocketModes
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
 from .programs.settings import ProgramSettings
 from .queue_wait import QueueWait, QueueWaitSettings
-from .routes import RouteSettings, Routing
 from .scaling import Scaling, ScalingSettings
 from .sharing.settings import SharingSettings
 from .slow_requests import Slow
@@ -47,12 +53,6 @@ from .slow_requests.settings import SlowRequestSettings
 from .tracing import Tracing, TracingSettings
 from .turnover import ConnectionLimits, TurnoverSettings
 from .underscore_fields import UnderscoreFields, UnderscoreSettings
-from .uwsgi_api import UwsgiModule
-from .uwsgi_api.mules import UwsgiMules
-from .uwsgi_api.mules.settings import MuleSettings
-from .uwsgi_api.settings import UwsgiSettings
-from .uwsgi_api.spooler import Spooling
-from .uwsgi_api.spooler.settings import SpoolerSettings
 from .wire_log import WireLog
 
 # From the client towards the app: steps run in this order, and each app layer wraps the next.

@@ -2,7 +2,7 @@
 
 Owns:     Title: the text, once a second; ProcessTitles, the extension.
 Thread:   event loop only.
-Not here: counting requests (connections/statistics.py).
+Not here: counting requests (connections/monitoring/statistics.py).
 
 The only user of setproctitle, an optional dependency. It overwrites the command line, so the supervisor, whose command line is
 needed for an upgrade, and by which operators find it, keeps its own.
@@ -16,7 +16,7 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 
-from ..connections.statistics import Statistics
+from ..connections.monitoring.statistics import Statistics
 from ..core.exchange import without_query
 from ..extension import Extension, ServerContext
 from ..settings import ConfigError, EngineSettings, row

@@ -2,7 +2,7 @@
 
 Owns:     QueueWait, the extension; QueueWaitField, its step.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: taking the times (wsgi/timing.py, connections/lane.py), and the age of requests that still wait (workers/queue_wait.py).
+Not here: taking the times (wsgi/timing.py, connections/lane/lane.py), and the age of requests that still wait (workers/queue_wait.py).
 
 Only with --queue-wait-header does a gateway have this step, after a Timing, which takes the times. The field is a part of the response's
 form, as the Connection field is, so that every head has it: the app's and an error's, of HTTP, uwsgi and SCGI. Requests that are refused

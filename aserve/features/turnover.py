@@ -5,7 +5,7 @@ Thread:   a worker (with --threads 0: the event loop). A connection has one exch
           carrier share one, under the lock of its connection.
 Spec:     RFC 9112 section 9.6; RFC 9113 section 6.8.
 Not here: obeying `Exchange.keep_alive` (wsgi/response.py says close, the wires close) and `Connection.is_spent` (the carrier sends
-          a GOAWAY); a worker process's own limits (processes/recycling.py).
+          a GOAWAY); a worker process's own limits (processes/fleet/recycling.py).
 
 A connection ends with a response that says close, and never while it idles: the client's next request may be on its way then,
 and a POST that is lost cannot be sent again. uwsgi and SCGI carry one request per connection: their gateways do not have

@@ -1,6 +1,6 @@
 """One process from its start to its end: importing the app, its user, folder and log, and its exit.
 
-Start:    surroundings.py, logs.py, privileges.py, pid_file.py, fd_store.py; checks and settings at the very start: standard_streams.py, lacking.py,
+Start:    surroundings.py, logs.py, privileges.py, pid_file.py, fd_store.py; checks and settings at the very start: standard_streams.py, preconditions.py,
           arenas.py, switch_interval.py.
 The app:  loading.py imports it, app_check.py and misnamed.py explain what is wrong with it, or with its name; hooks.py calls the app's functions for each process.
 Life:     signals.py; manager.py, which reports to systemd; failing.py, the reason to replace the process.

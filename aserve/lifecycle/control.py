@@ -3,7 +3,7 @@
 Owns:     Control, a unix socket beside the listeners; Caller, one connection to it.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Spec:     unix(7), SO_PEERCRED.
-Not here: the answers (processes/questions.py), the commands that ask (features/control/ask.py).
+Not here: the answers (processes/monitoring/questions.py), the commands that ask (features/control/ask.py).
 
 A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
 The server never waits for a caller: unread octets are kept, and the connection is closed if they become too many.
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Callable
 
-from ..connections.acceptor import SHORTAGES
+from ..connections.accepting.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..core import forks
 from ..core.json_text import read_object

@@ -4,7 +4,7 @@ Owns:     begin_ending, which sets the time limit; hold_signals, after the serve
           end_in_time; the log lines about threads and processes of the app that keep a stopped process, and its end at the time limit.
 Thread:   the main thread calls; a thread of its own waits and writes.
 Not here: signals while it serves (lifecycle/signals.py), the drain of requests (server/server.py), the supervisor's limit for a worker that
-          does not end (processes/children.py).
+          does not end (processes/children/children.py).
 
 Python waits at exit, without a limit: first for threads that are not daemons and for those of executors, then for `atexit` functions, and
 for processes of multiprocessing. Here all of it may take until the end of --drain-timeout, which requests use up, too, or a second
@@ -22,7 +22,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from ..connections.stacks import ORDER, describe_stacks
+from ..connections.monitoring.stacks import ORDER, describe_stacks
 from ..core import forks
 from ..core.error_log import end_logs
 from ..core.errors import FAILED
@@ -35,7 +35,7 @@ logger = logging.getLogger("aserve")
 
 # Threads of pools end with the interpreter: report those that still run after this. Guess.
 REPORT_SECONDS = 1.0
-# A second less than the supervisor's limit (ENDING_SECONDS in processes/children.py), so that the process itself can log its stacks.
+# A second less than the supervisor's limit (ENDING_SECONDS in processes/children/children.py), so that the process itself can log its stacks.
 EXIT_SECONDS = 4.0
 
 # Signals to an ending process: two that end it, and two that are handled only while it serves, and would kill it by default.

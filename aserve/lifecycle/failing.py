@@ -2,7 +2,7 @@
 
 Owns:     Failing.
 Thread:   event loop only.
-Not here: finding the reason (wsgi/deadlines.py), and acting on it (server/running.py, processes/worker.py).
+Not here: finding the reason (wsgi/deadlines.py), and acting on it (server/running.py, processes/worker/worker.py).
 """
 
 from __future__ import annotations

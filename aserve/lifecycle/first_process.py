@@ -2,7 +2,7 @@
 
 Owns:     leave_first_process: forking the server; handing signals on to it; reaping.
 Thread:   the main thread, before there is another.
-Not here: a supervisor, which reaps by itself (processes/children.py).
+Not here: a supervisor, which reaps by itself (processes/children/children.py).
 
 The kernel makes process 1 the parent of each process whose own parent has ended. A server that reaped them would also take the statuses of the app's
 subprocesses from the app: no process can tell which of its children it has started.

@@ -2,7 +2,7 @@
 
 Owns:     give_files; can_give, whether a start by root would do so.
 Thread:   the main thread, before the process gives up root.
-Not here: giving up root (privileges.py), which files they are (features/access_log, features/moving/gunicorn_logs.py).
+Not here: giving up root (privileges.py), which files they are (features/access_log, compat/moving/gunicorn_logs.py).
 
 nginx opens its logs as root, and gunicorn gives its log files to `user`. Here the processes that write open them as that user, and open them
 again after a rotation. A file is given only where no other user could put a file of root's, or a link to one, in its place: where all folders

@@ -2,7 +2,7 @@
 
 Owns:     the app's functions for `post_fork`, and whether this process has called them; aserve's own functions for the end.
 Thread:   the main thread, which imports the app; later any of the app's.
-Not here: the callers (server/running.py, processes/worker.py); uWSGI's names for it (features/uwsgi_api/module.py).
+Not here: the callers (server/running.py, processes/worker/worker.py); uWSGI's names for it (compat/uwsgi_api/module.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     Program; Own, the interface of a program of aserve's own; unique names; the environment of a program; showing a command.
 Thread:   any; pure. The methods of an Own: the supervisor's only thread.
-Not here: starting and ending programs (processes/attached.py), which there are (Supervision.programs).
+Not here: starting and ending programs (processes/programs/attached.py), which there are (Supervision.programs).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
           take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; BesideWorkers, what only a supervisor knows.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: the list of processes (features/metrics/lone.py, processes/status.py), counts (features/metrics/history.py), answering clients
+Not here: the list of processes (features/metrics/lone.py, processes/monitoring/status.py), counts (features/metrics/history.py), answering clients
           (control.py, features/metrics/scrapes.py).
 """
 

@@ -2,7 +2,7 @@
 
 Owns:     Supervision, whose every method is optional; SupervisorContext, its argument; HandedDown, its state for the next program.
 Thread:   the supervisor's only one: nothing here may wait for long.
-Not here: making it (Extension.supervise), calling its methods (processes/overview.py).
+Not here: making it (Extension.supervise), calling its methods (processes/monitoring/overview.py).
 """
 
 from __future__ import annotations

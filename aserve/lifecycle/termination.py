@@ -2,7 +2,7 @@
 
 Owns:     Termination.
 Thread:   the main thread.
-Not here: a process with an event loop (signals.py), the supervisor's signals (processes/signal_pipe.py).
+Not here: a process with an event loop (signals.py), the supervisor's signals (processes/children/signal_pipe.py).
 
 Python's handler runs between two of its instructions. A signal that comes behind the last of them and before the poll finds the handler not run, and
 nothing would wake the poll. So the signal itself is written to a pipe (signal.set_wakeup_fd), which the process polls, too.

@@ -13,16 +13,16 @@ import os
 from collections.abc import Sequence
 
 from ..lifecycle.control import Answer, Caller
-from .channel import Message
-from .child import STACKS_SIGNAL, Child, State
-from .children import Children
-from .clock import Timers
+from .children.channel import Message
+from .children.child import STACKS_SIGNAL, Child, State
+from .children.children import Children
+from .children.clock import Timers
 from .crew import Crew
-from .facts import End, Question
-from .fleet import Action, Do, Fleet
-from .questions import answer_all, answers_of, tell_stacks
+from .fleet.facts import End, Question
+from .fleet.fleet import Action, Do, Fleet
+from .monitoring.questions import answer_all, answers_of, tell_stacks
+from .monitoring.status import Status
 from .reloads import Reloads
-from .status import Status
 
 # How long a worker's event loop may take to send its stacks. Guess: a loop that turns does so in a millisecond.
 STACKS_SECONDS = 2.0

@@ -14,18 +14,18 @@ import signal
 import time
 
 from ..settings import MAX_WORKERS
-from .backoff import Backoff
-from .channel import Message
-from .child import Child, State, workers
-from .children import Children
-from .clock import Clock
-from .facts import End
-from .fleet import Action, Do, Fleet
-from .overview import Overview
-from .resources import Limits
-from .status import Status
-from .takers import note_silent
-from .watch import Watch
+from .children.channel import Message
+from .children.child import Child, State, workers
+from .children.children import Children
+from .children.clock import Clock
+from .fleet.backoff import Backoff
+from .fleet.facts import End
+from .fleet.fleet import Action, Do, Fleet
+from .fleet.resources import Limits
+from .monitoring.overview import Overview
+from .monitoring.status import Status
+from .monitoring.watch import Watch
+from .transfers.placement import note_silent
 
 logger = logging.getLogger("aserve")
 

@@ -2,7 +2,7 @@
 
 Owns:     Ends: reaping, and why a child has ended.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), lost requests (losses.py), those on their way to a worker that ends (moves.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
+Not here: waitpid (children.py), lost requests (losses.py), those on their way to a worker that ends (transfers.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import signal
 
 from ..core.tally import OOM_KILLS
-from ..lifecycle.lacking import describe_lack
-from .attached import Attached
-from .child import MOLD, TRIAL, Child, State, name_of
-from .children import Children
-from .facts import End
-from .fleet import Fleet
-from .losses import Losses
-from .moves import Moves
-from .overview import Overview
-from .plan import Plan
-from .upgrade import Upgrade
-from .watch import Watch
+from ..lifecycle.preconditions import describe_lack
+from .children.child import MOLD, TRIAL, Child, State, name_of
+from .children.children import Children
+from .children.losses import Losses
+from .fleet.facts import End
+from .fleet.fleet import Fleet
+from .fleet.plan import Plan
+from .monitoring.overview import Overview
+from .monitoring.watch import Watch
+from .programs.attached import Attached
+from .transfers.transfers import Moves
+from .upgrade.upgrade import Upgrade
 
 
 class Ends:

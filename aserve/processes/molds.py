@@ -15,10 +15,10 @@ import logging
 from typing import Callable
 
 from .._cparsers import lib
-from .channel import Message
-from .child import Child, State
-from .children import Children
-from .fleet import Action, Do, Fleet
+from .children.channel import Message
+from .children.child import Child, State
+from .children.children import Children
+from .fleet.fleet import Action, Do, Fleet
 
 logger = logging.getLogger("aserve")
 

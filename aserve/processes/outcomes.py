@@ -12,14 +12,14 @@ import logging
 from ..core.errors import DONE
 from ..core.tally import START_FAILURES, Tally
 from .answers import Answers
-from .child import MOLD, State
-from .children import Children
+from .children.child import MOLD, State
+from .children.children import Children
 from .crew import Crew
-from .facts import End
-from .fleet import Action, Do, Fleet
+from .fleet.facts import End
+from .fleet.fleet import Action, Do, Fleet
+from .monitoring.status import Status
 from .reloads import Reloads
 from .shutdown import Shutdown, StartFailed
-from .status import Status
 
 logger = logging.getLogger("aserve")
 

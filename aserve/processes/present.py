@@ -8,16 +8,16 @@ Not here: what is done about an event (reactions.py), the loop (supervisor.py).
 from __future__ import annotations
 
 from ..settings import MAX_WORKERS
-from .attached import Attached
-from .children import Children, Hear
-from .events import Events
-from .fleet import Fleet
-from .inheritance import Inheritance
-from .overview import Overview
-from .pages import Pages
+from .children.children import Children, Hear
+from .children.events import Events
+from .children.pages import Pages
+from .fleet.fleet import Fleet
+from .monitoring.overview import Overview
+from .monitoring.status import Status
+from .monitoring.watch import Watch
+from .programs.attached import Attached
 from .site import Site
-from .status import Status
-from .watch import Watch
+from .upgrade.inheritance import Inheritance
 
 
 class Present:

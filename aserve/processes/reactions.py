@@ -41,24 +41,24 @@ from typing import Callable
 
 from ..lifecycle.manager import Manager
 from .answers import Answers
-from .child import MOLD, TRIAL, Child
-from .children import Hear
+from .children.child import MOLD, TRIAL, Child
+from .children.children import Hear
+from .children.events import Events
+from .children.losses import Losses
 from .crew import Crew
 from .ends import Ends
-from .events import Events
-from .fleet import Action, Do, Fleet
-from .inheritance import Inheritance
-from .levelling import level_out
-from .losses import Losses
+from .fleet.fleet import Action, Do, Fleet
 from .molds import Molds
-from .moves import Moves
 from .outcomes import Outcomes
 from .present import Present
 from .reloads import Reloads
 from .shutdown import Shutdown
 from .site import Site
-from .takers import Takers
-from .upgrade import Upgrade
+from .transfers.levelling import level_out
+from .transfers.placement import Takers
+from .transfers.transfers import Moves
+from .upgrade.inheritance import Inheritance
+from .upgrade.upgrade import Upgrade
 
 CHECK_SECONDS = 1.0
 

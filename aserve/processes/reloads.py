@@ -26,16 +26,16 @@ from ..lifecycle.load_error import LoadError
 from ..lifecycle.loading import working_folder
 from ..lifecycle.manager import Manager
 from ..settings import ConfigError
-from .channel import Message
-from .child import Child, State, workers
-from .children import Children
+from .children.channel import Message
+from .children.child import Child, State, workers
+from .children.children import Children
 from .crew import Crew
-from .facts import End, Reload
-from .fleet import Action, Do, Fleet
-from .plan import Read
-from .questions import answer_all
-from .status import Status
-from .touched import TouchedFiles
+from .fleet.facts import End, Reload
+from .fleet.fleet import Action, Do, Fleet
+from .fleet.plan import Read
+from .monitoring.questions import answer_all
+from .monitoring.status import Status
+from .monitoring.touched import TouchedFiles
 
 logger = logging.getLogger("aserve")
 

@@ -22,13 +22,13 @@ from ..connections.listeners import Listener
 from ..core.errors import AserveError
 from ..lifecycle.manager import Manager
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS
-from .attached import Attached
-from .child import Child, State
-from .children import ENDING_SECONDS, Children
-from .clock import Clock
-from .facts import End
-from .fleet import Action, Do, Fleet
-from .upgrade import Upgrade
+from .children.child import Child, State
+from .children.children import ENDING_SECONDS, Children
+from .children.clock import Clock
+from .fleet.facts import End
+from .fleet.fleet import Action, Do, Fleet
+from .programs.attached import Attached
+from .upgrade.upgrade import Upgrade
 
 logger = logging.getLogger("aserve")
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from ..connections.listeners import Listener
 from ..core.named_tuple import NamedTuple
-from .command import Command
-from .losses import OnLife
-from .overview import Supervise
-from .plan import Plan, Read
+from .children.command import Command
+from .children.losses import OnLife
+from .fleet.plan import Plan, Read
+from .monitoring.overview import Supervise
 
 
 class Site(NamedTuple):

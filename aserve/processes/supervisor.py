@@ -19,17 +19,17 @@ from ..core.descriptors import close_all
 from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
-from .channel import Channel, Message, has_meaning
-from .child import MOLD, Child
-from .clock import Clock
-from .events import Events
-from .fleet import Action, Do, Fleet, decide
-from .inheritance import Inheritance
+from .children.channel import Channel, Message, has_meaning
+from .children.child import MOLD, Child
+from .children.clock import Clock
+from .children.events import Events
+from .children.role import Role
+from .children.signal_pipe import block_signals
+from .fleet.fleet import Action, Do, Fleet, decide
 from .present import Present
 from .reactions import Reactions
-from .role import Role
-from .signal_pipe import block_signals
 from .site import Site
+from .upgrade.inheritance import Inheritance
 
 logger = logging.getLogger("aserve")
 

@@ -2,7 +2,7 @@
 
 Owns:     WireProtocol; RequestReceiver, the part that all protocols share; ExchangeFactory, Limits, `refusal`.
 Thread:   event loop; exchange factories, and what they make: the worker that leads the lane.
-Not here: any one protocol; transports (connections/wire_loop.py).
+Not here: any one protocol; transports (connections/loop/wire_loop.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..settings import EngineSettings
 from .refused_head import known_request, looks_like
 from .underscores import Underscores
 
-# Makes an exchange of a head that the lane has parsed in C (connections/lane.py). Arguments: vars, count of own ones, flags, modifier1,
+# Makes an exchange of a head that the lane has parsed in C (connections/lane/lane.py). Arguments: vars, count of own ones, flags, modifier1,
 # and the octets of the head: their buffer, offset and count. An exchange for the event loop must be
 # parsed again there.
 ExchangeFactory = Callable[[str, int, int, int, Any, int, int], Exchange]

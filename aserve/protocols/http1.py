@@ -10,7 +10,7 @@ Phases:   one method each; `_phase` is the one that takes the next octets:
           any -> _receive_nothing                             a client's fault
 Spec:     RFC 9112; RFC 9110 section 10.1.1.
 Not here: the grammar (cparsers/http1.c), transports and time-outs
-          (connections/wire_loop.py), the response (wsgi/response.py).
+          (connections/loop/wire_loop.py), the response (wsgi/response.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns:     Peers: whether an address, or the peer of a unix socket, is listed.
 Thread:   any; a Peers never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
 Not here: the grammar of an item (settings/peer.py), which claims of a
-          proxy count (forwarded.py), the callers (trust.py, connections/greeting.py).
+          proxy count (forwarded.py), the callers (trust.py, connections/accepting/greeting.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns:     the grammar of a header: octets in, a Header out. Pure.
 Thread:   any.
 Spec:     proxy-protocol.txt of HAProxy, sections 2.1 and 2.2.
 Not here: which peers may send one, when it must be there, what follows from
-          it (connections/greeting.py).
+          it (connections/accepting/greeting.py).
 """
 
 from __future__ import annotations

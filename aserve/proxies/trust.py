@@ -6,7 +6,7 @@ Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
 Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: which peers are trusted (peers.py), reading the fields (forwarded.py), the
-          PROXY protocol (connections/greeting.py).
+          PROXY protocol (connections/accepting/greeting.py).
 
 A listener without trusted proxies needs none of this: `strip_forwarded` has removed
 the fields, and its requests do not pass through here.

@@ -2,7 +2,7 @@
 
 Thread:   any; functions run in a worker.
 Spec:     uwsgi-docs RPC.rst; where that is silent, uWSGI 2.0.30's behaviour.
-Not here: calls by routes (features/routes/), `import uwsgi` (features/uwsgi_api/module.py).
+Not here: calls by routes (compat/routes/), `import uwsgi` (compat/uwsgi_api/module.py).
 
 Only registered functions can be called.
 """

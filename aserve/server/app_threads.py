@@ -12,9 +12,9 @@ import asyncio
 import logging
 import time
 
-from ..connections.departed import Departed
-from ..connections.stacks import ORDER, describe_stacks
-from ..connections.stalls import StallWatch
+from ..connections.lane.disconnects import Departed
+from ..connections.monitoring.stacks import ORDER, describe_stacks
+from ..connections.monitoring.stalls import StallWatch
 from ..lifecycle.failing import Failing
 from ..settings import EngineSettings
 from ..workers.busy import Busy

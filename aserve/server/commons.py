@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Callable
 
+from ..connections.loop.websockets import WebSockets
 from ..connections.server_budgets import Budgets
 from ..connections.service import Service, ServiceContext
-from ..connections.websockets import WebSockets
 from ..core.ends import Ends
 from ..extension import Extensions
 from ..proxies.peers import Peers

@@ -12,16 +12,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ..connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
-from ..connections.detaching import Detached, adopt, detach_idle, detach_waiting, refuse, submit
+from ..connections.accepting.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
+from ..connections.drain.detaching import Detached, adopt, detach_idle, detach_waiting, refuse, submit
 from ..connections.in_flight import InFlight
-from ..connections.lane import Lane, is_available
+from ..connections.lane.lane import Lane, is_available
 from ..connections.limit import ConnectionLimit
 from ..connections.listeners import Listener, bind_listeners
 from ..connections.load_board import LoadBoard
+from ..connections.monitoring.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from ..connections.server_budgets import Budgets
 from ..connections.service import Service
-from ..connections.statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from ..core.exchange import Exchange
 from ..core.forks import local_address
 from ..settings import EngineSettings

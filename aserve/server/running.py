@@ -29,10 +29,10 @@ from ..features import Config, extensions_of
 from ..lifecycle.exits import begin_ending
 from ..lifecycle.fd_store import FdStore
 from ..lifecycle.hooks import call_at_end, call_post_fork
-from ..lifecycle.lacking import check_descriptors
 from ..lifecycle.loading import check_unpatched
 from ..lifecycle.manager import Manager
 from ..lifecycle.pid_file import kept_pid_file, note_that_it_stays, pid_file
+from ..lifecycle.preconditions import check_descriptors
 from ..lifecycle.privileges import become, find_account
 from ..lifecycle.signals import (
     SAME_SIGNAL_SECONDS,

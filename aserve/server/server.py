@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ..connections.detaching import Detached
+from ..connections.drain.detaching import Detached
+from ..connections.drain.unstarted_requests import refuse_unbegun
 from ..connections.listen_queue import describe_listening
 from ..connections.listeners import Address
-from ..connections.statistics import Statistics
-from ..connections.unbegun import refuse_unbegun
+from ..connections.monitoring.statistics import Statistics
 from ..core import error_log, forks
 from ..core.errors import Fault
 from ..extension import ServerContext

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from ..connections.accepting.greeting import identify_by
 from ..connections.carrier import Carriers
-from ..connections.greeting import identify_by
 from ..connections.listeners import Listener
-from ..connections.sendfile import HAS_SENDFILE
+from ..connections.loop.sendfile import HAS_SENDFILE
 from ..connections.service import Service, ServiceContext
 from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple

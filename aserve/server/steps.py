@@ -4,7 +4,7 @@ Owns:     steps_of: times, names, trusted proxies, calls by RPC.
 Thread:   event loop only, before it serves.
 Not here: what a step does (its own module), the steps of extensions (extension.py).
 
-C takes the same steps for plain requests (connections/plain.py).
+C takes the same steps for plain requests (connections/lane/plain.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns:     Times, and their grammar; last_due, which checks the minutes since the
 Thread:   any; pure.
 Spec:     crontab(5): lists, ranges, steps; 0 and 7 are Sunday; of day of month and day of week either suffices, unless one begins with *.
           Stricter than: no names of days and months, no @daily, no %.
-Not here: the command after the fields (features/programs/commands.py), watching the clock (processes/attached.py).
+Not here: the command after the fields (features/programs/commands.py), watching the clock (processes/programs/attached.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Owns:     loading certificates, keys and authorities, with a message for each wa
 Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
-Not here: octets (connections/tls_transport.py), what a client asks for
+Not here: octets (connections/accepting/tls_transport.py), what a client asks for
           (client_hello.py), dates (validity.py), the settings' grammar
           (settings/kinds.py).
 """

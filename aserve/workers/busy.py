@@ -2,7 +2,7 @@
 
 Owns:     Busy: the seconds that all threads together spent in requests, and the mean.
 Thread:   event loop only; pure.
-Not here: the time of each ended request (features/metrics/counting.py), of running ones (connections/statistics.py), the calls (executor.py).
+Not here: the time of each ended request (features/metrics/counting.py), of running ones (connections/monitoring/statistics.py), the calls (executor.py).
 
 A sample at one moment is no measure: in a process that is half busy it may be any number, and the event loop samples when it has the GIL, so when
 nothing else computes. With --metrics each request's time in its thread is known anyway, and `seconds` is the sum of them. Without, it is the

@@ -167,7 +167,7 @@ class Executor:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The state that the native leader shares with this (connections/native.py)."""
+        """The state that the native leader shares with this (connections/lane/native.py)."""
         return {
             "executor": self, "jobs": self.jobs, "leadership": self._leadership, "waiting_leader": self._waiting_leader,
             "compensated": self.threads.compensated,

@@ -3,12 +3,12 @@
 Owns:     QueueWait: since when each job is known to wait, from a look at the queue each second; how many seconds no job was begun.
 Thread:   event loop only; workers change the queue meanwhile.
 Not here: the queue (executor.py), and the users: a health check for the wait (connections/service.py), systemd's
-          watchdog for a queue that stands still (server/running.py), the log (connections/stalls.py).
+          watchdog for a queue that stands still (server/running.py), the log (connections/monitoring/stalls.py).
 
 A time in each job would be exact, but each request would pay for reading the clock. The two measures differ under
 load: jobs may wait long while workers begin one after another, and a restart would not help then.
 
-A job whose client leaves is taken out of the queue (connections/departed.py), and is begun by no worker: the queue stands still all the same.
+A job whose client leaves is taken out of the queue (connections/lane/disconnects.py), and is begun by no worker: the queue stands still all the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A response that C has begun (connections/native.py), and Python goes on with.
+"""A response that C has begun (connections/lane/native.py), and Python goes on with.
 
 Owns:     BegunResponse, which takes over C's state of the response; Rest, the rest of the iterable that the app returned.
 Thread:   a worker; `adopt` also on the event loop, before any other code has the response.

@@ -5,7 +5,7 @@ Owns:     when the app got each exchange, and what happens when that is too long
           worker (an interrupt); writing off a worker that does not come back.
 Thread:   two, under banners: workers run the app, the event loop checks once a
           second.
-Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/wire_loop.py
+Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/loop/wire_loop.py
           that of one written off), replacing a thread
           (workers/executor.py), raising an exception in it (workers/interrupt.py).
 
@@ -87,7 +87,7 @@ class Deadlines:
         self._interrupt, self.retract = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that runs in the app there
         self._stuck: dict[int, Run] = {}  # by thread: written off and still inside the app
-        # Promotes plain requests that arrived before a time.monotonic(), so that they get their runs (connections/native.py).
+        # Promotes plain requests that arrived before a time.monotonic(), so that they get their runs (connections/lane/native.py).
         self.promote_older: Callable[[float], object] = lambda arrived_before: None
         self._timed: WSGIApp | None = None
         self._app: WSGIApp | None = None

@@ -3,7 +3,7 @@
 Owns:     refuse_inside.
 Thread:   any.
 Spec:     PEP 3333; Python's data model, `object.__del__`: it may run in any thread, between any two bytecodes of ours.
-Not here: the locks and waits (response.py, deadlines.py, connections/, workers/); those of the uwsgi module (features/uwsgi_api/locks.py).
+Not here: the locks and waits (response.py, deadlines.py, connections/, workers/); those of the uwsgi module (compat/uwsgi_api/locks.py).
 
 Such a call may come within code of ours that holds a lock, or on the event loop's thread, for which a worker waits. If it took a lock, or
 waited for a worker or the loop, it could wait for ever, and with it the whole process.

@@ -5,7 +5,7 @@ Owns:     calling the app, iterating and closing what it returns, turning its
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333.
 Not here: checks and framing of the response (response.py), threads
-          (workers/executor.py), the transport (connections/wire_loop.py).
+          (workers/executor.py), the transport (connections/loop/wire_loop.py).
 
 `Gateway.respond` returns one of
     bytes                the whole response
@@ -129,7 +129,7 @@ class Before:
     """A step that each exchange of a listener takes before the app."""
 
     __slots__ = ()
-    # C does the same for a plain request (connections/plain.py); no subclass of such a step may differ.
+    # C does the same for a plain request (connections/lane/plain.py); no subclass of such a step may differ.
     is_done_in_c = False
     # The step keeps data in Connection.term: no other client may get that Connection.
     keeps_term = False
@@ -160,7 +160,7 @@ class Gateway:
         self.explain = explain
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Call the app, unless C has called it (connections/native.py), or a step before it answers; return one of the forms listed above."""
+        """Call the app, unless C has called it (connections/lane/native.py), or a step before it answers; return one of the forms listed above."""
         for step in self.before:
             reply = step.before(exchange)
             if reply is not None:

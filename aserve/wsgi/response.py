@@ -5,7 +5,7 @@ Owns:     the choice of framing (length, chunked, close); counting octets
 Thread:   a worker; error_response() and plain_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6; RFC 9209.
 Not here: checking what the app gave (head.py), calling the app and closing
-          its iterable (gateway.py), writing to the transport (connections/sending.py).
+          its iterable (gateway.py), writing to the transport (connections/loop/sending.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     RPCCalls; Functions, the interface of its functions.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (features/routes/).
+Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (compat/routes/).
 """
 
 from __future__ import annotations

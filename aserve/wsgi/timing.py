@@ -2,7 +2,7 @@
 
 Owns:     Timing.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: the request's arrival (connections/lane.py, connections/wire_loop.py), and its end (connections/connection.py).
+Not here: the request's arrival (connections/lane/lane.py, connections/loop/wire_loop.py), and its end (connections/connection.py).
 
 A gateway has this step only if `Service.times_requests` is true.
 """

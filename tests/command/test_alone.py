@@ -11,7 +11,7 @@ from harness import apps
 import aserve
 from aserve.command.alone import control_of
 from aserve.core.footprint import Memory
-from aserve.processes.questions import NO_WORKERS
+from aserve.processes.monitoring.questions import NO_WORKERS
 
 
 async def ask(path, **question):

@@ -10,8 +10,8 @@ import types
 import pytest
 
 from aserve.command import apps, cli
+from aserve.compat.uwsgi_api import memory
 from aserve.features.mounts import nothing_here
-from aserve.features.uwsgi_api import memory
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 

@@ -12,14 +12,14 @@ import types
 import pytest
 
 from aserve.command import apps, as_child, cli
+from aserve.compat.uwsgi_api.module import install
 from aserve.core.page import MOLD
 from aserve.extension import Life
 from aserve.features import Config
 from aserve.features.metrics import app_files
-from aserve.features.uwsgi_api.module import install
-from aserve.processes.channel import Channel
-from aserve.processes.plan import Plan
-from aserve.processes.role import Role
+from aserve.processes.children.channel import Channel
+from aserve.processes.children.role import Role
+from aserve.processes.fleet.plan import Plan
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.command.handed_down import take_handed_down
-from aserve.processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from aserve.processes.children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from aserve.settings import ConfigError
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aserve.command import cli
 from aserve.command import jobs as jobs_module
+from aserve.compat.uwsgi_api import memory
+from aserve.compat.uwsgi_api.mules import post
+from aserve.compat.uwsgi_api.mules import runner as mule_runner
+from aserve.compat.uwsgi_api.mules.settings import MULE_VARIABLE
+from aserve.compat.uwsgi_api.spooler import runner
+from aserve.compat.uwsgi_api.spooler.board import PAGE_VARIABLE
+from aserve.compat.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from aserve.features import Config
-from aserve.features.uwsgi_api import memory
-from aserve.features.uwsgi_api.mules import post
-from aserve.features.uwsgi_api.mules import runner as mule_runner
-from aserve.features.uwsgi_api.mules.settings import MULE_VARIABLE
-from aserve.features.uwsgi_api.spooler import runner
-from aserve.features.uwsgi_api.spooler.board import PAGE_VARIABLE
-from aserve.features.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 
 
 def test_a_spooler_reads_no_certificates(served, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 
 from aserve.command import outcome, program
 from aserve.command.handed_down import HandedDown
-from aserve.features.moving.gunicorn_programs import Program
-from aserve.processes.command import TRIAL_VARIABLE
+from aserve.compat.moving.gunicorn_programs import Program
+from aserve.processes.children.command import TRIAL_VARIABLE
 
 PROGRAM = Program("std.py", "a:b()", dict)
 

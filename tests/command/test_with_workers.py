@@ -10,20 +10,20 @@ import types
 import pytest
 
 from aserve.command import cli, with_workers
+from aserve.compat.uwsgi_api import memory
+from aserve.compat.uwsgi_api import module as uwsgi
+from aserve.compat.uwsgi_api.module import install
+from aserve.compat.uwsgi_api.process import present
+from aserve.compat.uwsgi_api.spooler import runner
 from aserve.connections.listeners import bind_listeners
 from aserve.core.memory_file import open_memory_file
 from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
-from aserve.features.uwsgi_api import memory
-from aserve.features.uwsgi_api import module as uwsgi
-from aserve.features.uwsgi_api.module import install
-from aserve.features.uwsgi_api.process import present
-from aserve.features.uwsgi_api.spooler import runner
 from aserve.lifecycle import hooks
 from aserve.lifecycle.supervision import SupervisorContext
-from aserve.processes.inheritance import FORM
-from aserve.processes.role import Role
+from aserve.processes.children.role import Role
 from aserve.processes.shutdown import StartFailed
+from aserve.processes.upgrade.inheritance import FORM
 from aserve.settings import ConfigError
 
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aserve.compat.uwsgi import install
-from aserve.features.uwsgi_api import module
+from aserve.compat.uwsgi_api import module
 
 
 def test_the_name():

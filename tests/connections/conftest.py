@@ -13,7 +13,7 @@ from harness.fakes import Harness
 from harness.replies import echo
 from harness.tls_lines import Line
 
-import aserve.core.episode
+import aserve.core.incident
 from aserve.connections.carrier import Carriers
 from aserve.connections.limit import ConnectionLimit
 from aserve.connections.listeners import open_listeners
@@ -96,7 +96,7 @@ def log(caplog):
 def limit(monkeypatch, caplog):
     """A limit of three at most, without the log's line on that."""
     caplog.set_level(logging.INFO, "aserve")
-    monkeypatch.setattr(aserve.core.episode, "CALM_SECONDS", 1)
+    monkeypatch.setattr(aserve.core.incident, "CALM_SECONDS", 1)
     limit = ConnectionLimit()
     limit.find_limit(3, threads=1)
     return limit

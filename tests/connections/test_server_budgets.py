@@ -9,8 +9,8 @@ import pytest
 
 from aserve.connections.server_budgets import Budgets
 from aserve.core.budgets import SpoolFile
-from aserve.core.episode import CALM_SECONDS
 from aserve.core.errors import RequestRefused
+from aserve.core.incident import CALM_SECONDS
 from aserve.features import Config
 
 

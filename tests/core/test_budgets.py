@@ -11,8 +11,8 @@ import pytest
 
 from aserve.core import budgets as budgets_module
 from aserve.core.budgets import BodySpace, Budget, MemoryBudget, SpoolFile, SpoolSpace
-from aserve.core.episode import CALM_SECONDS
 from aserve.core.errors import RequestRefused
+from aserve.core.incident import CALM_SECONDS
 
 
 def messages(caplog):

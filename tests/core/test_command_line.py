@@ -1,4 +1,4 @@
-"""The command line that started a process; with variants of it: tests/processes/test_command.py."""
+"""The command line that started a process; with variants of it: tests/processes/children/test_command.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from harness import apps
 from harness.client import RawClient
 from harness.extensions import extension_of
 
-from aserve.connections import sending
+from aserve.connections.loop import sending
 from aserve.features.access_log import AccessLogging
 
 FORMAT = "%(end) %(status) %(request)"

@@ -268,7 +268,7 @@ def test_one_that_cannot_be_run(start_workers, tmp_path):
 # A minute takes a second by the clock of --cron.
 FAST = """\
 import sys, time, types
-from aserve.processes import attached
+from aserve.processes.programs import attached
 attached.time = types.SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() * 60)
 from aserve.command.cli import main
 sys.exit(main())

@@ -159,7 +159,10 @@ def test_no_more_than_asked_for(start_server, raw_client):
 
 def test_threads_are_started_when_needed(start_server, raw_client, monkeypatch):
     """An app that never blocks needs one worker, however many are allowed."""
-    for module in ("workers.executor", "connections.lane_memory"):  # without CPU a process looks as if its app blocked
+    for module in (
+        "workers.executor",
+        "connections.lane.lane_memory",
+    ):  # without CPU a process looks as if its app blocked
         monkeypatch.setattr(f"aserve.{module}.STALL_SECONDS", 60)
     server = start_server(apps.hello, threads=32)
     client = raw_client(server)

@@ -10,7 +10,7 @@ from harness import apps
 from harness.interpreter import first_on_pypy
 from harness.rules import rule
 
-import aserve.core.episode
+import aserve.core.incident
 
 pytestmark = pytest.mark.also_inline
 
@@ -129,7 +129,7 @@ def lines_of(log, *words):
 @pytest.mark.any_parser
 def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypatch, wait_until):
     """Who comes beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
-    monkeypatch.setattr(aserve.core.episode, "CALM_SECONDS", 1)
+    monkeypatch.setattr(aserve.core.incident, "CALM_SECONDS", 1)
     server = start_server(apps.hello, max_connections=3, head_seconds=600)
     first = [raw_client(server) for _ in range(3)]
     for client in first:

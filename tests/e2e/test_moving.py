@@ -1,4 +1,4 @@
-"""Configurations of uWSGI and gunicorn, in the manner of real ones, served as they are (tests/features/moving/uwsgi and gunicorn)."""
+"""Configurations of uWSGI and gunicorn, in the manner of real ones, served as they are (tests/compat/moving/uwsgi and gunicorn)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.interpreter import ONCE
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-MOVING = pathlib.Path(__file__).parents[1] / "features/moving"
+MOVING = pathlib.Path(__file__).parents[1] / "compat/moving"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 pytestmark = [ON_LINUX, pytest.mark.long_on_pypy]
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from harness import apps
 
-from aserve.connections.handover import Handovers
+from aserve.connections.lane.handover import Handovers
 from aserve.core.errors import AppError, ClientDisconnected
 from aserve.wsgi.response import Response
 

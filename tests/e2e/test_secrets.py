@@ -2,7 +2,7 @@
 
 Of settings: what --env, --attach, --cron, --mount, --warm-up, --route, --shared and the APP are given. Of requests: fields that authenticate, the query
 and the body. Only the access log has queries, and what --show-queries is for, as docs/logging.md says. tests/settings/test_secrecy.py has each form of
-each value. An upgrade must leave the settings to its new code: tests/processes/test_inheritance.py has where, and here nothing of it is left.
+each value. An upgrade must leave the settings to its new code: tests/processes/upgrade/test_inheritance.py has where, and here nothing of it is left.
 """
 
 from __future__ import annotations

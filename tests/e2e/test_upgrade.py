@@ -292,7 +292,7 @@ BROKEN_COPIES = [
         "the trial .* ValueError: broken",
     ),
     (
-        "processes/command.py",
+        "processes/children/command.py",
         'TRIAL_VARIABLE = "',
         'TRIAL_VARIABLE = "OLD_',
         "the trial .* exited with status 2 before it was ready",
@@ -453,7 +453,7 @@ def test_another_form(start):
     """New code that does not know what code of before has left starts workers of its own, and no request fails."""
     process = start("--workers", "2", kind=Copied)
     before = process.wait_for_workers(2)
-    process.change("processes/inheritance.py", "FORM = ", "FORM = 99")
+    process.change("processes/upgrade/inheritance.py", "FORM = ", "FORM = 99")
     with load(functools.partial(RawClient, process.address), kinds=("fresh", "fresh")) as running:
         process.write_app("two")
         upgrade(process)
@@ -502,7 +502,7 @@ def test_requests_that_wait_while_the_form_changes(start, tmp_path):
         first, *waiting = max(by_pid.values(), key=len)
         first.request(target="/hold")
         wait_until((tmp_path / "held").exists)
-        process.change("processes/inheritance.py", "FORM = ", "FORM = 99")
+        process.change("processes/upgrade/inheritance.py", "FORM = ", "FORM = 99")
         (tmp_path / "gate").touch()
         process.signal(signal.SIGUSR2)
         wait_until(lambda: any(tmp_path.glob("importing-*")), 40)

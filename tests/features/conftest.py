@@ -1,5 +1,5 @@
 """The fixtures of the tests in this folder."""
 
-from harness.gateways import closed_streams, fork
+from harness.gateways import closed_streams
 
-__all__ = ["closed_streams", "fork"]
+__all__ = ["closed_streams"]

@@ -11,7 +11,7 @@ from harness import apps
 from harness.refusals import defaults_of
 from harness.waiting import wait_until
 
-from aserve.connections.stacks import describe_stacks
+from aserve.connections.monitoring.stacks import describe_stacks
 from aserve.features import Config
 from aserve.features import maintenance as maintenance_module
 from aserve.features.maintenance import PLAIN, TEXT, Maintenance, MaintenanceSettings

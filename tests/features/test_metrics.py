@@ -9,7 +9,7 @@ import types
 import pytest
 from harness.extensions import new_context
 
-from aserve.connections.statistics import Statistics
+from aserve.connections.monitoring.statistics import Statistics
 from aserve.core import error_log
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
@@ -19,7 +19,7 @@ from aserve.features.metrics import AgentCheck, Metrics
 from aserve.features.metrics.counting import read_words
 from aserve.features.metrics.table import PAGE_WORDS, PLACES
 from aserve.lifecycle.supervision import SupervisorContext
-from aserve.processes.plan import Plan
+from aserve.processes.fleet.plan import Plan
 from aserve.workers.busy import Busy
 from aserve.workers.inline import InlineExecutor
 

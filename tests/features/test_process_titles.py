@@ -10,7 +10,7 @@ import pytest
 from harness.extensions import new_context
 from harness.refusals import defaults_of, error_of
 
-from aserve.connections.statistics import Statistics
+from aserve.connections.monitoring.statistics import Statistics
 from aserve.features import Config
 from aserve.features.process_titles import MAX_TEXT, ProcessTitles, ProcessTitleSettings, Title
 

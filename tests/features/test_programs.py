@@ -7,7 +7,7 @@ import pytest
 from aserve.extension import Life, LifeContext
 from aserve.features import Config
 from aserve.features.programs import Named, Programs
-from aserve.processes.plan import Plan
+from aserve.processes.fleet.plan import Plan
 from aserve.settings import ConfigError
 
 

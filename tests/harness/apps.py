@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import aserve
-import aserve.core.episode
+import aserve.core.incident
 from aserve.core.errors import AppError
 
 # No app waits longer, so that a failing test ends. On a busy machine a test on PyPy takes 20 s until it opens a gate.
@@ -590,5 +590,5 @@ def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     if environ["PATH_INFO"] == "/give-back":
         resource.setrlimit(resource.RLIMIT_NOFILE, (_SOFT_LIMITS.pop(), hard))
-        aserve.core.episode.CALM_SECONDS = 1  # not before: on a busy machine the next attempt may come later than that
+        aserve.core.incident.CALM_SECONDS = 1  # not before: on a busy machine the next attempt may come later than that
     return hello(environ, start_response)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
-from aserve.features.uwsgi_api import caches
-from aserve.features.uwsgi_api.memory import Memory
+from aserve.compat.uwsgi_api import caches
+from aserve.compat.uwsgi_api.memory import Memory
 
 # By name: what is done, and to which value; None: to all.
 CHANGES: dict[str, tuple[Callable[[caches.Cache], object], bytes | None]] = {

@@ -12,10 +12,10 @@ import types
 from typing import Any
 
 from aserve.connections.connection import Connection
+from aserve.connections.loop.websockets import WebSockets
+from aserve.connections.loop.wire_loop import LoopWire
 from aserve.connections.server_budgets import Budgets
 from aserve.connections.service import Service, ServiceContext
-from aserve.connections.websockets import WebSockets
-from aserve.connections.wire_loop import LoopWire
 from aserve.core.exchange import ANSWERED
 from aserve.features import Config
 from aserve.protocols import PROTOCOLS

@@ -7,8 +7,8 @@ import types
 from typing import Any
 
 from aserve.core.page import MOLD, State
-from aserve.processes.facts import NEVER, End, Member, Question
-from aserve.processes.fleet import Action, Do, Fleet, decide
+from aserve.processes.fleet.facts import NEVER, End, Member, Question
+from aserve.processes.fleet.fleet import Action, Do, Fleet, decide
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0

@@ -9,8 +9,8 @@ import pytest
 
 from aserve.connections.listeners import bind_listeners
 from aserve.features import Config
-from aserve.processes.channel import Channel, Message
-from aserve.processes.plan import Plan
+from aserve.processes.children.channel import Channel, Message
+from aserve.processes.fleet.plan import Plan
 
 
 class Leading:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
-from aserve.features.uwsgi_api import caches, locks
-from aserve.features.uwsgi_api.memory import Memory
+from aserve.compat.uwsgi_api import caches, locks
+from aserve.compat.uwsgi_api.memory import Memory
 from harness.cutting import CHANGES, values_of
 
 Use = Callable[[caches.Cache], object]

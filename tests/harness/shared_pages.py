@@ -1,4 +1,4 @@
-"""The page of a worker, as its supervisor shares it (aserve/processes/pages.py), for a test to read and to write.
+"""The page of a worker, as its supervisor shares it (aserve/processes/children/pages.py), for a test to read and to write.
 
 A test that halts a worker writes there when its event loop has last ticked: so the test decides for how long it seems to turn, and not the time
 that the machine takes for the test.

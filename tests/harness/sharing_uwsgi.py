@@ -9,8 +9,8 @@ from typing import Any
 
 _BEGIN = """\
 import os, sys, time
-from aserve.features.uwsgi_api.memory import Memory
-from aserve.features.uwsgi_api.settings import Extras
+from aserve.compat.uwsgi_api.memory import Memory
+from aserve.compat.uwsgi_api.settings import Extras
 memory = Memory.open({texts!r}, {fd}, Extras(areas={areas!r}))
 def tell(what):
     print(what, flush=True)

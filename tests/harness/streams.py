@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from aserve.connections.sendfile import HAS_SENDFILE
+from aserve.connections.loop.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
 from .client import RawClient, Truncated

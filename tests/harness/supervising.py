@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
+from aserve.compat.uwsgi_api.spooler.supervising import Spoolers
 from aserve.core.page import MOLD, State
 from aserve.features import Config, on_life
 from aserve.features.control.supervising import ControlSocket
 from aserve.features.metrics.several import Several
 from aserve.features.programs import Named
 from aserve.features.slow_requests.reports import Reports
-from aserve.features.uwsgi_api.spooler.supervising import Spoolers
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
-from aserve.processes import child as child_module
-from aserve.processes import children as children_module
 from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
 from aserve.processes import reloads as reloads_module
-from aserve.processes.channel import Channel, Message
-from aserve.processes.child import Child
-from aserve.processes.clock import Clock
-from aserve.processes.command import Command
-from aserve.processes.inheritance import Inheritance
-from aserve.processes.plan import Plan
+from aserve.processes.children import child as child_module
+from aserve.processes.children import children as children_module
+from aserve.processes.children.channel import Channel, Message
+from aserve.processes.children.child import Child
+from aserve.processes.children.clock import Clock
+from aserve.processes.children.command import Command
+from aserve.processes.fleet.plan import Plan
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
+from aserve.processes.upgrade.inheritance import Inheritance
 
 # The modules that look at the clock.
 CLOCKED = (child_module, children_module, crew_module, reloads_module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from aserve.connections.tls_transport import TLSTransport
+from aserve.connections.accepting.tls_transport import TLSTransport
 
 from .certificates import MemoryClient
 

@@ -190,7 +190,7 @@ class App:
     def __call__(self, environ: Any, start_response: Any) -> Any:
         if environ["PATH_INFO"] == "/behind":
             start_response("200 OK", [])
-            return [b"behind" * 50_000]  # so much that it goes behind large bodies, too (connections/pump.py)
+            return [b"behind" * 50_000]  # so much that it goes behind large bodies, too (connections/loop/pump.py)
         answer = self.answers[next(self._numbers) % len(self.answers)]
         self.seen.append(shown(environ))
         for name in answer.reads:

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from aserve.connections.moved_request import write_request
+from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
-from aserve.processes.fleet import Fleet
-from aserve.processes.moves import Moves
-from aserve.processes.request_file import RequestFile, take_request
-from aserve.processes.takers import SILENT_NS, Takers
+from aserve.processes.fleet.fleet import Fleet
+from aserve.processes.transfers.placement import SILENT_NS, Takers
+from aserve.processes.transfers.request_file import RequestFile, take_request
+from aserve.processes.transfers.transfers import Moves
 
 FILLING = {"do": "reopen logs"}
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/cart?secret=1\0"

@@ -49,7 +49,7 @@ class Gate:
     """The engine's poll: refuses memory to what comes of a batch, and lets nothing else run meanwhile."""
 
     def __init__(self):
-        self.native = importlib.import_module("aserve.connections.native")
+        self.native = importlib.import_module("aserve.connections.lane.native")
         self.api = importlib.import_module("_testcapi")
         self.lane = None
         self.refused = None  # the allocations that fail: from, to; None: none do

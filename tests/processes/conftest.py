@@ -9,10 +9,10 @@ from harness.supervising import supervised, system
 from harness.ways import moving
 
 from aserve.features import Config
-from aserve.processes.children import Children
-from aserve.processes.clock import Clock
-from aserve.processes.pages import Pages
-from aserve.processes.plan import Plan
+from aserve.processes.children.children import Children
+from aserve.processes.children.clock import Clock
+from aserve.processes.children.pages import Pages
+from aserve.processes.fleet.plan import Plan
 
 __all__ = ["moving", "supervised", "system"]
 

@@ -13,7 +13,7 @@ from aserve.connections.in_flight import InFlight
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field, State
-from aserve.processes.child import STACKS_SIGNAL
+from aserve.processes.children.child import STACKS_SIGNAL
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

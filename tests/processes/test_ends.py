@@ -10,11 +10,11 @@ import types
 import pytest
 from harness.supervising import slots_of
 
+from aserve.compat.moving.gunicorn_hooks import GunicornHooks
 from aserve.connections.in_flight import TABLE_BYTES, InFlight
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file
 from aserve.core.tally import LOST
-from aserve.features.moving.gunicorn_hooks import GunicornHooks
 
 TERM = signal.SIGTERM
 

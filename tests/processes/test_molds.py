@@ -12,8 +12,8 @@ from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import MOLD, Field, State
-from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS
-from aserve.processes.facts import FORK_SECONDS, SILENCE_SECONDS
+from aserve.processes.children.children import ENDING_SECONDS, STACK_SECONDS
+from aserve.processes.fleet.facts import FORK_SECONDS, SILENCE_SECONDS
 from aserve.settings import parse_bind
 
 HUP, TERM, USR2, KILL, ABRT = signal.SIGHUP, signal.SIGTERM, signal.SIGUSR2, signal.SIGKILL, signal.SIGABRT
@@ -516,7 +516,7 @@ def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
         raise OSError(24, "Too many open files")
 
     with none_stays_open(), monkeypatch.context() as patch:
-        patch.setattr("aserve.processes.children.open_memory_file", fail)
+        patch.setattr("aserve.processes.children.children.open_memory_file", fail)
         one.end(first, number=KILL)
         one.turn(0.2)
     assert "worker 1 could not start: it could not be forked: too many open files: `ulimit -n` is" in caplog.text

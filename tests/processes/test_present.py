@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.processes.pages import Pages
+from aserve.processes.children.pages import Pages
 
 
 def test_what_looks_sees_the_same_processes(supervised):

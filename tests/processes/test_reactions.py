@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-from aserve.connections.moved_request import write_request
+from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
-from aserve.processes.events import HANDLED
-from aserve.processes.fleet import Do
-from aserve.processes.request_file import RequestFile
+from aserve.processes.children.events import HANDLED
+from aserve.processes.fleet.fleet import Do
+from aserve.processes.transfers.request_file import RequestFile
 
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
 

@@ -10,7 +10,7 @@ from harness.supervising import told
 
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import State
-from aserve.processes.children import ENDING_SECONDS
+from aserve.processes.children.children import ENDING_SECONDS
 from aserve.settings import parse_bind
 
 TERM = signal.SIGTERM

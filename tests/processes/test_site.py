@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.supervising import COMMAND
 
 from aserve.features import Config
-from aserve.processes.plan import Plan
+from aserve.processes.fleet.plan import Plan
 from aserve.processes.site import Site
 
 

@@ -16,10 +16,10 @@ from aserve.core.page import MOLD, TRIAL, Field, State
 from aserve.features import Config, supervised_of
 from aserve.processes import molds
 from aserve.processes import supervisor as supervisor_module
-from aserve.processes.child import Child
-from aserve.processes.fleet import Do
-from aserve.processes.plan import Plan
-from aserve.processes.role import Role
+from aserve.processes.children.child import Child
+from aserve.processes.children.role import Role
+from aserve.processes.fleet.fleet import Do
+from aserve.processes.fleet.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor

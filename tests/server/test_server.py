@@ -14,7 +14,7 @@ import pytest
 from harness.asking import get, is_open
 from harness.front import free_port
 
-from aserve.connections.acceptor import Acceptor
+from aserve.connections.accepting.acceptor import Acceptor
 from aserve.connections.listeners import bind_listeners
 from aserve.core.errors import BindError
 from aserve.features import Config

@@ -7,16 +7,16 @@ import types
 
 import pytest
 
-from aserve.connections.acceptor import ConnectionLimit
+from aserve.compat.routes import Routes
+from aserve.connections.accepting.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
+from aserve.connections.loop.websockets import WebSockets
 from aserve.connections.server_budgets import Budgets
 from aserve.connections.service import ServiceContext
-from aserve.connections.websockets import WebSockets
 from aserve.extension import Extension, Extensions
 from aserve.features import Config, extensions_of, tracing
 from aserve.features.access_log.log import AccessLog
 from aserve.features.queue_wait import QueueWaitField
-from aserve.features.routes import Routes
 from aserve.features.turnover import Turnover
 from aserve.features.underscore_fields import UnderscoreStep
 from aserve.protocols.http1 import HTTP1

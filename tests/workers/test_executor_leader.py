@@ -556,7 +556,7 @@ async def test_a_leader_that_has_found_something_is_busy():
 
 
 class FakeEngine:
-    """A leader in C, as the executor sees it (connections/native.py): each call of `work` does what comes next."""
+    """A leader in C, as the executor sees it (connections/lane/native.py): each call of `work` does what comes next."""
 
     waiting = progress = 0
 

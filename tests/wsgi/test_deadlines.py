@@ -17,7 +17,7 @@ from harness.hanging import CHUNK, HOUR, Hanging, deadlines_of, messages
 from harness.interpreter import NATIVE_KINDS
 
 import aserve
-from aserve.connections.native import running
+from aserve.connections.lane.native import running
 from aserve.features import Config
 from aserve.settings import ConfigError
 

@@ -31,7 +31,7 @@ async def test_a_finalizer_on_the_event_loop():
         write(asyncio.get_running_loop())
 
 
-@pytest.mark.parametrize("name", ["aserve.core.budgets", "aserve.connections.wire_fast", "aserve.wsgi.response"])
+@pytest.mark.parametrize("name", ["aserve.core.budgets", "aserve.connections.lane.wire_fast", "aserve.wsgi.response"])
 def test_a_finalizer_within_code_that_locks(name):
     """The lock may be held by this very thread."""
     with pytest.raises(AppError, match=name):

@@ -1,6 +1,6 @@
 """Names of gunicorn's for programs: `aserve.compat.gunicorn.app.base` in the place of `gunicorn.app.base`, and so on."""
 
-from ...features.moving.gunicorn_stand_in import VERSION
+from ..moving.gunicorn_stand_in import VERSION
 from .app.base import program
 
 __all__ = ["SERVER", "SERVER_SOFTWARE", "__version__", "program", "version_info"]

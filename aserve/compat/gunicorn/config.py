@@ -1,5 +1,5 @@
 """In the place of `gunicorn.config`: the settings, for programs that ask which there are."""
 
-from ...features.moving.gunicorn_cfg import Cfg as Config
+from ..moving.gunicorn_cfg import Cfg as Config
 
 __all__ = ["Config"]

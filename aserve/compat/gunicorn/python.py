@@ -17,9 +17,9 @@ from typing import NoReturn
 
 from ...command.handed_down import HandedDown
 from ...command.program import begin
-from ...features.moving.gunicorn_stand_in import type_modules
 from ...lifecycle.load_error import app_raised
 from ...settings import ConfigError
+from ..moving.gunicorn_stand_in import type_modules
 from . import app, arbiter, config, glogging, util
 from .app import base, wsgiapp
 

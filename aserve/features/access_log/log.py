@@ -5,7 +5,7 @@ Owns:     the lines that wait to be written; --access-log-skip; messages about l
 Thread:   `write` the thread that reports ends (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop.
           `append_unanswered` in the supervisor.
 Not here: the content of a line (log_format.py), its target (core/log_target.py); when requests end (connections/connection.py,
-          connections/wire_loop.py); error logs (logging).
+          connections/loop/wire_loop.py); error logs (logging).
 
 A line costs 0.6 us alone, and 0.2 us among 64, if an equal request came in this second (2026-11-23, CPython 3.11).
 """
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...core.ends import Ended
-from ...core.episode import Episode
 from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
+from ...core.incident import Episode
 from ...core.log_target import Target
 from ...lifecycle.given_files import can_give
 from ...settings import EngineSettings

@@ -2,7 +2,7 @@
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (lifecycle/control.py), the answers (processes/questions.py, answers.py), the screen of `aserve top` (top_screen.py).
+Not here: the socket's other end (lifecycle/control.py), the answers (processes/monitoring/questions.py, answers.py), the screen of `aserve top` (top_screen.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
 from ...connections.health import WISHES
-from ...connections.stacks import ORDER
+from ...connections.monitoring.stacks import ORDER
 from ...core.json_text import read_object
 from ...settings import ConfigError, read_toml, show_bytes
 from ...settings.peer import SO_PEERCRED

@@ -3,7 +3,7 @@
 Owns:     the response: whole, in parts, not modified, or refused by a condition.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 13 to 15; PEP 3333 "Optional Platform-Specific File Handling".
-Not here: finding the file (opening.py, static.py), sending it (wsgi/gateway.py, connections/sending.py).
+Not here: finding the file (opening.py, static.py), sending it (wsgi/gateway.py, connections/loop/sending.py).
 
 It works as a WSGI app would: a large file is returned in wsgi.file_wrapper, and the server sends it while the worker is
 free. A small file is read here, since a response of octets can be sent on the fast path.

@@ -51,7 +51,7 @@ class Calls:
             self._begin_first()
 
     def begin_all(self) -> None:
-        """Give all that wait to the executor: the server ends, and answers those that wait there for too long (connections/unbegun.py)."""
+        """Give all that wait to the executor: the server ends, and answers those that wait there for too long (connections/drain/unstarted_requests.py)."""
         while self._waiting:
             self._begin_first()
 

@@ -19,7 +19,7 @@ from h2.errors import ErrorCodes
 
 from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
-from ...connections.wire_loop import LoopWire
+from ...connections.loop.wire_loop import LoopWire
 from ...core.errors import RequestRefused
 from ...protocols.http1 import Scratch
 from . import frames

@@ -3,7 +3,7 @@
 Owns:     StreamTransport: the response's heads and octets that wait to be sent; pausing both ways; its end.
 Thread:   event loop only; is_closing() any.
 Spec:     RFC 9113 sections 5.1, 5.2 and 8.1.
-Not here: the states (states.py); frames, windows and the order of streams (session.py); the response (wsgi/response.py), its way here (connections/outbox.py).
+Not here: the states (states.py); frames, windows and the order of streams (session.py); the response (wsgi/response.py), its way here (connections/loop/outbox.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...connections.response_memory import STREAM_BYTES
+from ...connections.loop.response_memory import STREAM_BYTES
 from .fields import Field, Malformed, decode_head, decode_upgrade
 from .states import TRANSITIONS, Event, State
 
 if TYPE_CHECKING:
-    from ...connections.websocket import WebSocket
-    from ...connections.wire_loop import LoopWire
+    from ...connections.loop.websocket import WebSocket
+    from ...connections.loop.wire_loop import LoopWire
     from .request import StreamRequest
 
 logger = logging.getLogger("aserve")

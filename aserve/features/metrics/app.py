@@ -11,7 +11,7 @@ already; its event loop continues meanwhile, and other threads as the GIL permit
 If no worker answers, aserve's own metrics are sent without the app's.
 
 prometheus_client names files by process, and keeps those of ended processes, since their counts must not be lost: each replaced
-worker would add some. Here they are named by the worker's page (processes/pages.py), which no two processes have at
+worker would add some. Here they are named by the worker's page (processes/children/pages.py), which no two processes have at
 the same time: the next process with that page continues its files.
 """
 

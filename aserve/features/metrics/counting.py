@@ -2,7 +2,7 @@
 
 Owns:     Counters: the words of a process, and the methods that raise them.
 Thread:   `write` the thread that reports ends (core/ends.py); `note_gil_wait` a GilWatch's; the rest the event loop's.
-Not here: the list of words (table.py), their memory (processes/pages.py, lone.py), reading them.
+Not here: the list of words (table.py), their memory (processes/children/pages.py, lone.py), reading them.
 
 Only this process writes its words, each as a whole: a reader finds the number before or after a change, and when the process
 is killed, only the ends are lost that it is counting, or that wait to be counted (core/ends.py).
@@ -18,8 +18,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...connections.monitoring.statistics import Statistics
 from ...connections.shared_memory import pointer_to
-from ...connections.statistics import Statistics
 from ...core.ends import Ended
 from ...core.errors import RequestRefused
 from ...core.exchange import ANSWERED, Exchange

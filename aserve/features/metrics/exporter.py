@@ -2,7 +2,7 @@
 
 Owns:     Exporter: the text of all metrics, and the work for them once a second.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: the names (table.py), connections (scrapes.py), the list of processes (lone.py, processes/overview.py; Observed in lifecycle/status.py).
+Not here: the names (table.py), connections (scrapes.py), the list of processes (lone.py, processes/monitoring/overview.py; Observed in lifecycle/status.py).
 
 One process is a list of one: the same numbers are read from the same places, with a supervisor and without. Metrics of a supervisor need an
 Observed with BesideWorkers.

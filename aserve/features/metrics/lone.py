@@ -2,7 +2,7 @@
 
 Owns:     Lone: the process's page, written anew at each read.
 Thread:   event loop only.
-Not here: the content of a status (lifecycle/status.py), many processes (processes/status.py), its users (exporter.py, command/alone.py).
+Not here: the content of a status (lifecycle/status.py), many processes (processes/monitoring/status.py), its users (exporter.py, command/alone.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     Picture: the content of an event; hiding secrets in it.
 Thread:   that of its owner: a supervisor's, or an event loop's.
-Not here: the source of the numbers (history.py, lifecycle/status.py, processes/status.py), its readers (scrapes.py), its display (page.html).
+Not here: the source of the numbers (history.py, lifecycle/status.py, processes/monitoring/status.py), its readers (scrapes.py), its display (page.html).
 
 An event is the output of `aserve status --json`, with the keys of History.describe, "warnings" and "settings".
 The page has more readers than the control socket: its requests have no query, which may contain passwords and tokens, not even with

@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
-from ...connections.acceptor import SHORTAGES
+from ...connections.accepting.acceptor import SHORTAGES
 from ...connections.addresses import binds_beside, is_loopback
 from ...connections.listeners import Listener, UnixRights, open_listeners, places_of
 from ...core.errors import BindError

@@ -7,7 +7,7 @@ Spec:     Prometheus, "Metric and label naming": base units, _total.
 Not here: counting (counting.py, core/tally.py), finding the other numbers (exporter.py).
 
 A change of COUNTED moves words in the page. Workers of the previous version, which an upgrade takes over, use its places: so raise
-FORM (processes/inheritance.py) with it; a test demands that.
+FORM (processes/upgrade/inheritance.py) with it; a test demands that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import operator
 from collections.abc import Sequence
 from typing import Callable
 
-from ...connections.statistics import Statistics
+from ...connections.monitoring.statistics import Statistics
 from ...core.named_tuple import NamedTuple
 from ...core.tally import ATTACHED_RESTARTS, CELLS, CRON_RUNS, LOST, OOM_KILLS, RELOADS, RESTARTS, START_FAILURES
 

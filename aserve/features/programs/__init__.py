@@ -2,7 +2,7 @@
 
 Owns:     Programs, the extension; Named, its part in a supervisor.
 Thread:   see Extension and Supervision.
-Not here: starting and ending them (processes/attached.py).
+Not here: starting and ending them (processes/programs/attached.py).
 """
 
 from __future__ import annotations

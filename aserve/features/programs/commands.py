@@ -2,7 +2,7 @@
 
 Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; default names of commands; COMMANDS and TIMED, the kinds of these settings.
 Thread:   any; pure.
-Not here: the times (settings/crontab.py), starting programs (processes/attached.py).
+Not here: the times (settings/crontab.py), starting programs (processes/programs/attached.py).
 """
 
 from __future__ import annotations

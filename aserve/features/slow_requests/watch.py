@@ -3,9 +3,9 @@
 Owns:     SlowRequests: the running slow requests, the messages, and the last of them.
 Thread:   `look` on the event loop, once a second; with --threads 0, where the app may block the loop, in a thread of its own.
           `write` in the thread that ends an exchange. One lock guards their shared state.
-Not here: stacks (connections/stacks.py), times (wsgi/timing.py); ending requests that take too long (wsgi/deadlines.py).
+Not here: stacks (connections/monitoring/stacks.py), times (wsgi/timing.py); ending requests that take too long (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found through its thread (connections/stacks.py). Only the ends of slow
+Nothing is noted when a request begins, beyond its times: it is found through its thread (connections/monitoring/stacks.py). Only the ends of slow
 requests are kept.
 """
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ...connections.stacks import ORDER, look_at_threads
+from ...connections.monitoring.stacks import ORDER, look_at_threads
 from ...core.errors import RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from ...core.frames import Call, calls_of, show_calls, where_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aserve.compat.gunicorn import glogging
-from aserve.features.moving import gunicorn_logger
+from aserve.compat.moving import gunicorn_logger
 
 
 def test_names():

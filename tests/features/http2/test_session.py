@@ -15,7 +15,7 @@ from harness.replies import Chunks, returning
 from harness.slow_clients import go_on
 from hyperframe.frame import RstStreamFrame
 
-from aserve.connections.response_memory import STREAM_BYTES
+from aserve.connections.loop.response_memory import STREAM_BYTES
 from aserve.core.exchange import CLIENT_GONE
 from aserve.features.http2.frames import CONNECTION_WINDOW, STREAM_WINDOW
 

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from aserve.connections.listeners import limit_unsent
-from aserve.connections.outbox import queued_bytes
+from aserve.connections.loop.outbox import queued_bytes
 from aserve.features.http2.states import State
 from aserve.features.http2.stream import HIGH_BYTES, StreamTransport
 

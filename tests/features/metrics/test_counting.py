@@ -10,7 +10,7 @@ import types
 import pytest
 from harness.ends import ended
 
-from aserve.connections.statistics import Statistics
+from aserve.connections.monitoring.statistics import Statistics
 from aserve.core.errors import RequestRefused
 from aserve.core.exchange import CUT, Exchange
 from aserve.features.metrics.counting import Counters, read_words

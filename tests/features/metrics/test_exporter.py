@@ -1,4 +1,4 @@
-"""What is told of processes, of one or of several; test_single.py has a server, processes/test_overview.py a supervisor."""
+"""What is told of processes, of one or of several; test_single.py has a server, processes/monitoring/test_overview.py a supervisor."""
 
 from __future__ import annotations
 

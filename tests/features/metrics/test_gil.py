@@ -8,7 +8,7 @@ import threading
 import pytest
 from harness.waiting import wait_until
 
-from aserve.connections.stacks import describe_stacks
+from aserve.connections.monitoring.stacks import describe_stacks
 from aserve.features.metrics import gil as module
 from aserve.features.metrics.gil import GilWatch, has_gil
 

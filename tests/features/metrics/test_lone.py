@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from aserve.connections.statistics import Statistics
+from aserve.connections.monitoring.statistics import Statistics
 from aserve.core import footprint
 from aserve.core.footprint import Memory
 from aserve.core.page import Field

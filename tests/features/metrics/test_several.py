@@ -30,7 +30,7 @@ from aserve.features.metrics.exporter import Exporter
 from aserve.features.metrics.lone import Lone
 from aserve.features.metrics.scrapes import open_metrics
 from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
-from aserve.processes.inheritance import Inheritance, Strangers
+from aserve.processes.upgrade.inheritance import Inheritance, Strangers
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy

@@ -12,7 +12,7 @@ import pytest
 from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
-from aserve.connections.statistics import Statistics
+from aserve.connections.monitoring.statistics import Statistics
 from aserve.core import growth
 from aserve.core.errors import BindError
 from aserve.core.footprint import Footprint, Memory, memory_of

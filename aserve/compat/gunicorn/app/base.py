@@ -3,7 +3,7 @@
 Owns:     BaseApplication, Application; `program`, the app of the one that runs.
 Thread:   the main thread.
 Spec:     gunicorn's documentation, "Custom Application"; gunicorn 23.0.0, gunicorn/app/base.py.
-Not here: the settings (features/moving/gunicorn_cfg.py), serving (command/program.py).
+Not here: the settings (compat/moving/gunicorn_cfg.py), serving (command/program.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....command.program import program_words, run_program
-from ....features.moving.draft import Draft
-from ....features.moving.gunicorn import read_settings
-from ....features.moving.gunicorn_cfg import Cfg
-from ....features.moving.gunicorn_flags import build_parser
-from ....features.moving.gunicorn_programs import Program
-from ....features.moving.lines import is_check_flag
+from ...moving.draft import Draft
+from ...moving.gunicorn import read_settings
+from ...moving.gunicorn_cfg import Cfg
+from ...moving.gunicorn_flags import build_parser
+from ...moving.gunicorn_programs import Program
+from ...moving.lines import is_check_flag
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication as App

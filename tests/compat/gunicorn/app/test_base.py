@@ -8,7 +8,7 @@ import pytest
 
 from aserve.compat import gunicorn
 from aserve.compat.gunicorn.app import base
-from aserve.features.moving.gunicorn import VARIABLE
+from aserve.compat.moving.gunicorn import VARIABLE
 
 pytestmark = pytest.mark.long_on_pypy
 

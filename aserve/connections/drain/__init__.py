@@ -1,0 +1,1 @@
+"""Connections and requests that this process gives up: to another server, or with an answer."""

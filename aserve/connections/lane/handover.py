@@ -1,0 +1,182 @@
+"""Moving a connection from the lane to the event loop: it gets another wire, and all other code keeps the same Connection.
+
+Owns:     Handover, one connection on its way; Handovers, all of a lane.
+Thread:   two, under banners: workers begin one, the event loop makes the transport.
+Not here: which connections need the event loop, and why (wire_fast.py, lane.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import Any, Callable, cast
+
+from ..._cparsers import lib
+from ...core.errors import ClientDisconnected
+from ...core.exchange import ANSWERED, CLIENT_GONE, Exchange
+from ...workers.executor import Executor
+from ...workers.inline import InlineExecutor
+from ...wsgi import Reply
+from ..accepting.preface import Beginning, begin
+from ..connection import Connection, drop_exchange
+from ..loop.pump import Pump
+from ..loop.wire_loop import LoopWire
+from ..wire_log import tell
+
+logger = logging.getLogger("aserve")
+
+
+class Handover:
+    """
+    A connection on its way from the lane to the event loop.
+
+    Code that needs its new wire waits for it, or gives a callback.
+    """
+
+    __slots__ = ("_callbacks", "_exchange", "_executor", "_is_done", "_lock", "_wire")
+
+    def __init__(self, executor: Executor | InlineExecutor, exchange: Exchange) -> None:
+        self._executor = executor
+        self._exchange: Exchange | None = exchange  # until it is done
+        self._is_done = threading.Event()
+        self._lock = threading.Lock()  # guards the two below until it is done
+        self._wire: LoopWire | None = None  # None: the connection was lost on its way
+        self._callbacks: list[tuple[Callable[[LoopWire], None], Reply | None]] = []
+
+    # --- called on the event loop ---
+
+    def on_ready(self, wire: LoopWire | None) -> None:
+        """The wire is made; None: the connection is lost."""
+        with self._lock:
+            self._wire = wire
+            self._is_done.set()
+        for callback, reply in self._callbacks:
+            self._call_back(callback, reply)
+        self._callbacks.clear()
+        if wire is not None:
+            self._exchange = None  # owned by the connection; this object may live longer
+
+    def _call_back(self, callback: Callable[[LoopWire], None], reply: Reply | None) -> None:
+        exchange, wire = self._exchange, self._wire
+        if wire is None:
+            assert exchange is not None  # only a wire takes it from here
+            drop_exchange(exchange, reply)
+            return
+        try:
+            callback(wire)
+        except Exception:  # a bug in aserve: this request is lost, further callbacks are not
+            logger.exception("internal error; please report this as a bug in aserve")
+            wire.abort()
+
+    # --- called from both sides ---
+
+    def call_when_ready(self, callback: Callable[[LoopWire], None], reply: Reply | None = None) -> None:
+        """
+        Call `callback` with the wire, on the event loop.
+
+        If the connection is lost, see drop_exchange.
+        """
+        with self._lock:
+            if not self._is_done.is_set():
+                self._callbacks.append((callback, reply))
+                return
+        self._executor.post(self._call_back, callback, reply)
+
+    # --- called from a worker ---
+
+    def wait(self) -> LoopWire:
+        """
+        Wait for the wire.
+
+        Raises:
+            ClientDisconnected: the connection was lost on its way.
+        """
+        self._is_done.wait()
+        if self._wire is None:
+            raise ClientDisconnected("the client closed the connection")
+        return self._wire
+
+
+class Handovers:
+    """Connections on their way out of a lane."""
+
+    def __init__(
+        self,
+        memory: Any,
+        connections: dict[int, Connection],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor | InlineExecutor,
+        pump: Pump | None = None,
+    ) -> None:
+        self.set = memory.set  # the C structure of the lane
+        self.connections = connections  # of the lane, by descriptor
+        self._memory = memory  # kept as long as a hanging app may return with a reply
+        self.executor = executor
+        self.pump = pump  # sends large bodies of connections that stay; None: the event loop does
+        self._loop = loop
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_over = False
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
+
+    def begin(
+        self, fd: int, connection: Connection, exchange: Exchange, rest: tuple[bytes | memoryview, ...]
+    ) -> Handover:
+        """Hand over a connection with a running exchange. If `rest` is not empty, the app is done: send `rest`, then end the exchange."""
+        handover = Handover(self.executor, exchange)
+        self.executor.post(self._begin, (fd, LoopWire(connection, is_new=False, rest=rest)), handover.on_ready)
+        return handover
+
+    def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:
+        """Hand over a connection with octets of its next request; `is_new`: its client is not identified yet."""
+        wire = begin(connection, octets) if is_new else LoopWire(connection, octets, is_new=False)
+        self.executor.post(self._begin, (fd, wire), None)
+
+    # --- called on the event loop ---
+
+    def _begin(self, who: tuple[int, LoopWire | Beginning], on_ready: Callable[[LoopWire | None], None] | None) -> None:
+        connection = who[1].connection
+        if connection.service.tells_wire:
+            rest = (
+                "it takes long, or its response more than one write"
+                if on_ready
+                else "its request takes more than one read"
+            )
+            tell(connection, f"leaves the fast path: {rest}")
+        task = self._loop.create_task(self._make_transport(*who, on_ready))
+        self._tasks[task] = None  # a loop holds its tasks only weakly
+        task.add_done_callback(self._tasks.pop)
+
+    async def _make_transport(
+        self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None
+    ) -> None:
+        made: LoopWire | Beginning | None = None
+        try:
+            sock = socket.socket(fileno=fd)
+            try:
+                await self._loop.connect_accepted_socket(lambda: wire, sock)
+                made = wire
+            except OSError as exc:
+                logger.info("%s: a connection was lost on its way: %s", wire.connection.service.name, exc)
+                sock.close()
+        finally:
+            lib.lane_left(self.set)
+            if made is None:
+                self._lose(wire.connection)
+            if on_ready is not None:
+                on_ready(cast("LoopWire | None", made))  # it comes with an exchange, which a Beginning has not
+        if self._is_over and made is not None:
+            made.abort()
+
+    def _lose(self, connection: Connection) -> None:
+        """Record a lost connection; its exchange, if it has one, is with a worker, which may never return to end it."""
+        exchange, connection.exchange = connection.exchange, None
+        if exchange is not None:
+            exchange.end = CLIENT_GONE if exchange.end == ANSWERED else exchange.end
+            connection.service.lost.add(exchange)
+
+    def close(self) -> None:
+        """Close connections that are on their way as soon as they arrive: the server stops."""
+        self._is_over = True

@@ -1,0 +1,102 @@
+"""The memory of a lane's C code: its structure, the table of connections, and the memory for a batch.
+
+Owns:     Memory, and the size of each part of it.
+Thread:   made on the event loop; then used by the C code, and by the leader, which reads the arrivals of a poll.
+Not here: its use (lane.py; cparsers/lane.h).
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from typing import Any
+
+from ..._cparsers import ffi, lib
+from ...core.exchange import LEAVING_SECONDS
+from ...protocols.one_request import FRONT_VARS
+from ...settings import EngineSettings
+from ...workers.executor import STALL_SECONDS
+from ..in_flight import MAX_DESCRIPTORS, lane_entries
+from ..listeners import Listener
+from ..load_board import LoadBoard
+
+CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
+
+# The most requests that one call returns. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
+BATCH_COUNT = 64
+# Octets read from one connection by one read: a head and a body of a usual form, or the
+# 71,453 octets of the echo in benchmarks/. A larger request leaves the lane.
+READ_BYTES = 1 << 17
+# The same for a whole batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
+# with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
+# as much 0.54 to 0.70, with half 0.60 to 0.70.
+BATCH_BYTES = 4 * READ_BYTES
+ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
+CONN_BYTES: int = ffi.sizeof("lane_conn")
+KNOWN_BYTES: int = lib.LANE_KNOWN * ffi.sizeof("known_section")  # 1.2 MB; the kernel gives only used pages
+
+
+def _raise_trim_threshold(octets: int) -> None:
+    """
+    Let the C library keep twice this much freed memory, instead of giving it to the kernel at once.
+
+    The bodies of a batch come and go together, and glibc returns what is free at the end of a heap above
+    128 KiB; each page is then a fault again (measured: 7 for each request of 71 KB, a sixth of its price).
+    The limit rises by itself to twice the largest block ever freed (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    bytes(octets)
+
+
+def _new_table(octets: int) -> mmap.mmap:
+    # Python's default would share it with processes that the app forks.
+    return mmap.mmap(-1, octets, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+class Memory:
+    """The C structure of the lane, and the memory that it points to."""
+
+    def __init__(
+        self, config: EngineSettings, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None
+    ) -> None:
+        """Make it; `board` and `in_flight` (see InFlight) are shared with other processes."""
+        _raise_trim_threshold(BATCH_BYTES)
+        vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
+        # Not cleared, so that the kernel gives only the pages that are used.
+        new = ffi.new_allocator(should_clear_after_alloc=False)
+        self._input = new("char[]", BATCH_BYTES)
+        self._vars = new("char[]", vars_bytes)
+        self._arrivals = new("lane_arrival[]", BATCH_COUNT)
+        self._listeners = ffi.new("lane_listener[]", len(listeners))
+        self._conns = ffi.from_buffer("lane_conn[]", _new_table(MAX_DESCRIPTORS * CONN_BYTES))
+        self._known = ffi.from_buffer("known_section[]", _new_table(KNOWN_BYTES))
+        self.views = (
+            ffi.buffer(self._input, BATCH_BYTES),
+            ffi.buffer(self._vars, vars_bytes),
+            ffi.buffer(self._arrivals, BATCH_COUNT * ARRIVAL_BYTES),
+        )
+        for struct_, listener in zip(self._listeners, listeners):
+            struct_.fd = listener.socket.fileno()
+            struct_.protocol = CODES[listener.bind.protocol]
+            struct_.is_tcp = listener.bind.kind == "tcp"
+        set = self.set = ffi.new("lane *")
+        set.listeners, set.nlisteners = self._listeners, len(listeners)
+        set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
+        set.known = self._known
+        set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
+        set.vars, set.vars_cap = self._vars, vars_bytes
+        set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
+        set.max_line_len = config.max_request_line_bytes
+        set.max_head_len = config.max_head_bytes
+        set.max_fields = config.max_fields
+        set.max_vars = config.max_fields + FRONT_VARS
+        set.max_body_len = config.max_body_bytes
+        set.now_at = int(time.monotonic())
+        set.leaving_seconds = 0 if config.keep_half_closed else LEAVING_SECONDS
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
+        set.epoll_fd = set.wake_fd = set.stall_fd = set.rest_fd = -1
+        self._board = board
+        if board is not None:
+            set.board = board.struct
+        if in_flight is not None:
+            self._in_flight = in_flight  # kept
+            set.entries_used, set.entries = lane_entries(in_flight)

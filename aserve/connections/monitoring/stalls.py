@@ -1,0 +1,48 @@
+"""Logging a stall of the whole server: requests wait, and no thread is free to begin one.
+
+Owns:     StallWatch: the lines when a stall begins, with the stacks of the threads, and when it is over.
+Thread:   event loop only.
+Not here: measuring the wait (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (features/slow_requests/watch.py),
+          systemd's watchdog (server/running.py).
+
+No setting is needed: without this line, a server whose threads all hang is silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from ...core.incident import Episode
+from ...workers.queue_wait import LONG_STALL_SECONDS, QueueWait
+from .stacks import ORDER, describe_busy
+
+logger = logging.getLogger("aserve")
+
+MAX_STACKS = 8000  # characters of a line of the log; stacks that most threads share come first
+
+_monotonic = time.monotonic
+
+
+class StallWatch:
+    """Watches the queue of one server."""
+
+    def __init__(self) -> None:
+        self._episode = Episode()
+        self._began_at = self._seen_at = 0.0
+
+    def on_second(self, queue: QueueWait, waiting_count: int) -> None:
+        """Log once that a stall has begun, and that it is over; called once a second. `waiting_count`: how many are queued."""
+        stalled = queue.stalled_seconds
+        if stalled >= LONG_STALL_SECONDS or (stalled and self._seen_at):
+            self._seen_at = _monotonic()
+            if self._episode.begins():
+                self._began_at = self._seen_at - stalled
+                logger.warning(
+                    "all threads busy: no queued request started for %d s (%d queued, oldest %.0f s); the threads are at "
+                    "(%s):\n%s",
+                    stalled, waiting_count, queue.seconds(), ORDER, describe_busy()[:MAX_STACKS].rstrip(),
+                )  # fmt: skip
+        elif self._episode.is_over_at_second():
+            logger.warning("queued requests start again, after %.0f s", self._seen_at - self._began_at)
+            self._seen_at = 0.0

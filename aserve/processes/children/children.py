@@ -1,0 +1,379 @@
+"""The supervisor's children: the list of them, and the actions of the supervisor on each.
+
+Owns:     forking, or having a mold fork, and reaping; channels, pages and tables of running requests of all workers; draining or
+          killing one, and the time limits for that.
+Thread:   the supervisor's only one; `fork` returns in the child, too.
+Not here: a child's states (child.py), when and why any of this is done (fleet.py).
+
+A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
+
+A worker that a mold will fork has no pid at first. Its first message is that it has begun, to which the kernel adds its pid.
+If the mold cannot fork, or dies before, no process has the other end of the channel any more: then the child has ended without a beginning.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+from ...connections.in_flight import TABLE_BYTES, read_in_flight
+from ...connections.load_board import LoadBoard
+from ...core import forks
+from ...core.memory_file import map_memory_file, open_memory_file
+from ...core.page import PAGE_BYTES, Field
+from ..fleet.facts import NEVER
+from ..fleet.plan import Plan
+from .channel import Channel, Message
+from .child import MOLD, TRIAL, Child, Event, State, describe_end
+from .clock import Clock
+from .pages import Pages
+
+logger = logging.getLogger("aserve")
+
+# How long after its time limit a draining worker may take to end, for the app's exit functions; and a worker that is
+# ended while it starts. Guess.
+ENDING_SECONDS = 5.0
+# How long a worker that is killed for a slow start may take to write its stack. Guess.
+STACK_SECONDS = 2.0
+NO_PAGE = 0
+
+Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
+
+
+class Children:
+    """All children that have not been reaped."""
+
+    def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
+        self._pages = pages
+        self._selector = selector
+        self._clock = clock
+        self._hear = hear
+        self._by_pid: dict[int, Child] = {}
+        self._unborn: list[Child] = []  # not forked by their molds yet
+        self._stillborn: list[Child] = []  # of these, those that never will be
+        self._nowhere = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # takes the place of a page
+        self._by_slot: collections.defaultdict[int, list[Child]] = collections.defaultdict(list)
+        self._generations: collections.Counter[int] = collections.Counter()  # by slot
+
+    # Finding children
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter([*self._by_pid.values(), *self._unborn])
+
+    def __len__(self) -> int:
+        return len(self._by_pid) + len(self._unborn)
+
+    def find(self, slot: int, *states: State) -> list[Child]:
+        """Return the children in a slot that are in one of these states."""
+        return [child for child in self._by_slot[slot] if child.state in states]
+
+    def having(self, *states: State) -> list[Child]:
+        """Return the workers in one of these states."""
+        return [child for child in self if child.state in states and child.is_worker]
+
+    def describe_slow_start(self) -> str:
+        """Return the worker that has been starting for the longest time, for the end of a log line; empty: none."""
+        starting = [child for child in self if child.state == State.STARTING and child.slot != TRIAL]
+        if not starting:
+            return ""
+        slowest = min(starting, key=lambda child: child.began_at)
+        return f": {slowest} has been starting for {time.monotonic() - slowest.began_at:.1f} s; kill it if it hangs"
+
+    def page(self, child: Child) -> memoryview:
+        """Return a child's page, as words by page.Field; a mold's is a dummy."""
+        return self._pages.page(child.page) if child.page != NO_PAGE else self._nowhere
+
+    def memory_of(self, child: Child) -> tuple[memoryview, Pages, LoadBoard | None, Any]:
+        """
+        Return a worker's shared memory: its page, all pages, its place on the load board, its table of running requests.
+
+        To be called in the worker, once.
+        """
+        in_flight = map_memory_file(child.in_flight)
+        os.close(child.in_flight)
+        board = self._pages.new_board(child.page) if child.page != NO_PAGE else None
+        return self.page(child), self._pages, board, in_flight
+
+    # Beginning
+
+    def fork(self, slot: int, plan: Plan) -> tuple[Child, Channel | None]:
+        """
+        Fork a child for a slot; return it, and in the child itself its end of the channel.
+
+        To be called with signals blocked.
+
+        Raises:
+            OSError: no process, descriptor or page is left.
+        """
+        with contextlib.ExitStack() as undo:
+            child, theirs = self._new_child(undo, slot, plan)
+            forks.flush_output()
+            child.pid = os.fork()
+            undo.pop_all()
+        if child.pid == 0:
+            child.pid = os.getpid()
+            self._let_go(child)
+            return child, theirs
+        theirs.close()
+        self._add(child)
+        self._limit_start(child)
+        return child, None
+
+    def have_forked(self, slot: int, plan: Plan, mold: Child) -> Child:
+        """
+        Tell a mold to fork a child for a slot; return it: it has no pid until it has begun.
+
+        Raises:
+            OSError: no descriptor or page is left.
+        """
+        with contextlib.ExitStack() as undo:
+            child, theirs = self._new_child(undo, slot, plan)
+            its_table = os.dup(child.in_flight)
+            undo.pop_all()
+        child.mold, child.asked_at = mold, self._clock()
+        child.channel.know_senders()
+        self._add(child)
+        order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
+        self.tell(mold, order, [theirs.detach(), its_table])
+        return child
+
+    def _new_child(self, undo: contextlib.ExitStack, slot: int, plan: Plan) -> tuple[Child, Channel]:
+        page = NO_PAGE
+        if slot != MOLD:
+            page = self._pages.take()
+            undo.callback(self._pages.give_back, page)
+        ours, theirs = Channel.pair()
+        undo.callback(ours.close)
+        undo.callback(theirs.close)
+        in_flight = open_memory_file("aserve-in-flight")
+        undo.callback(os.close, in_flight)
+        os.truncate(in_flight, TABLE_BYTES)  # takes memory as far as it is written to
+        self._generations[slot] += 1
+        return Child(0, slot, self._generations[slot], plan, ours, page, in_flight), theirs
+
+    def adopt(self, state: dict[str, Any], plan: Plan) -> None:
+        """Take over a child as `Child.describe` described it; `plan`: its plan."""
+        child = Child.inherit(state, plan)
+        self._pages.reserve(child.page)
+        self._generations[child.slot] = max(self._generations[child.slot], child.generation)
+        self._add(child)
+        if state["deadline_at"] is not None:
+            child.due_at = self._clock() + max(state["deadline_at"] - time.monotonic(), 0.0)
+        if child.state == State.DRAINING:
+            self.tell(child, drain_order(is_replaced=True))  # once more: unsent messages were not handed down
+
+    def describe(self) -> tuple[int, list[dict[str, Any]]]:
+        """Return the descriptor of the pages, and all children for `adopt`, but molds: they have old code."""
+        return self._pages.fd, [self._describe(child) for child in self if child.slot != MOLD]
+
+    def _describe(self, child: Child) -> dict[str, Any]:
+        seconds = self._clock.seconds_to(child.due_at)
+        return {**child.describe(), "deadline_at": time.monotonic() + seconds if seconds != NEVER else None}
+
+    def _let_go(self, child: Child) -> None:
+        """In a forked child: close the supervisor's ends of channels, or workers would not notice its death; and other tables."""
+        child.channel.close()
+        for one in self:
+            one.close()
+
+    def _add(self, child: Child) -> None:
+        if child.pid:
+            self._by_pid[child.pid] = child
+        else:
+            self._unborn.append(child)
+        self._by_slot[child.slot].append(child)
+        page = self.page(child)
+        page[Field.PID], page[Field.SLOT], page[Field.GENERATION] = child.pid, child.slot, child.generation
+        page[Field.STATE] = child.state
+        self._selector.register(child.channel, selectors.EVENT_READ, functools.partial(self._on_channel, child))
+
+    # Messages
+
+    def tell(self, child: Child, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
+        """Send a message to a worker; the descriptors are closed here once they are sent, unless the caller keeps them."""
+        child.channel.send(message, fds, is_kept)
+        self._watch(child)
+
+    def on_second(self) -> None:
+        """Try unsent messages again."""
+        for child in self:
+            child.channel.flush()
+            self._watch(child)
+
+    def _on_channel(self, child: Child) -> None:
+        if child.is_reaped:
+            return  # within the same turn of the loop
+        child.channel.flush()
+        self._read_words(child)
+        self._watch(child)
+
+    def _watch(self, child: Child) -> None:
+        """Wait for a worker's messages; and, while messages are unsent, for room."""
+        key = self._selector.get_map().get(child.channel.fileno())
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.has_unsent else 0)
+        if key is not None and key.events != events:
+            self._selector.modify(child.channel, events, key.data)
+
+    def _read_words(self, child: Child) -> None:
+        """Handle the messages of a worker that have come."""
+        while True:
+            try:
+                received = child.channel.receive()
+            except BlockingIOError:
+                return
+            if received is None:
+                self._on_closed(child)
+                return
+            if received[0].get("say") == "begun" and child in self._unborn:
+                self._on_begun(child)
+            else:
+                self._hear(child, *received)
+
+    def _on_begun(self, child: Child) -> None:
+        """Record the pid of a worker that a mold has forked."""
+        self._unborn.remove(child)
+        if child.mold is not None:
+            child.mold.is_silent, child.mold.forked_at = False, self._clock()
+        child.pid, child.mold = child.channel.sender_pid, None
+        self._by_pid[child.pid] = child
+        self.page(child)[Field.PID] = child.pid
+        if child.state == State.STARTING:
+            self._limit_start(child)
+        elif child.state == State.KILLED:
+            os.kill(child.pid, signal.SIGKILL)
+
+    def _on_closed(self, child: Child) -> None:
+        """A worker has closed its end: it has died, is about to end, or the app has closed what is not its own."""
+        self._unwatch(child)
+        if child in self._unborn:
+            if child not in self._stillborn:  # its end is read again with each child that is not known yet
+                self._stillborn.append(child)
+        elif not child.is_reaped and child.state in (State.STARTING, State.READY):
+            child.is_mute, child.due_at = True, self._clock() + ENDING_SECONDS
+
+    def _unwatch(self, child: Child) -> None:
+        if child.channel.fileno() in self._selector.get_map():
+            self._selector.unregister(child.channel)
+
+    # Changing its state
+
+    def admit(self, child: Child) -> bool:
+        """Record that a worker is ready; return False if it is ending, or has ended already."""
+        if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
+            return False
+        child.due_at = NEVER
+        return True
+
+    def drain(self, child: Child, is_replaced: bool) -> None:
+        """
+        Tell a worker to finish its requests, and end; `is_replaced`: other workers go on.
+
+        One that still imports the app ends at once (worker.py).
+        """
+        config = child.plan.config
+        self._transition(child, Event.DRAIN)
+        seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
+        if not child.is_mute:  # else it does not hear that, and keeps its limit
+            child.due_at = self._clock() + seconds + ENDING_SECONDS
+        self.tell(child, drain_order(is_replaced))
+
+    def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
+        """End a worker without a drain; a weaker signal than SIGKILL leaves it `seconds`."""
+        self._transition(child, Event.KILL)
+        if not child.is_reaped and child.pid:  # a child without a pid is killed when it begins
+            os.kill(child.pid, number)
+        child.due_at = self._clock() + seconds if number != signal.SIGKILL else NEVER
+
+    def end_with_stacks(self, child: Child, why: str) -> None:
+        """End a worker that hangs; it writes its stacks first."""
+        child.failure = why
+        logger.error("%s: %s; ending it, with its stack below", child, why)
+        self.kill(child, signal.SIGABRT, STACK_SECONDS)
+
+    def _transition(self, child: Child, event: Event) -> State:
+        before = child.transition(event)
+        self.page(child)[Field.STATE] = child.state
+        return before
+
+    # Time limits
+
+    def _limit_start(self, child: Child) -> None:
+        seconds = child.plan.config.start_seconds
+        child.due_at = self._clock() + seconds if seconds else NEVER
+
+    def end_overdue(self, child: Child) -> None:
+        """End a child that has not gone on within its time."""
+        if child.state is State.KILLED:
+            self.kill(child)
+        elif child.is_mute:
+            self._cut(
+                child, child.failure or "it has closed its channel to the supervisor, as by closing all descriptors"
+            )
+        elif child.state is State.STARTING:
+            seconds = child.plan.config.start_seconds
+            self.end_with_stacks(child, f"it was not ready within {seconds:g} s (--start-timeout)")
+        else:
+            why = f"it had not ended {ENDING_SECONDS:g} s after --drain-timeout"
+            self._cut(child, why, ": what keeps it may be in the lines above")
+
+    def _cut(self, child: Child, why: str, hint: str = "") -> None:
+        child.failure = why
+        logger.error("%s: %s; ending it%s", child, why, hint)
+        self.kill(child)
+
+    # The end
+
+    def reap(self, on_other: Callable[[int, str], None]) -> Iterator[tuple[Child, State, str]]:
+        """
+        Yield the children that have ended, after removing them, with the last state of each, and how it ended.
+
+        `on_other` is called for others: programs (attached.py), and orphans (as PID 1 of a container, and with a mold).
+        """
+        with contextlib.suppress(ChildProcessError):  # there is none at all
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                child = self._find_by_pid(pid)
+                if child is not None:
+                    if status or child.state is not State.DRAINING:  # 0 of one that serves may be the app's os._exit(0)
+                        child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
+                    yield child, self._remove(child), describe_end(status)
+                else:
+                    on_other(pid, describe_end(status))
+        while self._stillborn:  # after the mold, whose end has a reason
+            unborn = self._stillborn.pop(0)
+            self._unborn.remove(unborn)
+            unborn.failure = unborn.failure or "its mold has ended before it could fork"
+            yield unborn, self._remove(unborn), "was not forked"
+
+    def _find_by_pid(self, pid: int) -> Child | None:
+        """Return the child that had this pid, if any; the message of one that has just begun may not have been read yet."""
+        if pid not in self._by_pid:
+            for child in list(self._unborn):
+                self._read_words(child)
+        return self._by_pid.get(pid)
+
+    def _remove(self, child: Child) -> State:
+        """Remove a child that was reaped; return its last state."""
+        child.is_reaped = True
+        self._read_words(child)  # the last ones, while it still counts: they may lead to a scrape
+        self._by_pid.pop(child.pid, None)
+        self._unwatch(child)
+        child.close()
+        before = self._transition(child, Event.END)
+        self._by_slot[child.slot].remove(child)
+        if child.page != NO_PAGE:
+            self._pages.give_back(child.page)
+        return before
+
+
+def drain_order(is_replaced: bool) -> Message:
+    """Return the order to drain; `is_replaced`: other workers go on."""
+    return {"do": "drain", "stopping": not is_replaced}

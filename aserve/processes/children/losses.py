@@ -1,0 +1,45 @@
+"""The requests that are lost with a worker that dies.
+
+Owns:     Losses: reporting them and the end of each worker to extensions, counting them.
+Thread:   the supervisor's only one.
+Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
+          (ends.py).
+
+The clients of a dead worker have lost their requests. It cannot report them any more, so this does, wherever the worker would have.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ...core.guard import guard
+from ...core.tally import LOST, Tally
+from ...extension import Life, LifeContext, Lost
+from .child import Child, State
+
+OnLife = Callable[[Life, LifeContext], None]  # calls extensions
+
+
+class Losses:
+    """The losses of one supervisor's workers."""
+
+    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, on_life: OnLife) -> None:
+        """`add_lost(slot, count)` adds lost requests to a slot's."""
+        self._add_lost, self._tally, self._on_life = add_lost, tally, on_life
+
+    def on_end(self, child: Child, before: State, is_oom: bool) -> None:
+        """Report the requests of a worker that has ended, unless it has reported them itself, before it hung and was killed."""
+        context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
+        if child.was_at and not child.has_told:
+            self._report(Life.DIED, context)
+            self._count(child, before, is_oom)
+        self._report(Life.REAPED, context)
+
+    def _report(self, event: Life, context: LifeContext) -> None:
+        """Report an event to extensions; a bug in one must not keep the worker from being replaced."""
+        guard(self._on_life, event, context)
+
+    def _count(self, child: Child, before: State, is_oom: bool) -> None:
+        self._add_lost(child.slot, len(child.was_at))
+        reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
+        self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))

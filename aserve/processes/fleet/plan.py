@@ -1,0 +1,70 @@
+"""The plan of a worker: the settings, and the app's name.
+
+Owns:     Plan; which settings a running supervisor cannot change; how many workers there are to be.
+Thread:   any; pure.
+Not here: reading settings (command/plans.py), the rows (settings/table.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ...core.named_tuple import NamedTuple
+from ...settings import EngineSettings
+from .resources import Limits, choose_workers, read_limits
+
+
+class Plan(NamedTuple):
+    """The settings and the app of one worker, or of all."""
+
+    config: EngineSettings
+    spec: str | None  # of the app; None: the demo
+    origin: Any = (
+        None  # the parts of another server's settings that ours lack (compat/moving/); not kept over an upgrade
+    )
+
+    # The settings that the sources name; all others have defaults, or are implied. None: not known, as after an upgrade.
+    given: frozenset[str] | None = None
+    is_at_terminal: bool = False  # standard output, when the sources were read
+    sources: Any = (
+        None  # all of them, to be compared (command/plans.py); None: not known, or some settings are kept from before
+    )
+
+    def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
+        """
+        Return this plan with the unchangeable settings of `before`, and what these imply; and the flags of those that should have changed.
+
+        Raises:
+            ConfigError: other settings contradict those of `before`.
+        """
+        fixed = [row for row in self.config.rows() if row.fixed]
+        kept = {row.name: getattr(before.config, row.name) for row in fixed}
+        flags = [row.flag for row in fixed if getattr(self.config, row.name) != kept[row.name]]
+        if not flags:
+            return self, []
+        if self.given is None:
+            return self._replace(config=self.config.replace(**kept)), flags
+        values = {**{name: getattr(self.config, name) for name in self.given}, **kept}
+        return self._replace(config=self.config.of_given(values, self.is_at_terminal), sources=None), flags
+
+    @property
+    def limits(self) -> Limits | None:
+        """The machine's limits at this moment, if the number of workers rests on them; None: the settings have a number."""
+        return read_limits() if self.config.workers == "auto" else None
+
+    @property
+    def workers(self) -> tuple[int, str]:
+        """How many workers there are to be, and why, before the size of a worker is known."""
+        return self.count_workers()
+
+    def count_workers(self, worker_bytes: int = 0) -> tuple[int, str]:
+        """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known."""
+        limits = self.limits
+        if limits is None:
+            return int(self.config.workers or 1), f"--workers {self.config.workers}"
+        choice = choose_workers(limits, worker_bytes)
+        return choice.workers, f"--workers auto: {choice.why}"
+
+
+# Reads the settings anew; those of the plan before, if no source has changed. Raises ConfigError: a source has a mistake.
+Read = Callable[[Plan], Plan]

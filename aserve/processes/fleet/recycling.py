@@ -1,0 +1,106 @@
+"""When to recycle a worker: by requests, age or memory.
+
+Owns:     each worker's own limits, jitter included, and which worker is to be replaced next.
+Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
+Not here: memory of a process (core/footprint.py), replacing one (fleet.py): its successor is ready first, and one is at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from ...core.footprint import Memory
+from ...core.named_tuple import NamedTuple
+from ...settings import EngineSettings, show_bytes
+from .resources import MIB
+
+
+class Lifespan(NamedTuple):
+    """The limits of one worker; 0: no limit."""
+
+    requests: int = 0
+    seconds: float = 0.0
+
+
+class Worker(NamedTuple):
+    """The facts about a worker that serves."""
+
+    slot: int
+    lifespan: Lifespan  # by `Recycling.new_lifespan`, when it became ready
+    requests: int  # that it has answered; those of health checks do not count
+    age_seconds: float  # since it became ready
+    memory: Memory | None = None  # None: not looked at this time
+
+
+class Due(NamedTuple):
+    """A worker to replace, and why: the value reached, and the setting."""
+
+    slot: int
+    why: str
+    reason: str = "recycle"  # for counting
+
+
+class Recycling:
+    """The limits of the settings."""
+
+    def __init__(self, config: EngineSettings, chance: random.Random | None = None) -> None:
+        self._config = config
+        self._chance = chance or random.Random()  # noqa: S311 (no secret)
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether `Worker.memory` is looked at."""
+        return bool(self._config.max_rss_bytes or self.needs_shares)
+
+    @property
+    def needs_shares(self) -> bool:
+        """Whether PSS or USS are looked at, which take longer to read."""
+        return bool(self._config.max_pss_bytes or self._config.max_uss_bytes)
+
+    def new_lifespan(self) -> Lifespan:
+        """Draw the limits of a new worker, so that workers that start together do not end together."""
+        config, chance = self._config, self._chance
+        requests, seconds = config.max_requests, config.max_lifetime_seconds
+        return Lifespan(
+            requests and requests + chance.randint(0, config.max_requests_jitter),
+            seconds and seconds + chance.uniform(0.0, config.max_lifetime_jitter_seconds),
+        )
+
+    def due(self, workers: Iterable[Worker]) -> Due | None:
+        """Return the worker that is furthest beyond a limit; None: all are within their limits."""
+        worst, found = 1.0, None
+        for worker in workers:
+            for value, limit, why in self._values_of(worker):
+                if limit and value / limit >= worst:
+                    worst, found = value / limit, Due(worker.slot, why)
+        return found
+
+    def _values_of(self, worker: Worker) -> Iterable[tuple[float, float, str]]:
+        """Yield each value, its limit, and the text for the log."""
+        config, lifespan, memory = self._config, worker.lifespan, worker.memory
+        reached = f"it has answered {worker.requests} requests"
+        yield (
+            worker.requests,
+            lifespan.requests,
+            f"{reached} (--max-requests {_varied(config.max_requests, lifespan.requests)})",
+        )
+        reached = f"it has served for {worker.age_seconds:.0f} s"
+        yield (
+            worker.age_seconds,
+            lifespan.seconds,
+            f"{reached} (--max-lifetime {_varied(config.max_lifetime_seconds, lifespan.seconds)})",
+        )
+        if memory is None:
+            return
+        for name, value, flag, limit in (
+            ("RSS", memory.rss_bytes, "--max-rss", config.max_rss_bytes),
+            ("PSS", memory.pss_bytes, "--max-pss", config.max_pss_bytes),
+            ("USS", memory.uss_bytes, "--max-uss", config.max_uss_bytes),
+        ):
+            if value is not None:
+                yield value, limit, f"its {name} is {value / MIB:.1f} MiB ({flag} {show_bytes(limit)})"
+
+
+def _varied(setting: float, limit: float) -> str:
+    return f"{setting:g}" if setting == limit else f"{setting:g}, with jitter {limit:g}"

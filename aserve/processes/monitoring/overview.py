@@ -1,0 +1,214 @@
+"""The state of a supervisor and its workers, for extensions that report it.
+
+Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor.
+Thread:   the supervisor's only one.
+Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
+
+No worker is asked: its page, its table of running requests and /proc have all of it, also when the worker hangs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
+
+from ...core import error_log
+from ...core.guard import guard
+from ...core.page import Field, Process
+from ...core.tally import Tally
+from ...lifecycle.control import Answer, Later, Watch
+from ...lifecycle.program import Program, name_programs
+from ...lifecycle.status import BesideWorkers
+from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
+from ...settings import EngineSettings
+from ..children.channel import Message
+from ..children.child import Child, State
+from ..children.children import Children, Hear
+from ..children.command import Command
+from ..children.pages import Pages
+from .status import Status
+
+Supervise = Callable[[SupervisorContext], Sequence[Supervision]]
+
+NO_COMMAND = Command([], {}, "")
+PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
+
+
+class Overview:
+    """The counters and the present state, for metrics."""
+
+    def __init__(
+        self,
+        pages: Pages,
+        children: Children,
+        status: Status,
+        supervise: Supervise = lambda context: (),
+        command: Command = NO_COMMAND,
+        watch: Watch = lambda fd, callback, events: None,
+    ) -> None:
+        """`supervise`: returns the extensions' parts; `command`: which has started this process; `watch`: see SupervisorContext."""
+        self.tally = Tally()
+        self.started_at = time.time()  # of the first code, if there were upgrades
+        self._children = children
+        self._status = status
+        self._lost_messages = 0  # of the supervisor's own
+        self.statuses = status.statuses
+        self.why_unready = ""  # set by `aserve balancers`
+        # By worker: its last tick, and for how many seconds it is the same.
+        self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
+        self.resize: Callable[[int, str], None]  # set by Reactions: Crew.resize
+        self._extensions = supervise(
+            SupervisorContext(
+                self, command.environ, watch, self._tell, words=command.words,
+                resize=lambda size, why: self.resize(size, why),
+            )
+        )  # fmt: skip
+        # By the word of a worker's message.
+        self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
+        # Each returns the values that an extension passes to the next child.
+        self.shares = [each.share for each in self._extensions if type(each).share is not Supervision.share]
+        pages.on_given_back = self._on_page_end
+        status.facts = self.facts
+
+    def on_second(self) -> None:
+        """Called once a second."""
+        self._lost_messages = error_log.on_second()
+        if self._extensions:
+            self._note_ticks()
+        for each in self._extensions:
+            guard(each.on_second)
+
+    def close(self, is_end: bool) -> None:
+        """Close the extensions; without `is_end`, other processes go on with their files."""
+        for each in self._extensions:
+            each.close(is_end)
+
+    # The present state: lifecycle.status.Observed
+
+    @property
+    def config(self) -> EngineSettings:
+        """The settings of workers that start now."""
+        config: EngineSettings = self._status.fleet.plan.config
+        return config
+
+    @property
+    def process_count(self) -> int:
+        """How many workers there are to be."""
+        return self._status.fleet.size
+
+    @property
+    def ready_count(self) -> int:
+        """How many workers serve."""
+        return len(self._children.having(State.READY))
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no worker is to begin any more."""
+        return self._status.fleet.is_ending
+
+    @property
+    def listening(self) -> list[dict[str, Any]]:
+        """How many clients wait in the kernel."""
+        return self._status.listening
+
+    @property
+    def fleet(self) -> BesideWorkers:
+        """The supervisor's attached programs, the facts of extensions, its own counters."""
+        return BesideWorkers(self._status.attached, self.facts(), self.tally, self._lost_messages)
+
+    def processes(self) -> list[Process]:
+        """Return the workers that there are."""
+        return [self._status.process_of(child) for child in self._children.having(*PRESENT)]
+
+    def pages(self) -> list[tuple[int, memoryview]]:
+        """Return the slots and the pages of the workers that there are."""
+        return [(child.slot, self._children.page(child)) for child in self._children.having(*PRESENT)]
+
+    def silent_seconds(self, process: Process) -> float:
+        """Return for how many seconds the event loop of a worker has not turned."""
+        _, seconds = self._ticks.get(process.key, (-1, 0))
+        return seconds
+
+    def _note_ticks(self) -> None:
+        """
+        Count for how many seconds the event loop of each worker has not turned.
+
+        Only time in which this process ran counts: after a stop of the whole machine, no worker hangs.
+        """
+        before, self._ticks = self._ticks, {}
+        for child in self._children.having(State.READY, State.DRAINING):
+            process = self._status.process_of(child)
+            tick = process.page[Field.TICK]
+            last, seconds = before.get(process.key, (-1, 0))
+            self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
+
+    # Calling extensions
+
+    def programs(self, config: EngineSettings) -> list[Program]:
+        """Return the programs that are to run beside the workers, with unique names."""
+        return name_programs(program for each in self._extensions for program in each.programs(config))
+
+    def choose_size(self, wanted: int) -> int:
+        """Return the number of workers after a reload has changed --workers, which says `wanted`."""
+        for each in self._extensions:
+            wanted = each.choose_size(wanted)
+        return wanted
+
+    def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
+        """
+        Let extensions answer questions.
+
+        Raises:
+            BindError: see Supervision.answer.
+        """
+        for each in self._extensions:
+            each.answer(answers, later, is_upgraded)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that extensions have for a status."""
+        return {name: value for each in self._extensions for name, value in each.status().items()}
+
+    def on_end(self, child: Child) -> None:
+        """Tell extensions that a child has ended."""
+        for each in self._extensions:
+            each.on_end(child.pid, child.page)
+
+    def on_lost(self, slot: int, count: int) -> None:
+        """Tell extensions that the worker of a slot has died with `count` running requests."""
+        for each in self._extensions:
+            each.on_lost(slot, count)
+
+    def _on_page_end(self, slot: int, page: memoryview) -> None:
+        for each in self._extensions:
+            each.on_page_end(slot, page)
+
+    def _tell(self, pid: int, message: Message) -> None:
+        for child in self._children:
+            if child.pid == pid:
+                self._children.tell(child, message)
+
+    # Over an exec
+
+    def hand_down(self) -> HandedDown:
+        """Return the state for the next code of an upgrade: for `restore`."""
+        found = [each.hand_down() for each in self._extensions]
+        state = {
+            "started_at": self.started_at, "tally": self.tally.describe(), "why_unready": self.why_unready,
+            **{name: value for each in found for name, value in each.state.items()},
+        }  # fmt: skip
+        return HandedDown(
+            state, [listener for each in found for listener in each.bound], [fd for each in found for fd in each.fds]
+        )
+
+    def restore(self, state: dict[str, Any], has_children: bool) -> None:
+        """Go on counting; without the previous code's children, their counts so far are final."""
+        self.started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
+        self._status.began_before(max(time.time() - self.started_at, 0.0))
+        self.tally.restore(state["tally"])
+        for each in self._extensions:
+            each.take_over(state, has_children)
+
+
+def _from_child(hear: Word) -> Hear:
+    return lambda child, message, fds: hear(child.pid, message, fds)

@@ -1,0 +1,208 @@
+"""Connections on their way between workers: what this one gives, by way of the supervisor, and what it gets.
+
+Owns:     Passing: connections at rest, by the supervisor's order; requests that wait for a thread, while another worker has a free one; all
+          of both while this worker drains and others go on; taking over what comes from others.
+Thread:   event loop only.
+Not here: when connections at rest are given (levelling.py, idle_connections.py), taking one out of a server, and into one (connections/drain/detaching.py),
+          which worker gets it (placement.py, transfers.py).
+
+A request goes with its connection, and is passed on by the worker itself, which sees on the load board who has a free thread: within
+BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests that need not wait. A worker whose event loop hangs, or that is stopped, also
+looks free there: so each gets one request at a time, until its word on the board has changed. One that comes back waits here for a second, or until a thread
+is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, Callable, Protocol
+
+from ...connections.drain.detaching import Detached
+from ...connections.limit import is_short_of_descriptors
+from ...connections.load_board import LoadBoard
+from ...workers.executor import RELIEVED_SECONDS
+from ..children.channel import Message
+from .idle_connections import Giving
+from .request_file import RequestFile, mark_begun, take_request
+
+# How often one that drains looks for connections that can go on in another by now. Guess.
+HAND_OVER_SECONDS = 0.05
+# How often a connection at rest may be returned, by workers that drain or are full, before it is closed. Guess.
+MAX_RETURNS = 3
+# For how long no request is given after one that came back, as the workers that seemed to have a free thread got none; and none to a worker whose
+# word on the board stays as it was when it got one. Guess.
+REST_SECONDS = 1.0
+# For how long after a request was given the next look is soon, though no thread is free: quick requests free theirs at once. Guess.
+SOON_SECONDS = 0.02
+# What the message of a request has, wherever it goes. `until`: when it is refused, if no worker takes it (time.monotonic()).
+# `home`: the pid of the worker that gave it first, from the supervisor.
+CARRIED = ("listener", "peer", "giver", "home", "until", "number")
+
+
+class Serving(Protocol):
+    """The server of this worker."""
+
+    def detach_idle(self, count: int | None) -> list[Detached]:
+        """See Server.detach_idle."""
+
+    def detach_waiting(self, count: int | None, before: Callable[[bytes], None]) -> list[Detached]:
+        """See Server.detach_waiting."""
+
+    async def adopt(self, detached: Detached, is_own: bool = ..., when_taken: Callable[[], None] = ...) -> bool:
+        """See Server.adopt."""
+
+    async def refuse(self, detached: Detached, when_taken: Callable[[], None] = ...) -> bool:
+        """See Server.refuse."""
+
+
+class Passing:
+    """The connections that one worker gives and gets."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        server: Serving,
+        board: LoadBoard | None,
+        place: int,
+        say: Callable[[Message, Sequence[int]], None],
+        limit_seconds: float,
+        is_heard: Callable[[], bool],
+    ) -> None:
+        """
+        `place`: the number of this worker's page; `say` sends a message with descriptors to the supervisor.
+
+        `limit_seconds`: after this time a request that no worker can take is refused. `is_heard`: whether the supervisor reads what is said.
+        """
+        self._loop, self._server, self._board, self._place, self._say = loop, server, board, place, say
+        self._limit_seconds, self._is_heard = limit_seconds, is_heard
+        self._giving = Giving(loop, self._give_idle)
+        self._adopting: set[asyncio.Task[None]] = set()
+        self._idle_to = 0  # the page of the worker that gets those at rest; 0: the supervisor decides
+        self._rests_until = self._soon_until = 0.0
+        # By places that got a request: the word at that moment, and when.
+        self._given: dict[int, tuple[int, float]] = {}
+
+    # Giving connections at rest
+
+    def begin(self, message: Message, fds: list[int]) -> None:
+        """Give connections at rest, by the supervisor's order, to the worker that it names, if any."""
+        self._idle_to = message.get("to", 0)
+        self._giving.begin(message["count"])
+
+    def stop(self) -> None:
+        """Give no more by an earlier order."""
+        self._idle_to = 0
+        self._giving.stop()
+
+    def give_all(self) -> None:
+        """Give all connections from now on, as soon as they can go: this worker drains, and others go on. It serves requests that wait itself, too."""
+        soon = self.relieve()
+        self._loop.call_later(RELIEVED_SECONDS if soon else HAND_OVER_SECONDS, self.give_all)
+        self._give_idle(None)
+
+    def _give_idle(self, count: int | None) -> int:
+        """Give that number at most, None: all; return how many they were."""
+        found = self._server.detach_idle(count)
+        for each in found:
+            self._say_idle(each, to=self._idle_to, returns=0)
+        return len(found)
+
+    def _say_idle(self, detached: Detached, **more: int) -> None:
+        """Send one to the supervisor, which passes it on to the worker with the page `to`; 0: it decides."""
+        said = {"listener": detached.listener_index, "peer": detached.peer, **more}
+        self._say({"say": "idle", **said}, [detached.fd])
+
+    # Giving requests
+
+    def relieve(self) -> bool:
+        """Give waiting requests to workers with free threads; return whether to look again soon. Called while no thread is free here."""
+        now = self._loop.time()
+        if self._board is None or now < self._rests_until or not self._is_heard() or is_short_of_descriptors():
+            return False
+        for place, word in self._board.free_threads():
+            if not self._has_not_begun(place, word, now) and self._give_request(place + 1):
+                self._given[place] = word, now
+                self._soon_until = now + SOON_SECONDS
+        return now < self._soon_until
+
+    def _has_not_begun(self, place: int, word: int, now: float) -> bool:
+        """Whether nothing has changed at a worker since it got a request, for REST_SECONDS."""
+        before, given_at = self._given.get(place, (-1, 0.0))
+        return word == before and now < given_at + REST_SECONDS
+
+    def _give_request(self, to: int) -> bool:
+        """Give the request that has waited longest to the worker with this page; return whether one could go."""
+        file = RequestFile()
+        found = self._server.detach_waiting(1, file.write)
+        for each in found:
+            until = time.monotonic() + self._limit_seconds
+            said = {"listener": each.listener_index, "peer": each.peer, "giver": self._place, "until": until}
+            self._say({"say": "request", "to": to, **said}, [each.fd, file.detach()])
+        file.close()
+        return bool(found)
+
+    # Getting
+
+    def on_adopt(self, message: Message, fds: list[int]) -> None:
+        """Take over a connection, in a task."""
+        adopt: Callable[..., Coroutine[Any, Any, None]] = self._adopt_request if len(fds) > 1 else self._adopt_idle
+        task = self._loop.create_task(adopt(message, *fds))
+        self._adopting.add(task)  # a loop holds its tasks only weakly
+        task.add_done_callback(self._adopting.discard)
+
+    def on_dropped(self, message: Message) -> None:
+        """Say that a connection has not come: its descriptors found no room here."""
+        if "number" in message:
+            self._say({"say": "missed", "number": message["number"]}, ())
+
+    async def _adopt_idle(self, message: Message, fd: int) -> None:
+        detached = Detached(fd, message["listener"], message["peer"])
+        kept = {"number": message["number"]} if "number" in message else {}  # without one the supervisor keeps no copy
+        returns = message.get("returns", 0)
+
+        def say_taken() -> None:
+            if kept:
+                self._say({"say": "taken", **kept}, ())
+
+        if await self._server.adopt(detached, when_taken=say_taken):
+            return
+        if returns < MAX_RETURNS:
+            self._say_idle(detached, to=0, returns=returns + 1, **kept)
+        else:
+            os.close(fd)
+            say_taken()
+
+    async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
+        """Take over a request; one of this worker's own comes back, even if it drains."""
+        message = {"number": 0, **message}  # without one: it comes from another version's supervisor
+        taken = {"say": "taken", "number": message["number"]}
+        octets = take_request(file)
+        if not octets:  # another worker has it
+            os.close(fd)
+            os.close(file)
+            self._say(taken, ())
+            return
+
+        def say_taken() -> None:
+            mark_begun(file)
+            self._say(taken, ())
+
+        # The page may have been another's before; a supervisor of another version names no pid.
+        is_own = message["giver"] == self._place and message.get("home", os.getpid()) == os.getpid()
+        if is_own:
+            self._rests_until = self._loop.time() + REST_SECONDS
+        detached = Detached(fd, message["listener"], message["peer"], octets)
+        if await self._server.adopt(detached, is_own, say_taken):
+            os.close(file)
+        elif time.monotonic() < message["until"]:
+            self._say(
+                {"say": "request", "to": 0, **{name: message[name] for name in CARRIED if name in message}}, [fd, file]
+            )
+        else:
+            if not await self._server.refuse(detached, say_taken):  # its client has left
+                os.close(fd)
+                say_taken()
+            os.close(file)

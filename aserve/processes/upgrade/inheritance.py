@@ -1,0 +1,165 @@
+"""The state that a supervisor passes on to the new code that takes its place in the same process.
+
+Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
+Thread:   the supervisor's only one.
+Not here: when that happens (upgrade.py), its use by the new code (present.py, upgrade.py).
+
+It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
+descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests and connections on
+their way to a worker, the clients of the metrics that have not asked yet.
+
+The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
+`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
+for all else, for the fields of a page and the words of a channel: raise it when the meaning of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
+then ends the old workers by the one message that they understand (old_workers.py). Until they have ended they pass requests and connections to each
+other: of these it reads `children` (channel, page), `moves`, and the fields of a message that old_workers.py names, if they are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...connections.listeners import Listener
+from ...core.descriptors import close_all
+from ...core.memory_file import KEPT, open_memory_file
+from ...core.named_tuple import NamedTuple
+from ...settings import VERSION, ConfigError, EngineSettings, parse_bind
+from ..children.children import Children, drain_order
+from ..fleet.plan import Plan
+from ..monitoring.overview import Overview
+from .old_workers import Strangers, open_socket
+
+FORM = 11
+
+State = dict[str, Any]
+
+
+class Inheritance(NamedTuple):
+    """The state of the previous code, as the new code reads it."""
+
+    version: str  # of the previous code
+    blocked: Sequence[int]  # signals that were blocked when the command was started
+    listeners: Sequence[Listener]
+    strangers: Strangers
+    # Set if the form is known; otherwise these keep their defaults, but for the last three.
+    plan: Plan | None = None
+    size: int | None = None
+    pages: int | None = None  # the descriptor of Pages
+    children: Sequence[State] = ()
+    bound: Sequence[Listener] = ()  # by extensions
+    counted: State | None = None  # None: not known; see Overview.restore
+    attached: Sequence[State] = ()  # see Attached.adopt
+    kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
+    moves: Sequence[State] = ()  # see Moves.adopt
+    gaps: Sequence[int] = ()  # see Fleet
+
+    @classmethod
+    def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
+        """Read the file, and close it; its descriptors are not inherited further. `settings`: the class of Plan.config."""
+        with open(fd, encoding="utf-8") as file:
+            file.seek(0)
+            state = json.load(file)
+        for each in state["descriptors"]:
+            os.set_inheritable(each, False)
+        listeners = [_open_listener(each) for each in state["listeners"]]
+        bound = [_open_listener(each) for each in state.get("metrics", ())]
+        common, counted = (state["version"], state["blocked"], listeners), state.get("counted")
+        attached = state.get("attached", ())
+        try:
+            if state["form"] == FORM:
+                plan = Plan(_read_settings(state["settings"], settings), state["app"])
+                return cls(
+                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], bound, counted,
+                    attached,
+                    state.get("kept", {}), state.get("moves", ()), state.get("gaps", ()),
+                )  # fmt: skip
+        except ConfigError:
+            pass  # a setting means something else by now: so may the rest
+        farewell = state["farewell"]
+        moves = state.get("moves", ())
+        kept = {fd for move in moves for fd in move["fds"]}
+        used = {*farewell["channels"], *kept, *(listener.socket.fileno() for listener in (*listeners, *bound))}
+        close_all(set(state["descriptors"]) - used)
+        strangers = Strangers(farewell["channels"], farewell["message"], state.get("children", ()), moves)
+        return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
+
+
+@contextlib.contextmanager
+def hand_down(
+    listeners: Sequence[Listener],
+    plan: Plan,
+    size: int,
+    children: Children,
+    blocked: Iterable[int],
+    overview: Overview,
+    attached: Sequence[State] = (),
+    moves: Sequence[State] = (),
+    gaps: Iterable[int] = (),
+) -> Iterator[int]:
+    """
+    Write an inheritance; within the block, exec keeps the descriptors that it names. Yield its own descriptor.
+
+    Raises:
+        OSError: no descriptor or memory is left.
+    """
+    counted = overview.hand_down()  # before the rest: it may give orders to children
+    pages, descriptions = children.describe()
+    channels = [each["channel"] for each in descriptions]
+    fds = [
+        pages,
+        *channels,
+        *(each["in_flight"] for each in descriptions),
+        *(listener.socket.fileno() for listener in (*listeners, *counted.bound)),
+        *counted.fds,
+        *KEPT.values(),
+        *(fd for move in moves for fd in move["fds"]),
+    ]
+    state = {
+        "form": FORM,
+        "version": VERSION,
+        "blocked": sorted(blocked),
+        "descriptors": fds,
+        "listeners": [_describe_listener(listener) for listener in listeners],
+        "counted": counted.state,
+        "metrics": [_describe_listener(listener) for listener in counted.bound],  # the name in every version
+        "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
+        "settings": vars(plan.config),
+        "app": plan.spec,
+        "size": size,
+        "pages": pages,
+        "children": descriptions,
+        "attached": attached,
+        "kept": KEPT,
+        "moves": moves,
+        "gaps": sorted(gaps),
+    }
+    with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
+        json.dump(state, file)
+        file.flush()
+        try:
+            for each in (file.fileno(), *fds):
+                os.set_inheritable(each, True)
+            yield file.fileno()
+        finally:
+            for each in (file.fileno(), *fds):
+                os.set_inheritable(each, False)
+
+
+def _describe_listener(listener: Listener) -> State:
+    rest = listener._asdict()
+    return {"fd": rest.pop("socket").fileno(), "bind": rest.pop("bind").spec, "rest": rest}
+
+
+def _open_listener(state: State) -> Listener:
+    rest = {name: value for name, value in state["rest"].items() if name in Listener._fields}
+    tuples: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
+    return Listener(open_socket(state["fd"]), parse_bind(state["bind"]), **tuples)
+
+
+def _read_settings(values: State, settings: type[EngineSettings]) -> EngineSettings:
+    known = {setting.name for setting in settings.rows()}
+    return settings(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,225 @@
+"""Upgrade in place: new code of aserve's own, and of all else, takes over within the same process.
+
+Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
+Thread:   the supervisor's only one.
+Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), its start
+          (reactions.py: it adopts the workers, and reloads.py replaces them).
+
+```
+  supervisor, previous code                        supervisor, new code: same pid, listeners, workers
+     |                                                ^
+     | fork, exec                                     | exec
+     v                            ready, ended        |
+  the trial: the same command, ------------------> supervisor
+  which becomes a worker that no client reaches
+```
+
+If the trial fails, by an exception, an exit, a hang, or without an interpreter: nothing has changed, and the log says why.
+Signals that come while one program becomes the other are not lost: they are blocked, and wait for the new code.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from typing import Callable, NoReturn
+
+from ...connections.listeners import Listener
+from ...core.errors import FAILED
+from ...lifecycle.manager import Manager
+from ...settings import VERSION
+from ..children.channel import Channel, Message
+from ..children.child import TRIAL, Child, State
+from ..children.children import Children
+from ..children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
+from ..children.forked import say_failed
+from ..children.signal_pipe import SignalPipe, block_signals, unblock_signals
+from ..fleet.fleet import Do, Fleet
+from ..fleet.plan import Plan
+from ..monitoring.overview import Overview
+from ..programs.attached import Attached
+from ..transfers.transfers import Moves
+from . import inheritance
+from .inheritance import Inheritance
+from .old_workers import Strangers
+
+logger = logging.getLogger("aserve")
+
+# The limit of a trial without --start-timeout. Guess: imports of minutes exist, and until one ends there is no other trial.
+TRIAL_SECONDS = 300.0
+
+
+class Upgrade:
+    """An upgrade, from the request for it to the start of the new code."""
+
+    def __init__(
+        self,
+        command: Command,
+        fleet: Fleet,
+        children: Children,
+        signals: SignalPipe,
+        manager: Manager,
+        attached: Attached,
+        overview: Overview,
+        listeners: Sequence[Listener],
+        moves: Moves,
+    ) -> None:
+        self._command = command
+        self._fleet = fleet
+        self._children = children
+        self._signals = signals
+        self._manager = manager
+        self._attached = attached
+        self._overview = overview
+        self._listeners = listeners
+        self._moves = moves
+        self._asked = ""  # the reason for a trial; "": none is asked for
+        self._why = ""  # the reason for the running trial
+        self._trial: Child | None = None
+        self.strangers = Strangers()
+        self._has_shown = False  # that the new code can serve
+        self.by_do = {Do.ADVANCE: lambda action: self._advance()}
+        self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
+        # By the word of the trial's message.
+        self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
+            "ready": self._on_ready,
+            "failed": Child.on_failed,
+            "failing": _ignore,
+            "left": _ignore,
+        }
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether new code is tried, or about to take over."""
+        return self._trial is not None or self._has_shown
+
+    def ask(self, why: str) -> None:
+        """Ask for new code, which is tried as soon as that is due."""
+        self._asked, self._fleet.is_upgrade_due = why, True
+        if self._trial is not None:
+            logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
+        elif self._fleet.reload is not None:
+            logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
+
+    def _advance(self) -> None:
+        """Take the next step, which is due: try the new code, or become it."""
+        self._fleet.is_upgrade_due = False
+        if self._asked:  # also after a trial that succeeded: the code may have changed since
+            self._why, self._asked, self._has_shown = self._asked, "", False
+            self._begin_trial(self._fleet.plan)
+        else:
+            self._has_shown = False
+            self._become()
+
+    def abandon(self) -> None:
+        """Drop the request for an upgrade; end the trial."""
+        self._asked, self._has_shown, self._fleet.is_upgrade_due = "", False, False
+        if self._trial is not None and self._trial.state == State.STARTING:
+            self._children.kill(self._trial, signal.SIGTERM)
+        self._trial = None
+
+    # The trial
+
+    def _begin_trial(self, plan: Plan) -> None:
+        self._manager.tell_reloading(self._why)
+        seconds = plan.config.start_seconds or TRIAL_SECONDS
+        limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
+        with block_signals():
+            try:
+                child, channel = self._children.fork(TRIAL, limited)
+            except OSError as exc:
+                self._fail(f"the trial could not be forked: {exc.strerror or exc}")
+                return
+            if channel is not None:
+                self._signals.close()
+        if channel is not None:
+            self._run_trial(channel)
+        self._trial = child
+        logger.info("%s: %s has begun: %s", self._why, child, self._command.show(plan.config.rows()))
+
+    def _run_trial(self, channel: Channel) -> NoReturn:
+        """In the child: become the new code."""
+        try:
+            os.set_inheritable(channel.fileno(), True)
+            self._command.execute(TRIAL_VARIABLE, channel.fileno())
+        except BaseException as exc:
+            why = exc.strerror if isinstance(exc, OSError) else type(exc).__name__
+            say_failed(channel, f"{self._command.words[0]} could not be run in {self._command.folder}: {why}")
+        finally:
+            os._exit(FAILED)
+
+    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
+        if self._children.admit(child):
+            self._children.drain(child, is_replaced=True)
+
+    def on_end(self, child: Child, how: str) -> None:
+        """Handle the end of the trial: the new code can serve, or log why not."""
+        if child is not self._trial:
+            return  # the trial was abandoned
+        self._trial = None
+        if child.ready_at:
+            logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
+            self._has_shown = self._fleet.is_upgrade_due = True
+            return
+        if child.app_traceback:
+            logger.error("%s: the app's traceback:\n%s", child, child.app_traceback.rstrip())
+        self._fail(f"{child} could not start: {child.failure or f'it {how} before it was ready, without a word'}")
+
+    def _fail(self, why: str) -> None:
+        self._manager.note_unchanged(self._why)
+        logger.error(
+            "%s: nothing was upgraded: %s; correct it, and send SIGUSR2; workers that go on as before: %d",
+            self._why, why, len(self._children.having(State.READY)),
+        )  # fmt: skip
+
+    # Exec
+
+    def _become(self) -> None:
+        """Become the new code; return only if that fails."""
+        with block_signals() as blocked:
+            for number in self._signals.read():
+                os.kill(os.getpid(), number)  # not handled yet: it stays blocked for the new code, as later signals do
+            try:
+                fleet, attached = self._fleet, self._attached.describe()
+                with inheritance.hand_down(
+                    self._listeners,
+                    fleet.plan,
+                    fleet.size,
+                    self._children,
+                    blocked,
+                    self._overview,
+                    attached,
+                    self._moves.describe(),
+                    fleet.gaps,
+                ) as fd:
+                    self._command.execute(INHERITANCE_VARIABLE, fd)
+            except OSError as exc:
+                self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
+
+    # As the new code
+
+    def take_over(self, inherited: Inheritance) -> None:
+        """Take over the workers, programs and counts of the previous code, and unblock the signals that waited."""
+        self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
+        self._fleet.gaps = set(inherited.gaps)
+        self._attached.adopt(inherited.attached)
+        for state in inherited.children:
+            assert inherited.plan is not None
+            self._children.adopt(state, inherited.plan)
+        self._moves.adopt(inherited.moves)
+        logger.info(
+            "upgraded from %s to %s, with %d old workers",
+            inherited.version, VERSION, len(self._children) + len(inherited.strangers),
+        )  # fmt: skip
+        if inherited.plan is None:  # so the settings cannot be compared, as a reload does
+            logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
+        self.strangers = inherited.strangers
+        unblock_signals(inherited.blocked)
+        if inherited.counted is not None:
+            self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
+
+
+def _ignore(child: Child, message: Message, fds: list[int]) -> None:
+    """Ignore the message: the trial is about to exit."""

@@ -1,0 +1,37 @@
+"""gunicorn's addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.compat.moving.addresses import place_of, texts
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (":80", "0.0.0.0:80"),
+        ("a", "a:8000"),
+        ("tcp://a:1", "a:1"),
+        ("[::1]", "[::1]:8000"),
+        ("fd://3", "fd:3"),
+        ("unix:s", "unix:/srv/s"),
+    ],
+)
+def test_place_of(value, place):
+    """Each is an address of --bind."""
+    assert place_of(value, "/srv/") == place
+
+
+@pytest.mark.parametrize("port", ["x", "²", "٣"])
+def test_no_port(port):
+    """Digits of other scripts are none."""
+    with pytest.raises(ValueError, match="is not a port"):
+        place_of(f"h:{port}", "")
+
+
+def test_texts():
+    """A list, or parts between commas."""
+    assert texts("a, b") == texts(["a", "b"]) == ["a", "b"]
+    with pytest.raises(ValueError, match="neither text nor a list"):
+        texts(3)

@@ -1,0 +1,166 @@
+"""gunicorn's loggers in the processes of aserve."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import types
+
+import pytest
+
+from aserve.compat.moving.draft import Draft, Given
+from aserve.compat.moving.gunicorn_cfg import Cfg
+from aserve.compat.moving.gunicorn_logger import ACCESS, ERROR, Logger
+from aserve.compat.moving.gunicorn_logs import Logs
+from aserve.compat.moving.origin import read_origin
+from aserve.extension import Life, LifeContext
+from aserve.features import Config
+from aserve.lifecycle.load_error import LoadError
+
+CONTEXT = LifeContext(types.SimpleNamespace(config=Config()))
+
+
+class Counting(Logger):
+    """A logger of the user's that only sets up."""
+
+    made = 0
+
+    def setup(self, cfg):
+        """Count."""
+        type(self).made += 1
+        super().setup(cfg)
+
+
+class Logging(Logger):
+    """A logger of the user's that logs requests itself."""
+
+    def access(self, resp, req, environ, request_time):
+        """Note the request."""
+
+
+@pytest.fixture(autouse=True)
+def loggers(monkeypatch):
+    """Leave the loggers as they were."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    found = [logging.getLogger(name) for name in ("aserve", ERROR, ACCESS, "")]
+    before = [(each.handlers[:], each.level, each.propagate) for each in found]
+    yield
+    for each, (handlers, level, propagate) in zip(found, before):
+        for handler in set(each.handlers) - set(handlers):
+            handler.close()
+        each.handlers[:], each.level, each.propagate = handlers, level, propagate
+
+
+def logs_of(**settings):
+    """Return the loggers of these settings."""
+    cfg = Cfg()
+    for name, value in settings.items():
+        cfg.set(name, value)
+    return Logs(cfg)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_needed", "configures"),
+    [
+        ({}, False, False), ({"accesslog": "-"}, False, False), ({"errorlog": "e"}, True, False), ({"syslog": True}, True, True),
+        ({"logconfig_dict": {"root": {}}}, True, True), ({"logger_class": Counting}, True, True),
+        ({"logger_class": "gunicorn.glogging.Logger"}, False, False),
+    ],
+)  # fmt: skip
+def test_whether_they_are_needed(settings, is_needed, configures):
+    """Without such settings aserve's own loggers and its access log do."""
+    cfg = logs_of(**settings)._cfg
+    assert (cfg.needs_logger, cfg.configures_loggers) == (is_needed, configures)
+
+
+def test_requests():
+    """The access log goes to gunicorn's logger; a class that logs requests itself is called around the app instead."""
+
+    def become(before, **settings):
+        draft = Draft("conf.py")
+        draft.settings, draft.whence = {"threads": 1, **before}, {key: [Given(key, "", "")] for key in before}
+        logs_of(**settings).take_requests(draft)
+        assert draft.whence.keys() == {"access-log"} & draft.settings.keys()
+        return draft.settings
+
+    before, lines = {"access-log": "-"}, {"access-log": f"logger:{ACCESS}", "threads": 1}
+    assert become(before, errorlog="e", accesslog="-") == {**before, "threads": 1}
+    assert become(before, logger_class=Counting, accesslog="-") == lines == become({}, logconfig_dict={"root": {}})
+    assert become({}, logger_class=Counting) == {"threads": 1} == become(before, logger_class=Logging, accesslog="-")
+    own = logs_of(logger_class=Logging, accesslog="-")
+
+    def app(environ, start_response):
+        raise AssertionError
+
+    assert logs_of(logger_class=Counting).wrap(app) is app is not own.wrap(app)
+
+
+def test_in_each_process(capsys):
+    """The Logger is made at the start and for a reload; a child has it already, and aserve's messages go there."""
+    Counting.made = 0
+    extension = logs_of(logger_class=Counting).extension
+    for event, count in ((Life.STARTS, 1), (Life.IMPORTS, 1), (Life.RELOADS, 2), (Life.FORKED, 2), (Life.ENDS, 2)):
+        extension.on_life(event, CONTEXT)
+        assert Counting.made == count
+    logging.getLogger("aserve").warning("it is so")
+    logging.getLogger(ERROR).setLevel("CRITICAL")
+    logging.getLogger("aserve").warning("not shown")
+    assert capsys.readouterr().err.endswith("[WARNING] it is so\n")
+    other = logs_of(logger_class=Counting).extension
+    other.on_life(Life.IMPORTS, CONTEXT)  # in a process that has inherited none
+    assert Counting.made == 3
+
+
+def test_a_check(tmp_path, capfd):
+    """What it says stays on the terminal, and a file that cannot be written is an error."""
+    logging.getLogger("aserve").handlers[:] = [logging.StreamHandler(sys.stderr)]
+    extension = logs_of(errorlog=str(tmp_path / "err.log"), capture_output=True).extension
+    extension.on_life(Life.IMPORTS, CONTEXT._replace(is_check=True))
+    logging.getLogger("aserve").warning("it is so")
+    os.write(1, b"All is well\n")
+    out, err = capfd.readouterr()
+    assert (out, err, (tmp_path / "err.log").read_text()) == ("All is well\n", "it is so\n", "")
+    with pytest.raises(LoadError, match=r"err\.log"):
+        extension = logs_of(errorlog=str(tmp_path / "none" / "err.log")).extension
+        extension.on_life(Life.IMPORTS, CONTEXT._replace(is_check=True))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json"])
+def test_files_of_a_user(tmp_path, form):
+    """They are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
+    paths = [tmp_path / name for name in ("err.log", "acc.log", "all.log")]
+    dictionary = {
+        "handlers": {"all": {"class": "logging.FileHandler", "filename": str(paths[2])}},
+        "loggers": {ERROR: {"handlers": ["all"]}},
+    }
+    (tmp_path / "log.json").write_text(json.dumps(dictionary))
+    found = dictionary if form == "logconfig_dict" else str(tmp_path / "log.json")
+    settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1]), form: found}
+    context = LifeContext(types.SimpleNamespace(config=Config(user="nobody")))
+    logs_of(**settings).extension.on_life(Life.IMPORTS, context._replace(is_check=True))
+    assert not any(path.exists() for path in paths)
+    logs_of(**settings).extension.on_life(Life.STARTS, context)
+    assert [path.owner() for path in paths] == ["nobody"] * 3
+
+
+def test_a_name(tmp_path, monkeypatch):
+    """A class may be named; one that is not there, or raises, ends the start with its name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop_logging.py").write_text(
+        "from aserve.compat.gunicorn.glogging import Logger\nclass Mine(Logger):\n    pass\n"
+    )
+    (tmp_path / "conf.py").write_text("logger_class = 'shop_logging.Mine'\naccesslog = '-'\n")
+    try:
+        origin = read_origin({"gunicorn_conf": "conf.py"}, {})
+    finally:
+        sys.modules.pop("shop_logging", None)
+    assert origin.settings["access-log"] == f"logger:{ACCESS}" and "GunicornLogs" in str(origin.extensions)
+    assert origin.wrap(len) is len
+    (tmp_path / "conf.py").write_text("logger_class = 'shop_nothing.Mine'\n")
+    with pytest.raises(LoadError, match=r"importing shop_nothing\.Mine raised ModuleNotFoundError"):
+        read_origin({"gunicorn_conf": "conf.py"}, {})
+    with pytest.raises(LoadError, match="setting up Logger raised"):
+        logs_of(errorlog=str(tmp_path)).begin(is_anew=True)

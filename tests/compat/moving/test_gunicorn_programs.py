@@ -1,0 +1,61 @@
+"""The settings of a program for gunicorn."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from aserve.compat.moving.gunicorn_cfg import Cfg
+from aserve.compat.moving.gunicorn_programs import Program, load_program
+from aserve.compat.moving.origin import read_origin
+from aserve.lifecycle.load_error import LoadError
+from aserve.settings import ConfigError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+
+
+def read(**settings):
+    """Return the function by which a program with these settings gives them."""
+    cfg = Cfg()
+    for name, value in settings.items():
+        cfg.set(name, value)
+    return lambda: cfg
+
+
+def test_settings():
+    """They become ours, with gunicorn's defaults, and hooks are called."""
+
+    def post_fork(server, worker):
+        worker.log.info("forked")
+
+    draft, hooks = load_program(
+        Program("std.py", "a:b()", read(workers="2", threads=3, bind="127.0.0.1:0", post_fork=post_fork)), {}
+    )
+    assert draft.app == "a:b()" and draft.facts["hooks"] == ["post_fork"]
+    assert {name: draft.settings[name] for name in ("workers", "threads", "bind")} == {
+        "workers": 2,
+        "threads": 3,
+        "bind": ["127.0.0.1:0"],
+    }
+    origin = read_origin({"gunicorn_program": Program("std.py", "a:b()", read(reload=True))}, {})
+    assert origin.draft.app == "a:b()" and str(origin.draft.notes[0]).startswith(
+        "std.py: reload = True: it has no effect here"
+    )
+
+
+def test_mistakes():
+    """A wrong value is named with the program; code that raises is the program's fault, and ends no supervisor."""
+    with pytest.raises(ConfigError, match=r"^std\.py: workers = many: 'many' is not a number$"):
+        load_program(Program("std.py", "a:b()", read(workers="many")), {})
+    with pytest.raises(LoadError, match=r"^reading the settings of std\.py raised SystemExit: 1$"):
+        load_program(Program("std.py", "a:b()", lambda: sys.exit(1)), {})
+
+
+def test_the_name_of_the_server(monkeypatch):
+    """What a program sets in the module to hide the server's name is --server-name."""
+    module = types.ModuleType("aserve.compat.gunicorn")
+    module.SERVER, module.SERVER_SOFTWARE = "gunicorn", "web"
+    monkeypatch.setitem(sys.modules, "aserve.compat.gunicorn", module)
+    assert load_program(Program("std.py", "a:b()", read()), {})[0].settings["server-name"] == "web"

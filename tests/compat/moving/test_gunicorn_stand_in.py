@@ -1,0 +1,59 @@
+"""Configurations that import gunicorn, where there is none."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+import pytest
+
+from aserve.compat.moving import gunicorn_logger
+from aserve.compat.moving.gunicorn_stand_in import TYPES, stand_in
+
+
+@pytest.fixture(autouse=True)
+def absent(monkeypatch):
+    """gunicorn is not installed, and what the test imports is forgotten."""
+    for name in ("gunicorn", "gunicorn.glogging", *TYPES):
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "gunicorn" else found(name, *more)
+    )
+
+
+def test_what_is_there():
+    """The server's name, and the Logger if the file names it; other imports fail as they would."""
+    stand_in(b"import gunicorn")
+    module = importlib.import_module("gunicorn")
+    assert (module.SERVER, module.SERVER_SOFTWARE, module.__version__) == ("gunicorn", "gunicorn/23.0.0", "23.0.0")
+    with pytest.raises(ModuleNotFoundError, match=r"gunicorn\.glogging"):
+        importlib.import_module("gunicorn.glogging")
+    del sys.modules["gunicorn"]
+    stand_in(b"from gunicorn import glogging")
+    assert (
+        importlib.import_module("gunicorn.glogging") is gunicorn_logger is importlib.import_module("gunicorn").glogging
+    )
+    with pytest.raises(ModuleNotFoundError, match=r"gunicorn\.util"):
+        importlib.import_module("gunicorn.util")
+
+
+def test_types():
+    """A file whose hooks are annotated may import the classes, and derive from them; there are no objects of them."""
+    stand_in(b"from gunicorn.arbiter import Arbiter")
+    found = {name: importlib.import_module(name) for name in TYPES}
+    assert [*vars(found["gunicorn.http.message"])][-2:] == ["Request", "__path__"]
+    assert importlib.import_module("gunicorn").workers.base.Worker is found["gunicorn.workers.base"].Worker
+    with pytest.raises(NotImplementedError, match=r"^gunicorn's Arbiter has only its name here"):
+        found["gunicorn.arbiter"].Arbiter(None)
+
+
+def test_not_needed(monkeypatch):
+    """A file that does not name it has none; one that is installed stays."""
+    stand_in(b"workers = 2")
+    assert "gunicorn" not in sys.modules
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    stand_in(b"import gunicorn")
+    assert "gunicorn" not in sys.modules

@@ -1,0 +1,156 @@
+"""uWSGI's files: their forms, sections, and variables of one letter."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from aserve.compat.moving.uwsgi_files import read_options
+from aserve.settings import ConfigError
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+def options(path, section=""):
+    """Return names and values."""
+    return [(option.key, option.value) for option in read_options(str(path), section)]
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("threads = 4", ("threads", "4")),
+        ("  threads=4  ", ("threads", "4")),
+        ("master", ("master", "")),
+        ("master =", ("master", "")),
+        ("env = A=1", ("env", "A=1")),
+        ("threads = 4 ; four", ("threads", "4 ; four")),
+        ("log-format = %(addr) %%d", ("log-format", "%(addr) %d")),
+        ("a = 100%", ("a", "100%")),
+        ("a = %z.", ("a", ".")),
+        ("key: value", ("key: value", "")),
+        ("a = b \\", ("a", "b \\")),
+    ],
+)
+def test_a_line(tmp_path, line, option):
+    """As uWSGI reads it: comments are lines, and no line goes on in the next."""
+    (tmp_path / "a.ini").write_text(f"; one\n# two\n\n[uwsgi]\n{line}\n[other]\nx = 1\n")
+    assert options(tmp_path / "a.ini") == [option]
+
+
+def test_sections(tmp_path):
+    """A section may be in several pieces; another is asked for by name. Each option has its line."""
+    (tmp_path / "a.ini").write_bytes(b"\xef\xbb\xbf[uwsgi]\r\na = 1\r\n[two]\r\nb = \xff\r\n[uwsgi]\r\nc = 3\r\n")
+    assert options(tmp_path / "a.ini") == [("a", "1"), ("c", "3")]
+    (two,) = read_options(str(tmp_path / "a.ini"), "two")
+    assert two == ("b", "\udcff", f"{tmp_path}/a.ini:4", False)
+
+
+def test_letters(tmp_path, monkeypatch):
+    """What the file is called, and where it is run."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = "|".join(f"%{letter}" for letter in "dDnNepPsocxvkug") + "|%0|%%|%[|"
+    (folder / "a.ini").write_text(f"[uwsgi]\nx = {text}\ny = %h %U %G %t %T %V\n")
+    (_, x), (_, y) = options(os.path.join("shop", "a.ini"))
+    whole = f"{folder}/a.ini"
+    parts = [
+        f"{folder}/",
+        f"{folder}/",
+        "a",
+        "a",
+        "ini",
+        whole,
+        whole,
+        "a.ini",
+        "shop/a.ini",
+        "shop",
+        "uwsgi",
+        str(tmp_path),
+    ]
+    parts += [str(os.cpu_count()), str(os.getuid()), str(os.getgid()), whole.split("/")[1], "%", "\033", ""]
+    assert x.split("|") == parts and len(y.split()) == 6
+
+
+def test_nobody(monkeypatch, tmp_path):
+    """In a container, numbers need have no names."""
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    monkeypatch.setattr("os.getgid", lambda: 54321)
+    (tmp_path / "a.ini").write_text("[uwsgi]\nx = %U %G\n")
+    assert options(tmp_path / "a.ini") == [("x", "54321 54321")]
+
+
+FORMS = {
+    "a.xml": "<uwsgi><master/><env>A=1</env><env>B=%n</env></uwsgi>",
+    "b.xml": '<all><uwsgi id="x"><a>1</a></uwsgi><uwsgi><master/><env>A=1</env><env>B=a</env></uwsgi></all>',
+    "a.yaml": "uwsgi:\n  master: \n  env: A=1\n  env: B=%n\n",
+    "a.yml": "other: 1\nuwsgi:\n  master:\n  env:\n    - A=1\n    - B=%n\n",
+    "a.json": '{"uwsgi": {"master": "", "env": ["A=1", "B=%n"]}}',
+    "b.json": '{"x": 1, "uwsgi": {"master": "", "env": "A=1", "env": "B=a"}}',
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(tmp_path, name):
+    """Each form has the same options, those that are there twice included."""
+    (tmp_path / name).write_text(FORMS[name])
+    assert options(tmp_path / name) == [("master", ""), ("env", "A=1"), ("env", "B=a")]
+
+
+def test_json_has_numbers(tmp_path):
+    """What is no text is one."""
+    (tmp_path / "a.json").write_text('{"uwsgi": {"threads": 4, "master": true}}')
+    assert options(tmp_path / "a.json") == [("threads", "4"), ("master", "true")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.ini", "[other]\na = 1\n", "a.ini has no section uwsgi with options of uWSGI's"),
+        ("a.ini", "[uwsgi]\n<<<<<<< HEAD\na = 1\n", "a.ini:2: <<<<<<< is left of a merge; decide which of both"),
+        ("a.xml", "<uwsgi>", "a.xml is not valid XML: no element found"),
+        ("a.xml", "<x/>", "a.xml has no section uwsgi"),
+        ("a.yaml", "a: [", "a.yaml is not valid YAML: while parsing"),
+        ("a.yaml", "- 1", "a.yaml has no section uwsgi"),
+        ("a.yaml", "uwsgi:\n  a:\n    b: 1\n", "a.yaml:3: a: a value was expected"),
+        ("a.json", "{", "a.json is not valid JSON: Expecting property name"),
+        pytest.param("a.json", "[" * 100_000, "a.json is not valid JSON: it is nested too deeply", id="deep JSON"),
+        pytest.param("a.yaml", "[" * 1200, "a.yaml is not valid YAML: it is nested too deeply", id="deep YAML"),
+        ("a.json", "[]", "a.json has no section uwsgi"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path, monkeypatch, name, text, why):
+    """Each error is a line with the file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_options(name, "")
+    assert str(caught.value).startswith(why)
+
+
+def test_no_file():
+    """The system says why."""
+    with pytest.raises(
+        ConfigError, match=r"cannot read uWSGI's configuration /no/such\.ini: No such file or directory"
+    ):
+        read_options("/no/such.ini", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("/dev/zero", "it has more than 10,000,000 characters"), ("a\0b", "embedded null")]
+)
+def test_what_is_no_file(path, why):
+    """It has no end, or no file has its name."""
+    with pytest.raises(ConfigError, match=why):
+        read_options(path, "")
+
+
+def test_yaml_without_its_package(tmp_path, monkeypatch):
+    """The error names the package."""
+    (tmp_path / "a.yaml").write_text(FORMS["a.yaml"])
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ConfigError, match="is YAML, and the package PyYAML is not installed"):
+        read_options(str(tmp_path / "a.yaml"), "")

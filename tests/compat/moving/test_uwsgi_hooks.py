@@ -1,0 +1,134 @@
+"""uWSGI's hooks: when they are due, and what follows if one fails."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from aserve.compat.moving.draft import Draft, Given
+from aserve.compat.moving.uwsgi_hooks import MOMENTS, Step, UwsgiHooks, take_hook
+from aserve.extension import Life, LifeContext
+from aserve.features import Config
+from aserve.settings import ConfigError
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+def role(slot, is_new=False, is_mold=False):
+    """Return the role of a child."""
+    return types.SimpleNamespace(slot=slot, is_new=is_new, is_mold=is_mold, is_worker=not is_mold)
+
+
+def due(event, which, is_lazy=False, is_spooler=False, is_check=False):
+    """Return the moments whose hooks are done at an event."""
+    done = []
+    steps = [Step(Given(f"hook-{name}", "", "a.ini:1"), name, "print", name) for name in MOMENTS]
+    hooks = UwsgiHooks(steps, is_lazy)
+    context = LifeContext(types.SimpleNamespace(config=Config()), which, is_spooler, is_check)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "aserve.compat.moving.uwsgi_hooks.do_action", lambda action, argument, place: done.append(argument)
+        )
+        hooks.on_life(event, context)
+    return done
+
+
+AT_START = ["asap", "pre-jail", "in-jail", "post-jail", "as-root"]
+
+
+def test_none_in_a_check():
+    """--check does nothing that a hook says."""
+    assert [due(event, None, is_check=True) for event in (Life.READ, Life.IMPORTS, Life.IMPORTED, Life.CHECKS)] == [
+        []
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    ("event", "which", "moments"),
+    [
+        (Life.STARTS, None, AT_START),
+        (Life.WORKERS_BEGIN, None, ["as-user", "master-start"]),
+        (Life.IMPORTS, role(1, is_new=True), ["pre-app", "post-fork"]),
+        (Life.IMPORTS, role(1), ["post-fork"]),
+        (Life.IMPORTS, role(0, is_mold=True), ["pre-app"]),
+        (Life.IMPORTED, role(0, is_mold=True), ["post-app"]),
+        (Life.FORKED, role(1), ["post-fork", "accepting", "accepting1"]),
+        (Life.FORKED, role(2, is_new=True), ["post-fork", "accepting", "accepting-once", "accepting1-once"]),
+        (Life.IMPORTED, role(2), ["accepting"]),
+        (Life.EXITS, None, ["as-user-atexit"]),
+        (Life.RELOADS, None, []),
+    ],
+)
+def test_with_a_supervisor(event, which, moments):
+    """Before the app in the process that imports new code first; in each worker; in the first one."""
+    assert due(event, which) == moments
+
+
+def test_other_processes():
+    """With lazy-apps each worker imports the app; a process without a supervisor is all of them; one that does jobs has none."""
+    assert due(Life.IMPORTS, role(2), is_lazy=True) == ["pre-app", "post-fork"]
+    assert due(Life.IMPORTS, None) == ["as-user", "pre-app", "post-fork"]
+    assert due(Life.IMPORTED, None) == ["post-app", "accepting", "accepting1", "accepting-once", "accepting1-once"]
+    assert due(Life.IMPORTS, None, is_spooler=True) == []
+
+
+def hooks_of(tmp_path, moment, action, argument):
+    """Return the hooks of one, and a context in this folder."""
+    step = Step(Given(f"hook-{moment}", "secret", "a.ini:3"), moment, action, argument)
+    config = Config(chdir=str(tmp_path), env=("WORD=a",))
+    return UwsgiHooks([step], is_lazy=False), LifeContext(types.SimpleNamespace(config=config), environ={})
+
+
+def test_folder_and_variables(tmp_path):
+    """A command has --chdir's folder, and --env's variables."""
+    hooks, context = hooks_of(tmp_path, "pre-app", "exec", "echo $WORD > found")
+    hooks.on_life(Life.IMPORTS, context)
+    assert (tmp_path / "found").read_text() == "a\n"
+
+
+def test_failures(tmp_path, caplog):
+    """Before the app it ends the start, later it is logged; neither shows the argument."""
+    hooks, context = hooks_of(tmp_path, "pre-app", "exec", "exit 3 # secret")
+    with pytest.raises(ConfigError) as caught:
+        hooks.on_life(Life.IMPORTS, context)
+    assert str(caught.value) == "a.ini:3: hook-pre-app: exec: the command has ended with status 3"
+    hooks, context = hooks_of(tmp_path, "accepting1", "unlink", "secret")
+    hooks.on_life(Life.IMPORTED, context)
+    assert caplog.messages == ["a.ini:3: hook-accepting1: unlink: No such file or directory"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "steps"),
+    [
+        ("hook-accepting1", "exec:touch /run/a", [("accepting1", "exec", "touch /run/a")]),
+        ("hook-as-user", "write:/run/a b:c", [("as-user", "write", "/run/a b:c")]),
+        ("exec-pre-app", "./manage.py migrate", [("pre-app", "exec", "./manage.py migrate")]),
+        ("hook-master-start", "unix_signal:15 gracefully_kill_them_all", []),
+    ],
+)
+def test_taking(key, value, steps):
+    """A moment, an action and its argument; SIGTERM drains without one."""
+    draft = Draft("a.ini")
+    take_hook(draft, Given(key, value, "a.ini:1"))
+    assert [step[1:] for step in draft.facts.get("steps", [])] == steps and not draft.notes
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("hook-touch", "/a exec:secret b", "a.ini:1: hook-touch = ...: it has no effect here: hooks are asap, "),
+        ("hook-as-root", "mount:secret", "a.ini:1: hook-as-root = ...: it has no effect here: mount is none of the actions"),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect(key, value, text):
+    """It is said without the value."""
+    draft = Draft("a.ini")
+    take_hook(draft, Given(key, value, "a.ini:1"))
+    assert str(draft.notes[0]).startswith(text) and "steps" not in draft.facts
+
+
+def test_without_an_action():
+    """It is an error in uWSGI, too."""
+    with pytest.raises(ValueError, match="of the form ACTION:ARGUMENT"):
+        take_hook(Draft("a.ini"), Given("hook-asap", "true", "a.ini:1"))

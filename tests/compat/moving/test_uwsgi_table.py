@@ -1,0 +1,145 @@
+"""uWSGI's options: the table itself."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import pathlib
+
+import pytest
+
+from aserve.compat.moving.draft import BY_KEY
+from aserve.compat.moving.uwsgi_table import ROWS, TABLE
+
+pytestmark = pytest.mark.long_on_pypy
+
+ROOT = pathlib.Path(__file__).parents[3]
+# What 86 configurations of public projects have, most often first.
+COMMON = [
+    "master",
+    "processes",
+    "module",
+    "chdir",
+    "socket",
+    "vacuum",
+    "chmod-socket",
+    "threads",
+    "enable-threads",
+    "die-on-term",
+    "wsgi-file",
+    "buffer-size",
+    "uid",
+    "gid",
+    "harakiri",
+    "plugins",
+    "max-requests",
+    "virtualenv",
+    "home",
+    "http",
+    "pidfile",
+    "single-interpreter",
+    "env",
+    "callable",
+    "http-socket",
+    "logto",
+    "daemonize",
+    "disable-logging",
+    "memory-report",
+    "stats",
+    "listen",
+    "post-buffering",
+    "lazy-apps",
+    "thunder-lock",
+    "logger",
+    "reload-on-rss",
+    "max-worker-lifetime",
+    "touch-reload",
+    "chown-socket",
+    "socket-timeout",
+    "auto-procname",
+    "disable-write-exception",
+    "strict",
+    "cheaper",
+    "need-app",
+    "worker-reload-mercy",
+    "log-5xx",
+    "log-format",
+    "harakiri-verbose",
+    "ignore-sigpipe",
+    "ignore-write-errors",
+    "stats-http",
+    "manage-script-name",
+    "pythonpath",
+    "offload-threads",
+    "static-map",
+    "mount",
+    "cheaper-initial",
+    "cheaper-step",
+    "cheaper-algo",
+    "log-4xx",
+    "no-orphans",
+    "http-timeout",
+    "log-maxsize",
+    "vhost",
+    "procname-prefix-spaced",
+    "if-env",
+    "attach-daemon",
+    "http-auto-chunked",
+    "py-call-osafterfork",
+    "add-header",
+    "uwsgi-socket",
+    "protocol",
+    "umask",
+    "req-logger",
+    "ini",
+    "limit-post",
+    "gevent",
+    "log-backupname",
+    "show-config",
+    "log-encoder",
+    "log-route",
+    "procname-prefix",
+    "harakiri-graceful-timeout",
+    "master-fifo",
+    "log-x-forwarded-for",
+    "exit-on-reload",
+    "http-raw-body",
+    "route-if",
+    "route-user-agent",
+    "spooler",
+    "unique-cron",
+    "https",
+    "hook-post-fork",
+    "ksm",
+    "static-expires",
+    "evil-reload-on-rss",
+]
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_what_people_have(name):
+    """Each is known."""
+    assert TABLE.find(name) is not None
+
+
+@pytest.mark.checkout
+@pytest.mark.parametrize("name", ["moving-from-uwsgi-options.md", "moving-from-gunicorn.md"])
+def test_the_pages(name):
+    """What people read is the table."""
+    spec = importlib.util.spec_from_file_location("make_moving", ROOT / "docs/make_moving.py")
+    make_moving = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_moving)
+    text = (ROOT / "docs" / name).read_text()
+    assert make_moving.build_page(text, *make_moving.PAGES[name]) == text, "run `make docs`"
+
+
+def test_rows():
+    """A name is in one row; each row says what becomes of it; ours are ours."""
+    names = collections.Counter(name for row in ROWS for name in row.names)
+    assert [name for name, count in names.items() if count > 1] == []
+    for row in ROWS:
+        assert row.take is not None or row.text, row.names
+        assert row.text[:1] != " " and row.text.strip(".") == row.text, row.names
+        assert not row.is_told or row.take is None, row.names
+        for key in row.to:
+            assert key in BY_KEY or key == "APP", key

@@ -1,0 +1,103 @@
+"""Routes that change the request; what uWSGI 2.0.31 makes of these was seen with PCRE."""
+
+from __future__ import annotations
+
+import pytest
+from harness.fakes import FakeConnection
+
+from aserve.compat.routes import Routes, compile_routes
+from aserve.compat.routes.changes import decode_path
+from aserve.core.exchange import Exchange
+from aserve.settings import ConfigError
+from aserve.wsgi import Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import CommonFields
+
+FIELDS = CommonFields("")
+
+
+def found(*routes, is_from_front=False, fields=(), **request):
+    """Return what the app finds of a request for /old/a?x=1 with these routes."""
+    pairs = {
+        "REQUEST_METHOD": "POST", "REQUEST_URI": "/old/a?x=1", "PATH_INFO": "/old/a", "QUERY_STRING": "x=1", "SERVER_PROTOCOL": "HTTP/1.1",
+        **request,
+    }  # fmt: skip
+    texts = [text for pair in [*pairs.items(), *dict(fields).items()] for text in pair]
+    exchange = Exchange("\0".join(texts), len(pairs))
+    exchange.is_from_front = is_from_front
+    exchange.connection = FakeConnection(
+        build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
+    )
+    seen = {}
+
+    def app(environ, start_response):
+        seen.update(environ)
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    Gateway(app, FIELDS, False, [Routes(FIELDS, compile_routes(routes))]).respond(exchange)
+    return seen
+
+
+@pytest.mark.parametrize("is_from_front", [False, True], ids=["HTTP", "uwsgi"])
+@pytest.mark.parametrize(
+    ("routes", "values"),
+    [
+        (["^/old/(.*) rewrite:/new/$1"], {"PATH_INFO": "/new/a", "QUERY_STRING": "x=1", "REQUEST_URI": "/old/a?x=1"}),
+        (["^/old/(.*) rewrite:/new?p=$1"], {"PATH_INFO": "/new", "QUERY_STRING": "p=a&x=1"}),
+        (["rewrite:/a%20b/../c?"], {"PATH_INFO": "/c", "QUERY_STRING": "&x=1"}),
+        (["rewrite:/n", "^/n seturi:${PATH_INFO}/$1"], None),
+        (["rewrite:/n", "^/n setmethod:PUT"], {"PATH_INFO": "/n", "REQUEST_METHOD": "PUT"}),
+        (["rewrite-last:/n", "^/n setmethod:PUT"], {"PATH_INFO": "/n", "REQUEST_METHOD": "POST"}),
+        (["^/other rewrite:/n"], {"PATH_INFO": "/old/a"}),
+        (["setpathinfo:/a%20b"], {"PATH_INFO": "/a%20b"}),
+        (["seturi:/u/${QUERY_STRING}"], {"REQUEST_URI": "/u/x=1", "PATH_INFO": "/old/a"}),
+        (["setuser:ann:word"], {"REMOTE_USER": "ann"}),
+        (["addvar:SITE=shop ${HTTP_HOST}"], {"SITE": "shop h", "HTTP_HOST": "h"}),
+        (["addvar:HTTP_HOST=other", "addvar:A=1", "addvar:A=2"], {"HTTP_HOST": "other", "A": "2"}),
+    ],
+)
+def test_what_the_app_finds(routes, values, is_from_front):
+    """Variables have their new values, for routes that follow, too."""
+    if values is None:
+        with pytest.raises(ConfigError, match="a group that"):
+            found(*routes)
+        return
+    environ = found(*routes, is_from_front=is_from_front, fields={"HTTP_HOST": "h"})
+    assert {name: environ[name] for name in values} == values
+
+
+def test_a_request_without_a_query_or_fields():
+    """A rewritten one has the new query alone; a variable is the first field."""
+    assert found("rewrite:/n?a=b", QUERY_STRING="")["QUERY_STRING"] == "a=b"
+    assert found("addvar:A=1")["A"] == "1"
+
+
+def test_a_nul():
+    """It cannot end a value."""
+    assert found("rewrite:/a%00b")["PATH_INFO"] == "/ab"
+
+
+@pytest.mark.parametrize(
+    ("path", "decoded"),
+    [
+        ("/a/./b", "/a/b"), ("/a/../b", "/b"), ("/../../b", "/b"), ("/a/b/..", "/a/"), ("/a/.", "/a/"), ("/a//b", "/a//b"), ("/a#b", "/a"),
+        ("/%41%zz", "/A%zz"), ("a/b", "a/b"), ("/..a/b..", "/..a/b.."),
+    ],
+)  # fmt: skip
+def test_paths(path, decoded):
+    """Segments of dots go, and what is escaped is decoded."""
+    assert decode_path(path) == decoded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rewrite:", "rewrite:/$0", "rewrite:/${x}", "setmethod:", "addvar:A", "addvar:a=b", "addvar:HTTPS=on", "addvar:PATH_INFO=/",
+        "addvar:CONTENT_LENGTH=1", "addvar:REMOTE_ADDR=1.1.1.1", "addvar:UWSGI_SCHEME=https", "addvar:A=",
+    ],
+)  # fmt: skip
+def test_what_is_no_action(text):
+    """The error says what was expected."""
+    with pytest.raises(ConfigError, match=r"expected|no variable"):
+        compile_routes([text])

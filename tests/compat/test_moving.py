@@ -1,0 +1,16 @@
+"""`aserve translate` is a command of a feature that no server has."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.compat.moving import Translating
+from aserve.features import Config
+from aserve.settings import ConfigError
+
+
+def test_its_command():
+    """It is there without any setting."""
+    assert not Translating.is_on(Config()) and [*Translating.commands()] == ["translate"]
+    with pytest.raises(ConfigError, match="says neither uWSGI"):
+        Translating.commands()["translate"](["translate", "a.txt"], {})

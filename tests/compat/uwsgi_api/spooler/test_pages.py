@@ -1,0 +1,98 @@
+"""What is known of jobs, by pages that outlive processes; tests/e2e/test_spooler.py has real ones."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.compat.uwsgi_api.spooler import pages as module
+from aserve.compat.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
+from aserve.compat.uwsgi_api.spooler.folder import write_job
+from aserve.compat.uwsgi_api.spooler.pages import Pages
+from aserve.core.memory_file import map_memory_file
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """What is kept for new code."""
+    monkeypatch.setattr(module, "KEPT", {})
+    yield module.KEPT
+    for fd in module.KEPT.values():
+        os.close(fd)
+
+
+def page_of(spoolers, name):
+    """Return a process's page, as it finds it."""
+    fd, number = spoolers.variables(name)[PAGE_VARIABLE].split(",")
+    return Page.inherited(f"{os.dup(int(fd))},{number}", map_memory_file)
+
+
+def test_counts(kept, tmp_path):
+    """They are those of all processes, of those before and of those that are named no more, and of code of before."""
+    spoolers = Pages()
+    spoolers.follow(["spooler", "spooler-2"])
+    for name in ("spooler", "spooler-2", "spooler-2"):
+        page_of(spoolers, name).end("done")
+    page_of(spoolers, "spooler").end("retried")
+    spoolers.follow(["spooler"])
+    write_job(str(tmp_path), {b"a": b"b"})
+    ended = {"done": 3, "failed": 0, "retried": 1}
+    assert spoolers.describe([str(tmp_path), "/nowhere", "shared:mail"]) == {
+        "ended": ended,
+        "waiting": {str(tmp_path): 1, "/nowhere": 0},
+    }
+    assert Pages(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
+
+
+def test_an_end(kept):
+    """A job that was being done has failed; whoever was at none has not."""
+    spoolers = Pages()
+    spoolers.follow(["spooler", "spooler-2"])
+    page_of(spoolers, "spooler").begin("x")
+    for name in ("spooler", "spooler", "spooler-2", "celery"):
+        spoolers.on_end(name)
+    assert spoolers.describe([])["ended"] == {"done": 0, "failed": 1, "retried": 0}
+
+
+def test_one_that_was_named_no_more(kept):
+    """What it was at when it ended is nothing that its successor takes too long for."""
+    spoolers = Pages()
+    spoolers.follow(["spooler"])
+    page_of(spoolers, "spooler").begin("x")
+    spoolers.follow([])
+    spoolers.on_end("spooler")
+    spoolers.follow(["spooler"])
+    spoolers.variables("spooler")
+    assert spoolers.overdue("spooler", -1.0) is None and spoolers.describe([])["ended"]["failed"] == 1
+
+
+def test_what_takes_too_long(kept):
+    """It is named; another process is at none."""
+    spoolers = Pages()
+    spoolers.follow(["spooler", "spooler-2"])
+    page_of(spoolers, "spooler-2").begin("x")
+    job, seconds = spoolers.overdue("spooler-2", -1.0)
+    assert job == "x" and seconds >= 0 and spoolers.overdue("spooler-2", 3600.0) is None
+    assert spoolers.overdue("spooler", -1.0) is None and spoolers.overdue("celery", -1.0) is None
+
+
+def test_more_than_there_are_pages(kept, monkeypatch):
+    """They do jobs all the same."""
+    monkeypatch.setattr(module, "MAX_PAGES", 1)
+    spoolers = Pages()
+    spoolers.follow(["spooler", "spooler-2"])
+    assert spoolers.variables("spooler") and spoolers.variables("spooler-2") == {}
+    spoolers.on_end("spooler-2")
+
+
+def test_at_an_upgrade(kept):
+    """What the supervisor knows of jobs goes on in its successor, by the file that is kept."""
+    before = Pages()
+    before.follow(["spooler"])
+    after = Pages({module.NAME: before.fd})
+    after.follow(["spooler"])
+    page_of(before, "spooler").begin("x")
+    before.on_end("spooler")
+    assert after.fd == before.fd and after.describe([]) == before.describe([])
+    assert after.describe([])["ended"]["failed"] == 1

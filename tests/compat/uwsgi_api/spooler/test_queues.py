@@ -1,0 +1,254 @@
+"""Jobs that hosts share: one host does each, and one that is gone leaves its job to another."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+
+import pytest
+from harness.stores import SERVERS
+
+from aserve.compat.uwsgi_api.spooler import queues as module
+from aserve.compat.uwsgi_api.spooler.queues import Queue
+from aserve.compat.uwsgi_api.spooler.runner import SPOOL_OK, Spooler
+from aserve.features.sharing.leases import LEASE_SECONDS, Leases
+from aserve.features.sharing.settings import Shared
+from aserve.features.sharing.store import Store, StoreError
+
+pytestmark = pytest.mark.long_on_pypy
+
+
+@pytest.fixture
+def new(store_server, monkeypatch):
+    """Make the queue as one host has it: new() -> Queue; no thread renews its leases."""
+    monkeypatch.setattr(Leases, "_run", lambda self: None)
+    stores = []
+
+    def new_(name="shared:mail"):
+        stores.append(Store(Shared(store_server.url, "shop")))
+        return Queue(name, stores[-1], Leases(stores[-1]))
+
+    yield new_
+    for store in stores:
+        store.end()
+
+
+def no_fault(*what):
+    raise AssertionError(what)
+
+
+def due(queue):
+    """Return the paths of what is due, in order."""
+    return [job.path for job in queue.jobs(no_fault) if job.path]
+
+
+def age(server, seconds):
+    """Let time pass for the one job that there is."""
+    (name,) = server.ask("ZRANGE", "shop:jobs:mail:due", "0", "-1").split(b"\r\n")[2:3]
+    server.ask("ZINCRBY", "shop:jobs:mail:due", str(-seconds), name.decode())
+
+
+def test_put(new):
+    """One host puts it there, another finds it, with all that it has."""
+    one, two, other = new(), new(), new("shared:other")
+    path = one.put({b"n": b"\xff"}, b"body")
+    assert path.startswith("shared:mail/") and two.paths() == due(two) == [path] and other.paths() == due(other) == []
+    assert two.read(path) == ({b"n": b"\xff"}, b"body")
+    with pytest.raises(ValueError, match="no head"):
+        two.read("shared:mail/none")
+    with pytest.raises(ValueError, match="no priority"):
+        one.put({}, priority="first")
+
+
+def test_order(new):
+    """By priority, those without one last; within by when they are due."""
+    queue = new()
+    last, second, first = queue.put({}), queue.put({}, priority="5"), queue.put({}, priority="4")
+    third = queue.put({}, priority="5")
+    assert due(queue) == [first, second, third, last]
+
+
+def test_later(new, store_server):
+    """It is known when it is due, by the server's clock."""
+    queue = new()
+    path = queue.put({}, at=time.time() + 1000)
+    (next_one,) = queue.jobs(no_fault)
+    assert due(queue) == [] and queue.paths() == [path] and 900 < next_one.at - time.time() <= 1000
+    assert queue.take(path, 0) is None
+    age(store_server, 1001)
+    assert due(queue) == [path] and queue.take(path, 0) is not None
+
+
+def test_one_does_it(new):
+    """And removes it; nobody else has it meanwhile."""
+    one, two = new(), new()
+    path = one.put({b"n": b"1"}, b"body")
+    job = one.take(path, time.time())
+    assert (job.values, job.body) == ({b"n": b"1"}, b"body") and two.take(path, 0) is None and due(two) == []
+    job.remove()
+    job.close()
+    assert two.paths() == [] and two.take(path, 0) is None and one._store.ask("KEYS", "shop:jobs:*") == []
+
+
+def test_renewed(new, store_server):
+    """As long as it is done."""
+    queue = new()
+    job = queue.take(queue.put({}), time.time())
+    age(store_server, LEASE_SECONDS - 1)
+    assert queue._leases.renew()
+    age(store_server, LEASE_SECONDS - 1)
+    assert due(queue) == []
+    job.put_off(time.time(), 1000)
+    assert queue._leases.renew()
+    age(store_server, 900)
+    assert due(queue) == []
+    age(store_server, 100)
+    assert due(queue) == [job.path]
+
+
+def test_a_host_that_is_gone(new, store_server, caplog):
+    """Another does its job; the first one, if it was only slow, does not remove it from under the other."""
+    one, two = new(), new()
+    path = one.put({})
+    first = one.take(path, time.time())
+    age(store_server, LEASE_SECONDS)
+    second = two.take(path, time.time())
+    first.remove()
+    assert second is not None and two.paths() == [path] and caplog.text.count(f"the job {path} is lost") == 1
+    first.put_off(time.time(), 0)
+    first.close()
+    assert due(two) == [] and caplog.text.count("is lost") == 1
+    second.remove()
+    assert two.paths() == []
+
+
+def test_renewed_when_it_is_done(new, caplog):
+    """A renewal that comes just behind the removal tells of no loss; who removes what another has done is told of it."""
+    one = new()
+    job = one.take(one.put({}), time.time())
+    job.remove()
+    assert one._leases.renew() and caplog.text == ""
+    job.remove()
+    assert f"the job {job.path} is lost" in caplog.text
+
+
+def test_put_off(new, store_server):
+    """First for a second, but not sooner than another may take it; then as long as it has been due."""
+    queue = new()
+    path = queue.put({})
+    job = queue.take(path, time.time())
+    assert job.put_off(time.time()) == 1.0 and queue.take(path, 0) is None
+    age(store_server, LEASE_SECONDS - 1)
+    assert due(queue) == []
+    assert job.put_off(time.time() + 500) > 499 and job.next_at > time.time() + 900
+    assert job.put_off(time.time(), 0.0) == 0.0 and due(queue) == [path]
+
+
+def test_no_job(new, store_server):
+    """What cannot be read is an error, and not in the way of others."""
+    queue = new()
+    path = queue.put({})
+    store_server.ask("HSET", "shop:jobs:mail:octets", path.partition("/")[2], "?")
+    with pytest.raises(ValueError, match="no head"):
+        queue.take(path, time.time())
+    assert due(queue) == [] and queue.paths() == [path] and queue._leases._held == {}
+
+
+def test_no_job_and_nobody_answers(new, store_server, monkeypatch):
+    """What cannot be read is let go of, too: it is due again soon."""
+    queue = new()
+    path = queue.put({})
+    store_server.ask("HSET", "shop:jobs:mail:octets", path.partition("/")[2], "?")
+
+    def fail(self, now, seconds):
+        raise StoreError
+
+    monkeypatch.setattr(module.QueuedJob, "put_off", fail)
+    with pytest.raises(StoreError):
+        queue.take(path, time.time())
+    assert queue._leases._held == {}
+
+
+def test_away(new, store_server):
+    """Who puts a job is told; who does jobs waits."""
+    queue = new()
+    path = queue.put({})
+    store_server.kill()
+    for call in (lambda: queue.put({}), queue.paths, lambda: queue.read(path)):
+        with pytest.raises(ConnectionError):
+            call()
+    assert queue.jobs(no_fault) == [] and queue.take(path, 0) is None
+    store_server.start()
+    queue._store._away_since = None
+    assert due(queue) == [path]
+
+
+def test_done_while_it_is_away(new, store_server, monkeypatch):
+    """The process tries until the server knows, so that the job is not done again."""
+    queue = new()
+    job = queue.take(queue.put({}), time.time())
+    store_server.kill()
+    slept = []
+
+    def sleep(seconds):
+        if seconds == module.AGAIN_SECONDS:
+            slept.append(seconds)
+            if len(slept) == 2:
+                store_server.start()
+                queue._store._away_since = None
+
+    monkeypatch.setattr(module, "time", type("Time", (), {"sleep": staticmethod(sleep)}))
+    job.remove()
+    assert len(slept) == 2 and queue.paths() == []
+
+
+def test_by_a_spooler(new):
+    """Many jobs by two hosts at a time: each is done once."""
+    queue, done = new(), []
+    for number in range(40):
+        queue.put({b"n": b"%d" % number})
+
+    def do(values):
+        done.append(values[b"n"])
+        return SPOOL_OK
+
+    spoolers = [Spooler(new(), lambda: do) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda spooler=spooler: [spooler.do_due() for _ in range(5)]) for spooler in spoolers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(map(int, done)) == list(range(40)) and queue.paths() == []
+    assert 0.4 < spoolers[0].do_due() <= queue.look_seconds
+    spoolers[0]._place.register(select.poll())
+    spoolers[0].close()
+
+
+def test_warnings(new, store_server, caplog):
+    """A server that forgets is told of; one that does not tell is left alone."""
+    queue = new()
+    queue.warn()
+    assert caplog.text == ""
+    store_server.ask("CONFIG", "SET", "appendonly", "no")
+    store_server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    queue.warn()
+    assert "appendonly is off" in caplog.text and "may remove jobs" in caplog.text
+    store_server.kill()
+    queue.warn()
+
+
+@pytest.mark.parametrize("store_server", SERVERS, indirect=True)
+def test_no_room(new, store_server):
+    """It is an error of the call that puts a job; jobs that are there are done, which makes room."""
+    queue = new()
+    path = queue.put({})
+    store_server.ask("CONFIG", "SET", "maxmemory", "1")
+    job = queue.take(path, time.time())
+    assert queue._leases.renew() and job.put_off(time.time()) == 1.0
+    job.remove()
+    assert queue.paths() == []
+    with pytest.raises(StoreError, match="used memory"):
+        queue.put({})

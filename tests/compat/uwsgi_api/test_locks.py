@@ -1,0 +1,174 @@
+"""Locks among processes: one has it, and whoever dies lets it go."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aserve.compat.uwsgi_api.locks import Inside
+
+LOCKED = "memory.locks.lock(3)\ntell('locked')\nwait()\nmemory.locks.unlock(3)\ntell('unlocked')\nwait()\n"
+
+
+def test_in_one_process(memory):
+    """Taken, and let go; one that is not taken can be let go, too."""
+    locks = memory.locks
+    locks.lock(0)
+    assert locks.is_locked(0) and not locks.is_locked(1)
+    locks.unlock(0)
+    locks.unlock(0)
+    assert not locks.is_locked(0)
+
+
+@pytest.mark.parametrize("number", [-1, 256])
+def test_no_such_lock(memory, number):
+    """They have numbers."""
+    for use in (memory.locks.lock, memory.locks.unlock, memory.locks.is_locked):
+        with pytest.raises(ValueError, match=f"there is no lock {number}"):
+            use(number)
+
+
+@pytest.mark.parametrize("number", [1.0, "1", None])
+def test_no_number(memory, number):
+    """They are whole; what is none has changed nothing."""
+    for use in (memory.locks.lock, memory.locks.unlock, memory.locks.is_locked):
+        with pytest.raises(TypeError):
+            use(number)
+    assert not memory.locks.is_locked(1)
+
+
+def test_another_thread_waits(memory):
+    """Two threads of a process do not have it at once; any of them may let it go."""
+    memory.locks.lock(0)
+    order = []
+    thread = threading.Thread(target=lambda: (memory.locks.lock(0), order.append("second")))
+    thread.start()
+    order.append("first")
+    memory.locks.unlock(0)
+    thread.join(20)
+    assert order == ["first", "second"] and memory.locks.is_locked(0)
+
+
+def test_another_process_has_it(memory, other):
+    """Who asks sees that, and who waits gets it afterwards."""
+    process = other(memory, LOCKED)
+    assert process.hear() == "locked"
+    assert memory.locks.is_locked(3)
+    process.go_on()
+    memory.locks.lock(3)
+    assert process.hear() == "unlocked"
+    memory.locks.unlock(3)
+
+
+def test_a_process_that_is_killed(memory, other):
+    """It lets go of what it has; who waits for it gets it."""
+    process = other(memory, LOCKED)
+    assert process.hear() == "locked"
+    process.process.kill()
+    memory.locks.lock(3)
+    memory.locks.unlock(3)
+
+
+def test_interrupted_wait(memory, other, monkeypatch):
+    """Who is interrupted while it waits has nothing: others in the process can wait, too."""
+    process = other(memory, LOCKED)
+    assert process.hear() == "locked"
+
+    def interrupt(seconds):
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aserve.compat.uwsgi_api.locks.time.sleep", interrupt)
+        with pytest.raises(TimeoutError):
+            memory.locks.lock(3)
+    process.go_on()
+    memory.locks.lock(3)
+    memory.locks.unlock(3)
+
+
+def test_one_at_a_time(memory, other):
+    """What is ours is done by one thread of all processes: no addition is lost."""
+    count = 300
+    code = f"""
+def add():
+    n = int.from_bytes(memory.octets[4096:4100], "little") + 1
+    memory.octets[4096:4100] = n.to_bytes(4, "little")
+tell('ready')
+wait()
+for _ in range({count}):
+    memory.locks.run(add)
+tell('done')
+wait()
+"""
+    processes = [other(memory, code) for _ in range(2)]
+    assert [process.hear() for process in processes] == ["ready"] * 2
+    for process in processes:
+        process.go_on()
+    assert [process.hear() for process in processes] == ["done"] * 2
+    assert int.from_bytes(memory.octets[4096:4100], "little") == 2 * count
+
+
+def test_run_lets_go_of_it(memory):
+    """Also when what it calls raises; its result is returned."""
+    with pytest.raises(ZeroDivisionError):
+        memory.locks.run(lambda: 1 // 0)
+    assert memory.locks.run(lambda x: x + 1, 2) == 3
+
+
+def test_inside(memory):
+    """A thread that is under the lock is told so, in place of a wait for itself; what waits for its end comes in order."""
+    done = []
+
+    def interrupted():
+        with pytest.raises(Inside):
+            memory.locks.run(done.append, "nested")
+        for number in range(2):
+            memory.locks.after(memory.locks.run, done.append, number)
+        done.append("inside")
+
+    memory.locks.run(interrupted)
+    memory.locks.after(done.append, "at once")
+    assert done == ["inside", 0, 1, "at once"]
+
+
+def test_what_waits_for_the_end_of_a_call(memory):
+    """It comes also when that call raises, and the rest with the next call when it raises itself."""
+    done = []
+
+    def interrupted():
+        for number in range(2):
+            memory.locks.after(lambda number=number: (done.append(number), 1 // number))
+        raise TimeoutError
+
+    with pytest.raises(ZeroDivisionError):
+        memory.locks.run(interrupted)
+    memory.locks.run(lambda: None)
+    assert done == [0, 1]
+
+
+def test_signals_that_run(memory, other):
+    """One process runs a signal; another cannot until that ends, or dies."""
+    process = other(memory, "tell(memory.locks.begin(5))\nwait()\nmemory.locks.end(5)\ntell('ended')\nwait()\n")
+    assert process.hear() == "True"
+    assert not memory.locks.begin(5) and memory.locks.begin(6)
+    process.go_on()
+    assert process.hear() == "ended"
+    assert memory.locks.begin(5)
+
+
+FORKED = """
+memory.locks.lock(1)
+pid = os.fork()
+if not pid:
+    memory.locks.unlock(1)  # it is not this one's
+    os._exit(0 if memory.locks.is_locked(1) and memory.locks.run(lambda: True) else 1)
+tell(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+tell(memory.locks.is_locked(1))
+"""
+
+
+def test_forked(memory, other):
+    """A process that the app forks has none of its parent's locks, and its locks are its own."""
+    process = other(memory, FORKED)
+    assert process.hear() == "0" and process.hear() == "True"

@@ -1,0 +1,84 @@
+"""How --uwsgi-cache is spelled."""
+
+from __future__ import annotations
+
+import pytest
+from harness.refusals import defaults_of
+
+from aserve.compat.uwsgi_api.settings import CacheSpec, Extras, QueueSpec, UwsgiSettings, parse_cache, parse_queue
+from aserve.features import Config
+from aserve.features.sharing.settings import SharingSettings
+from aserve.settings import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("items=10", CacheSpec("default", 10, 65536, 2048, False)),
+        ("name=sessions, items=10, blocksize=4k, keysize=64, purge_lru=1", CacheSpec("sessions", 10, 4096, 64, True)),
+        ("items=10,purge_lru=false,", CacheSpec("default", 10)),
+    ],
+)
+def test_cache(text, spec):
+    """The fields of uWSGI's cache2, and its defaults."""
+    assert parse_cache(text) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("name=a", "does not say how many items"),
+        ("items=0", "0 is too small"),
+        ("items=x", "'x' is not a whole number"),
+        ("items", "'items' is none of"),
+        ("items=1,blocks=2", "'blocks=2' is none of name="),
+        ("items=1,name=a b", "'a b' is not the name of a cache"),
+        ("items=1,keysize=61k", "61KiB is too large"),
+        ("items=1,purge_lru=2", "neither 0 nor 1"),
+        ("items=1\nitems=2", "two caches are called default"),
+    ],
+)
+def test_refused(text, why):
+    """What is wrong is said."""
+    with pytest.raises(ConfigError, match=why):
+        Config(uwsgi_cache=[text] if "\n" not in text else text)
+
+
+def test_several():
+    """One to a line, or in a list."""
+    assert Config(uwsgi_cache="items=1\nitems=2,name=b").uwsgi_cache == ("items=1", "items=2,name=b")
+
+
+def test_without_the_module():
+    """An app that cannot import uwsgi has no use for it."""
+    with pytest.raises(ConfigError, match="which uwsgi-module off prevents"):
+        Config(uwsgi_cache=["items=1"], uwsgi_module="off")
+
+
+def test_defaults():
+    """Without them nothing of it is done."""
+    own = {"uwsgi_module": "auto", "uwsgi_cache": (), "uwsgi_queue": None, "uwsgi_sharedarea": (), "uwsgi_metric": ()}
+    assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), **own}
+
+
+def test_extras():
+    """A queue is spelled as a cache; areas and metrics are repeatable."""
+    assert parse_queue("items=3,blocksize=1k") == QueueSpec(3, 1024)
+    config = Config(uwsgi_queue="items=3", uwsgi_sharedarea=["4k", "9"], uwsgi_metric=["a", "b.c", "a"])
+    assert config.extras == Extras("items=3", ("4k", "9"), ("a", "b.c")) and Config().extras == Extras()
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"uwsgi_queue": "3"}, "is none of name="),
+        ({"uwsgi_queue": "items=3,keysize=5"}, "has more than items= and blocksize="),
+        ({"uwsgi_sharedarea": ["much"]}, "'MUCH' is not a size|'much' is not a size"),
+        ({"uwsgi_metric": ["a b"]}, "'a b' is not the name of a metric"),
+        ({"uwsgi_queue": "items=3", "uwsgi_module": "off"}, "uwsgi-queue, .* which uwsgi-module off prevents"),
+    ],
+)
+def test_wrong_extras(values, why):
+    """That is said."""
+    with pytest.raises(ConfigError, match=why):
+        Config(**values)

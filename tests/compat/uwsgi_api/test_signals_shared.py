@@ -1,0 +1,178 @@
+"""Timers and cron of all hosts: each has its own memory, and one of all runs what is due."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from harness.sharing_uwsgi import wait_for_runs
+
+from aserve.compat.uwsgi_api import signals as module
+from aserve.compat.uwsgi_api.handlers import places_of
+from aserve.compat.uwsgi_api.hosts import join
+from aserve.compat.uwsgi_api.schedules import Cron, Every, Ticks
+from aserve.compat.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, Signals
+from aserve.features.sharing.settings import Shared
+
+START = 1_000_000 * 60.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of schedules: clock.now; no thread looks at it."""
+
+    class Clock:
+        now = START
+
+    clock = Clock()
+    monkeypatch.setattr(module, "_now", lambda schedule: clock.now)
+    monkeypatch.setattr(Signals, "_run_clock", lambda self: None)
+    return clock
+
+
+@pytest.fixture
+def new(open_memory, clock, store_server):
+    """Make a worker of a new host, or of that of another: new(schedule, target="", worker_id=1, like=None, function=None) -> Signals."""
+    memories = []
+
+    def new_(schedule, target="", worker_id=1, like=None, function=None):
+        memory = like.memory if like else open_memory()
+        if like is None:
+            memory.join(join([], Shared(store_server.url, "shop")))
+            memories.append(memory)
+        signals = Signals(lambda: memory)
+        signals.memory, signals.noted = memory, []
+
+        def note(number):
+            signals.noted.append(number)
+            if function:
+                function(number)
+
+        signals.register(5, target, note)
+        signals.schedule(5, schedule)
+        signals.begin(places_of(worker_id), lambda: True)
+        look(signals)
+        return signals
+
+    yield new_
+    wait_for_runs()
+    for memory in memories:
+        memory.hosts.turns.leases.end()
+        memory.hosts.store.end()
+
+
+def look(*workers):
+    """Have them look, one after another, each until what it has begun has ended; return what the last was told."""
+    for signals in workers:
+        seconds = signals.look()
+        wait_for_runs()
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"), [(Cron(-1, -1, -1, -1, -1), 60), (Every(60.0), 60), (Every(0.25), 0.25)]
+)
+def test_one_of_all(new, clock, schedule, seconds):
+    """Each tick is run once, by one worker of one host."""
+    first = new(schedule)
+    workers = [first, new(schedule, worker_id=2, like=first), new(schedule)]
+    for number in range(1, 5):
+        clock.now = START + number * seconds
+        look(*workers[number % 3 :], *workers[: number % 3])
+        look(*workers)
+        assert [5 for worker in workers for _ in worker.noted] == [5] * number
+
+
+def test_when_to_look_again(new, clock):
+    """When the next tick is due, if that is soon."""
+    worker = new(Every(10.0))
+    assert look(worker) == LOOK_SECONDS
+    clock.now += 9.75
+    assert look(worker) == 0.25
+
+
+def test_for_each(new, clock):
+    """What is for all workers, and what has a number of times, is each host's own."""
+    for schedule, target in ((Every(60.0), "workers"), (Every(60.0, 3), "")):
+        one, two = new(schedule, target), new(schedule, target)
+        clock.now += 61
+        look(one, two)
+        assert one.noted == two.noted == [5]
+
+
+def test_for_one_worker(new, clock):
+    """That of the number, on one of the hosts."""
+    one = new(Every(60.0), "worker2")
+    two, three = new(Every(60.0), "worker2", 2, like=one), new(Every(60.0), "worker2", 2)
+    clock.now += 60
+    look(one, two, three)
+    assert one.noted == [] and two.noted + three.noted == [5]
+
+
+def test_while_it_runs(new, clock, caplog, monkeypatch):
+    """No host begins it once more; ticks that have waited are one; one that hangs is told of."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def wait(number):
+        waits.set()
+        assert goes_on.wait(20)
+
+    one, two = new(Every(60.0), function=wait), new(Every(60.0))
+    clock.now += 60
+    one.look()
+    assert waits.wait(20)
+    clock.now += 120
+    two.look()
+    assert two.noted == []
+    monkeypatch.setitem(one._running, 5, one._running[5] - HANGS_SECONDS - 1)
+    one.look()
+    assert caplog.text.count("which is due again; it waits for its end") == 1
+    goes_on.set()
+    look(two, one)
+    wait_for_runs()
+    look(two, one)
+    assert two.noted + one.noted == [5, 5] and two._leases == one._leases == {}
+
+
+def test_a_signal_that_runs(new, clock, monkeypatch):
+    """Where a request has raised it and it runs, the tick waits on that host."""
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def wait(number):
+        waits.set()
+        assert goes_on.wait(20)
+
+    one = new(Every(60.0), function=wait)
+    other = new(Every(60.0), worker_id=2, like=one)
+    one.send(5)
+    one.look()
+    assert waits.wait(20)
+    clock.now += 60
+    with monkeypatch.context() as patched:
+        patched.setattr(other.memory.locks, "begin", lambda number: False)  # as in another process
+        other.look()
+    assert other.noted == [] and other._leases == {}
+    goes_on.set()
+    wait_for_runs()
+    look(other)
+    assert one.noted + other.noted == [5, 5]
+
+
+def test_away(new, clock, store_server):
+    """It waits, and runs once when it is back."""
+    one, two = new(Every(60.0)), new(Every(60.0))
+    store_server.kill()
+    clock.now += 180
+    look(one, two)
+    assert one.noted == two.noted == []
+    store_server.start()
+    for worker in (one, two):
+        worker.memory.hosts.store._away_since = None
+    look(one, two)
+    assert one.noted + two.noted == [5]
+
+
+def test_the_clocks():
+    """Where hosts share, a timer counts from 1970."""
+    assert abs(module._now(Ticks(1.0)) - time.time()) < 100 and abs(module._now(Every(1.0)) - time.monotonic()) < 100

@@ -1,0 +1,16 @@
+"""The counts of workers that have ended, in their supervisor."""
+
+from __future__ import annotations
+
+import os
+
+from aserve.compat.uwsgi_api import memory
+from aserve.compat.uwsgi_api.supervising import Counts
+
+
+def test_an_ended_worker(open_memory, monkeypatch):
+    """Its numbers stay with its slot, however it ended."""
+    monkeypatch.setattr(memory, "_memory", open_memory())
+    memory.shared().tallies.begin(3, slot=2).count_signal()
+    Counts().on_end(os.getpid(), 3)
+    assert memory.shared().tallies.ended(2).signals == 1

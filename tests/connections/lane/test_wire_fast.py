@@ -1,0 +1,247 @@
+"""The fast wire by itself, between a connection and what stands for the lane; test_wire_fast_served.py has it over sockets."""
+
+from __future__ import annotations
+
+import io
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from aserve.connections.connection import Connection
+from aserve.connections.lane import wire_fast
+from aserve.connections.lane.wire_fast import FastWire
+from aserve.core.errors import ClientDisconnected
+from aserve.core.exchange import ANSWERED, CLIENT_GONE, Exchange
+from aserve.wsgi import FileResponse
+
+
+class FakeLoopWire:
+    """What a handover leads to; remembers what it was asked."""
+
+    def __init__(self, error=None):
+        self.calls, self.error = [], error
+
+    def reply(self, exchange, reply):
+        self.calls.append(("reply", reply))
+        return True
+
+    def send(self, exchange, octets):
+        if self.error is not None:
+            raise self.error
+        self.calls.append(("send", octets))
+
+    def __getattr__(self, name):
+        return lambda exchange, argument: self.calls.append((name, argument))
+
+
+class FakeHandovers:
+    """Lets every connection go, and gives it a FakeLoopWire at once."""
+
+    set, connections, pump = None, {}, None
+
+    def __init__(self, is_inline=False, wire=None):
+        self.executor = SimpleNamespace(is_inline=is_inline)
+        self.wire, self.rests = wire or FakeLoopWire(), []
+
+    def begin(self, fd, connection, exchange, rest):
+        self.rests.append(rest)
+        return SimpleNamespace(wait=lambda: self.wire, call_when_ready=lambda then, reply=None: then(self.wire))
+
+
+@pytest.fixture
+def wired(monkeypatch):
+    """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply what it is told."""
+    lane = SimpleNamespace(
+        lane_release=lambda *_: lane.is_open, is_open=1, lane_has_left=lambda *_: lane.has_left, has_left=0
+    )
+    monkeypatch.setattr(wire_fast, "lib", lane)
+
+    def make(handovers, sent=2):
+        monkeypatch.setattr(wire_fast, "_reply", lambda *_: sent)
+        connection = Connection(SimpleNamespace(ends=None, base_environ={}, lost=set(), end_lost=lambda exchange: None))
+        connection.wire = FastWire(handovers, 99)
+        exchange = connection.exchange = Exchange("", 0)
+        exchange.connection = connection
+        return connection, exchange, lane
+
+    return make
+
+
+def test_a_whole_response(wired):
+    """It is sent, and the connection stays where it is; whoever comes late is told that the response has ended."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers)
+    assert connection.wire.reply(exchange, b"ok")
+    assert handovers.rests == [] and connection.exchange is None
+    for late in (lambda: connection.send(exchange, b"late"), lambda: connection.wire._send_early(exchange, b"late")):
+        with pytest.raises(ClientDisconnected, match="has ended"):
+            late()
+    connection.take_over(exchange, "late")
+    connection.abort_slow_reader(exchange, "late")
+    assert handovers.wire.calls == []
+
+
+@pytest.mark.parametrize("reply", [b"okbody", (b"ok", b"body")], ids=["piece", "large"])
+@pytest.mark.parametrize("sent", [-1, 0, 1, 2, 5])
+def test_a_response_that_is_sent_in_part(wired, reply, sent):
+    """The event loop sends the rest, and ends the exchange."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent)
+    assert not connection.wire.reply(exchange, reply)
+    assert b"".join(handovers.rests[0]) == b"okbody"[max(sent, 0) :] and connection.exchange is exchange
+
+
+def test_a_large_body_is_not_copied(wired):
+    """Its rest is a part of the app's own object."""
+    body, handovers = bytes(100_000), FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent=30_000)
+    connection.wire.reply(exchange, (b"ok", body))
+    assert handovers.rests[0][-1].obj is body and len(handovers.rests[0][-1]) == 100_002 - 30_000
+
+
+def test_pieces(wired):
+    """They are the other wire's, as is all that comes after."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers)
+    connection.send(exchange, b"piece")
+    assert connection.wire.reply(exchange, b"end")
+    connection.abort_slow_reader(exchange, "slow")
+    connection.take_over(exchange, "hangs")
+    connection.wire.fail(exchange, "broken")
+    assert handovers.rests == [()] and handovers.wire.calls == [
+        ("send", b"piece"), ("reply", b"end"), ("abort_slow_reader", "slow"), ("take_over", "hangs"), ("fail", "broken"),
+    ]  # fmt: skip
+
+
+def test_a_connection_that_the_lane_has_closed(wired):
+    """What was made for it is let go of."""
+    connection, exchange, lane = wired(FakeHandovers(), sent=1)
+    lane.is_open = 0
+    exchange.response = object()
+    assert not connection.wire.reply(exchange, b"ok")
+    assert exchange.response is None and connection.exchange is None
+    connection, exchange, lane = wired(FakeHandovers())
+    reply = iter([b"never"])
+    assert not connection.wire.reply(exchange, reply) and list(reply) == []
+    connection.wire.fail(exchange, "broken")
+
+
+def test_a_request_that_is_dropped(wired):
+    """The exchange ends, also where the lane has closed the connection before."""
+    connection, exchange, lane = wired(FakeHandovers())
+    lane.is_open = 0
+    exchange.response = object()
+    connection.wire.drop(exchange)
+    assert exchange.end == CLIENT_GONE and exchange.response is None and connection.exchange is None
+
+
+@pytest.mark.parametrize("error", [None, ClientDisconnected("gone")])
+def test_pieces_on_the_loops_own_thread(wired, error):
+    """What the socket does not take before the app has returned follows in order; if the client has gone, that is the end."""
+    handovers = FakeHandovers(is_inline=True, wire=FakeLoopWire(error))
+    connection, exchange, _ = wired(handovers)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection.wire.fd = ours.fileno()
+        connection.send(exchange, b"first")
+        assert theirs.recv(99) == b"first"
+        while True:
+            try:
+                ours.send(bytes(1 << 16))
+            except BlockingIOError:
+                break
+        connection.send(exchange, b"second")
+        connection.send(exchange, b"third")
+        exchange.response = object()
+        assert not connection.wire.reply(exchange, b"end")
+    assert exchange.response is None
+    expected = [("send", b"second"), ("send", b"third"), ("reply", b"end")] if error is None else [("fail", "gone")]
+    assert handovers.wire.calls == expected
+
+
+def test_large_pieces_on_the_loops_own_thread(wired):
+    """What waits for the app to return is a part of what it gave."""
+    piece = bytes(3_000_000)  # more than a socket takes
+    connection, exchange, _ = wired(FakeHandovers(is_inline=True))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection.wire.fd = ours.fileno()
+        connection.send(exchange, piece)
+        (rest,) = connection.wire._early
+        assert rest.obj is piece and 0 < len(rest) < len(piece)
+
+
+class FakePump:
+    """Takes what it may, and notes it."""
+
+    def __init__(self, has_room=True):
+        self.taken, self.has_room = [], has_room
+
+    def take(self, wire, exchange, reply):
+        self.taken.append((wire, exchange, reply))
+        return self.has_room
+
+
+LARGE_BODY = bytes(wire_fast.REPLY_BYTES + 1)
+FILE = FileResponse(b"ok", io.BytesIO(), 0, 5, lambda: None)
+
+
+@pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), FILE], ids=["memory", "file"])
+def test_what_the_pump_sends(wired, reply):
+    """The connection stays where it is; when all is sent, the exchange ends."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump()
+    connection, exchange, lane = wired(handovers, sent=0)
+    lane.has_left = reply[1] is LARGE_BODY
+    assert not connection.wire.reply(exchange, reply)
+    assert exchange.end == (CLIENT_GONE if lane.has_left else ANSWERED)
+    assert handovers.pump.taken == [(connection.wire, exchange, reply)] and handovers.rests == []
+    exchange.response = object()
+    connection.wire.end_large(exchange)
+    assert connection.exchange is None and exchange.response is None and handovers.rests == []
+
+
+@pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), iter([b"piece"])], ids=["memory", "pieces"])
+def test_what_the_pump_does_not_take(wired, reply):
+    """The event loop sends it."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump(has_room=False)
+    connection, exchange, _ = wired(handovers)
+    assert connection.wire.reply(exchange, reply)
+    assert handovers.wire.calls == [("reply", reply)]
+
+
+def test_no_pump_once_the_connection_leaves(wired):
+    """The event loop has it."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump()
+    connection, exchange, _ = wired(handovers)
+    connection.send(exchange, b"early hints")
+    connection.wire.reply(exchange, FILE)
+    assert handovers.pump.taken == [] and handovers.wire.calls[1:] == [("reply", FILE)]
+
+
+def test_a_connection_that_may_not_close_at_once(wired):
+    """The event loop closes it, behind what the client still sends."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent=-1)
+    connection.wire.end_large(exchange)
+    assert handovers.rests == [(b"",)] and connection.exchange is exchange
+
+
+def test_a_client_that_is_late(wired):
+    """The other wire gets the rest; if the connection is lost meanwhile, the rest is let go of."""
+    handovers, closed = FakeHandovers(), []
+    connection, exchange, _ = wired(handovers)
+    large = SimpleNamespace(exchange=exchange, close=lambda: closed.append(1))
+    connection.wire.go_on_large(large, FILE)
+    assert handovers.wire.calls == [("go_on_large", FILE)] and closed == []
+    connection, exchange, lane = wired(handovers)
+    lane.is_open = 0
+    exchange.response = object()
+    large.exchange = exchange
+    connection.wire.go_on_large(large, FILE)
+    assert closed == [1] and exchange.response is None

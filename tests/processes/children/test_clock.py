@@ -1,0 +1,95 @@
+"""The time that counts for limits; and calls to be made later: when, in which order, and not those that were cancelled."""
+
+from __future__ import annotations
+
+from aserve.processes.children.clock import STOPPED_SECONDS, TURN_SECONDS, Clock, Timers
+from aserve.processes.fleet.facts import NEVER
+
+
+class Machine:
+    """What the clock looks at."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.clock = Clock(lambda: self.now)
+
+    def after(self, seconds):
+        """Let so much time pass; return what the clock shows then."""
+        self.now += seconds
+        return self.clock()
+
+
+def test_it_goes_on():
+    """As the system's does, also while another process has the CPU."""
+    machine = Machine()
+    assert [machine.after(seconds) for seconds in (0.5, 1.0, 2.9)] == [100.5, 101.5, 104.4]
+    assert machine.clock.seconds_to(105.4) == 1.0 and machine.clock.seconds_to(3.0) == 0.0
+
+
+def test_a_stop(caplog):
+    """The time for which the process was stopped is left out, but for that of one wait, and logged; each time."""
+    machine = Machine()
+    assert machine.after(60.0) == 101.0 and "this process was stopped for 59 s; that time does not" in caplog.text
+    assert machine.after(1.0) == 102.0
+    assert machine.after(TURN_SECONDS + STOPPED_SECONDS) == 103.0 and caplog.text.count("was stopped for") == 2
+
+
+# Calls to be made later
+
+
+def new_timers():
+    now = [100.0]
+    return Timers(lambda: now[0]), now
+
+
+def run(timers):
+    for timer in timers.pop_due():
+        timer.run()
+
+
+def test_order():
+    """They are made by their time, and those of one time in the order in which they were asked for."""
+    timers, now = new_timers()
+    made = []
+    for name, seconds in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
+        timers.after(seconds, made.append, name)
+    assert timers.next_at == 101.0
+    now[0] += 1.5
+    run(timers)
+    assert made == ["first", "second"] and timers.next_at == 102.0
+    now[0] += 1
+    run(timers)
+    assert made[2:] == ["late"] and timers.next_at == NEVER
+
+
+def test_cancelled():
+    """A cancelled call is not made, also when its time has come already; nor is one made twice."""
+    timers, now = new_timers()
+    made = []
+    one = timers.after(1.0, made.append, 1)
+    other = timers.after(1.0, made.append, 2)
+    now[0] += 1
+    due = timers.pop_due()
+    one.cancel()
+    for timer in [*due, other]:
+        timer.run()
+    assert made == [2]
+
+
+def test_a_wake_up():
+    """The loop goes on then, and nothing is called."""
+    timers, now = new_timers()
+    timers.wake_after(2.0)
+    assert timers.next_at == 102.0
+    now[0] += 2
+    run(timers)
+    assert timers.next_at == NEVER
+
+
+def test_seconds_to_one():
+    """None is left once its time has come."""
+    timers, now = new_timers()
+    timer = timers.after(2.0, print)
+    assert timers.seconds_to(timer) == 2.0
+    now[0] += 3
+    assert timers.seconds_to(timer) == 0.0

@@ -1,0 +1,60 @@
+"""Descriptors, signals and time, of a process that has no event loop."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+
+import pytest
+
+from aserve.processes.children.clock import Clock
+from aserve.processes.children.events import HANDLED, Events
+from aserve.processes.fleet.facts import NEVER
+
+
+@pytest.fixture
+def events():
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    events = Events(Clock())
+    yield events
+    events.close()
+    assert {number: signal.getsignal(number) for number in HANDLED} == before
+
+
+def test_one_after_another(events):
+    """Descriptors that are ready come before timers that are due; each is a call."""
+    done, (reading, writing) = [], os.pipe()
+    events.watch(reading, lambda: done.append("descriptor"), selectors.EVENT_READ)
+    events.timers.after(0.0, done.append, "timer")
+    os.write(writing, b"x")
+    for handle in events.wait():
+        handle()
+    assert done == ["descriptor", "timer"]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_until_when_it_waits(events):
+    """Until the first of timers and what it is told; without any until an event comes."""
+    assert events.longest_wait(NEVER) is None and events.longest_wait(events.clock() - 1.0) == 0.0
+    assert 59.0 < events.longest_wait(events.clock() + 60.0) <= 60.0
+    asked = []
+    events.longest_wait = lambda until: asked.append(until) or 0.0
+    for until in (NEVER, 5.0):
+        list(events.wait(until))
+    events.timers.after(-1.0, print)
+    list(events.wait(events.clock()))
+    assert asked[:2] == [NEVER, 5.0] and asked[2] < events.clock() - 0.9
+
+
+def test_signals(events):
+    """They wait until the loop comes by, and are handled in the order in which they came."""
+    done = []
+    events.by_signal.update(dict.fromkeys(HANDLED, done.append))
+    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGCHLD)
+    assert done == []
+    for handle in events.wait():
+        handle()
+    assert done == [signal.SIGHUP, signal.SIGCHLD]

@@ -1,0 +1,83 @@
+"""Requests that are lost with their worker are not lost from sight."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from aserve.core.page import State
+from aserve.core.tally import LOST, Tally
+from aserve.extension import Life, Lost
+from aserve.features import Config, on_life
+from aserve.features.metrics.table import place_of_requests
+from aserve.features.metrics.totals import Totals
+from aserve.processes.children.losses import Losses
+from aserve.processes.fleet.plan import Plan
+
+
+@pytest.fixture
+def losses(tmp_path):
+    """losses(was_at, before, ...) -> lines of the access log; the worker is in slot 3, as process 4711."""
+    totals, tally = Totals(), Tally()
+    made = Losses(totals.add_lost, tally, on_life)
+    config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
+
+    def losses(was_at, before=State.READY, has_told=False, is_oom=False):
+        child = SimpleNamespace(was_at=was_at, plan=Plan(config, None), slot=3, pid=4711, has_told=has_told)
+        made.on_end(child, before, is_oom)
+        return (
+            [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+            if was_at and not has_told
+            else []
+        )
+
+    losses.counted = lambda: totals.with_present([]).get(3, [0] * 100)[place_of_requests("none", "cut")]
+    losses.by_reason = lambda: {
+        name.partition(" ")[2]: n for name, n in tally.describe().items() if name.startswith(LOST) and n
+    }
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("before", "is_oom", "reason"),
+    [
+        (State.READY, False, "crash"),
+        (State.READY, True, "oom"),
+        (State.KILLED, False, "killed"),
+        (State.DRAINING, False, "crash"),
+    ],
+)
+def test_each_is_told_and_counted(losses, before, is_oom, reason):
+    """A line with the process that died, one more among all requests, and one by its reason."""
+    lines = losses([(2.0, "GET /a"), (1.0, "GET /b")], before, is_oom=is_oom)
+    assert [(line["url.path"], line["process.pid"], line["aserve.end"]) for line in lines] == [
+        ("/a", 4711, "worker_died"), ("/b", 4711, "worker_died"),
+    ]  # fmt: skip
+    assert losses.counted() == 2 and losses.by_reason() == {f'reason="{reason}"': 2}
+
+
+@pytest.mark.parametrize(("was_at", "has_told"), [([], False), ([(1.0, "GET /a")], True)])
+def test_nothing_is_lost(losses, was_at, has_told):
+    """It was at nothing, or has seen to its requests at the end of its drain."""
+    losses(was_at, State.DRAINING, has_told)
+    assert losses.counted() == 0 and losses.by_reason() == {}
+
+
+@pytest.mark.provokes("internal error")
+@pytest.mark.parametrize("was_at", [[], [(1.0, "GET /a")]])
+def test_extensions_know(was_at, caplog):
+    """Of each end, and before it of what was lost with it; one that fails keeps nobody from going on."""
+    events = []
+
+    def fail(event, context):
+        events.append((event, context.lost))
+        raise KeyError("x")
+
+    losses = Losses(lambda slot, count: None, Tally(), fail)
+    child = SimpleNamespace(was_at=was_at, plan=Plan(Config(), None), slot=3, pid=4711, has_told=False)
+    losses.on_end(child, State.READY, is_oom=False)
+    lost = Lost(3, 4711, was_at)
+    assert events == [*([(Life.DIED, lost)] if was_at else []), (Life.REAPED, lost)]
+    assert caplog.text.count("please report this as a bug") == len(events)

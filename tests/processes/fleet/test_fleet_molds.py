@@ -1,0 +1,244 @@
+"""What is due of molds, upgrades, callers that wait, and at the end, by the facts: each rule once. The others: test_fleet.py."""
+
+from __future__ import annotations
+
+import pytest
+from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
+
+from aserve.core.page import MOLD, TRIAL
+from aserve.processes.fleet.facts import End, Member, Question
+from aserve.processes.fleet.fleet import Do
+
+# Molds
+
+
+def test_a_mold_first():
+    """It is ready before any worker starts, and forks all of them."""
+    world = World(2, preload=True)
+    (mold,) = world.workers
+    assert mold.slot == MOLD and world.turn(100) == []
+    (start,) = world.ready(mold)
+    assert (start.slot, start.worker) == (1, mold)
+    assert [action.worker for action in world.ready(newest(world, 1))] == [mold]
+
+
+def test_a_reload_with_molds():
+    """The mold of before goes when the new code serves, and not before."""
+    world = serving(1, preload=True)
+    (before,) = world.find(READY, slot=MOLD)
+    world.reload()
+    world.ready(newest(world, MOLD))
+    assert before.state is READY
+    assert Do.DRAIN in dos(world.ready(newest(world, 1))) and before.state is DRAINING
+
+
+def test_a_mold_of_code_that_is_not_proven():
+    """If it ends before one of its workers serves, that is as if it could not start."""
+    world = serving(1, preload=True)
+    world.reload()
+    mold = newest(world, MOLD)
+    world.ready(mold)
+    assert dos(world.end(mold))[0] is Do.ABANDON
+
+
+def test_a_mold_dies():
+    """Another is made after a pause, and workers wait for it."""
+    world = serving(1, preload=True)
+    (mold,) = world.find(READY, slot=MOLD)
+    assert dos(world.end(mold)) == [Do.RESTART]
+    assert dos(world.end(newest(world, 1))) == [Do.RESTART]
+    assert [action.slot for action in world.turn(PAUSE_SECONDS)] == [MOLD] and world.turn(100) == []
+    assert [action.slot for action in world.ready(newest(world, MOLD))] == [1]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_mold_that_is_silent(is_killed):
+    """Workers import the app by themselves until there is another; whom it was to fork is let go."""
+    world = serving(2, preload=True)
+    (mold,) = world.find(READY, slot=MOLD)
+    world.end(newest(world, 1))
+    world.turn(PAUSE_SECONDS)
+    unborn = newest(world, 1)
+    assert unborn.mold is mold
+    mold.is_silent = True
+    mold.state = KILLED if is_killed else READY
+    done = world.settle()
+    assert dos(done) == [Do.DRAIN, Do.START] and done[0].worker is unborn and done[1].worker is None
+    mold.state = KILLED
+    world.end(mold, is_fault=True)
+    assert [action.slot for action in world.turn(PAUSE_SECONDS)] == [MOLD]
+
+
+def test_an_app_that_cannot_be_forked():
+    """Its workers import it by themselves; that of other code may be."""
+    world = World(1, preload=True)
+    (mold,) = world.workers
+    world.fleet.unfit.append(mold.plan)
+    mold.state = DRAINING
+    (start,) = world.settle()
+    assert (start.slot, start.worker) == (1, None)
+    world.start().reload()
+    assert newest(world, MOLD).state is STARTING
+
+
+def test_the_mold_cannot_start_later():
+    """The reload is half done until a worker serves."""
+    world = serving(2, preload=True)
+    world.reload()
+    world.ready(newest(world, MOLD))
+    world.ready(newest(world, 1))
+    world.end(newest(world, MOLD))
+    world.turn(PAUSE_SECONDS)
+    world.end(newest(world, MOLD))
+    assert list(world.fleet.reload.failed) == [MOLD]
+    world.turn(PAUSE_SECONDS)
+    world.end(newest(world, 2))
+    world.ready(newest(world, MOLD))
+    world.turn(PAUSE_SECONDS)
+    world.ready(newest(world, 2))
+    assert world.fleet.reload.failed == {}
+
+
+# Upgrade in place
+
+
+def test_upgrade():
+    """It begins when nothing else is under way: no first start, no reload, no fork by a mold, no other trial; a trial is no worker."""
+    world = World(1, preload=True)
+    world.fleet.is_upgrade_due = True
+    world.ready(newest(world, MOLD))
+    first = newest(world, 1)
+    world.workers.append(trial := Member(TRIAL, 1, new_plan()))
+    first.mold = None
+    assert world.settle() == []
+    assert world.ready(first) == [] and world.fleet.is_upgrade_due
+    world.workers.remove(trial)
+    assert dos(world.settle()) == [Do.ADVANCE] and not world.fleet.is_upgrade_due
+    trial.state = READY
+    world.workers.append(trial)
+    world.fleet.waiting.append(Question("caller", reload=1))
+    assert world.settle() == [], "a trial is no successor"
+    world.reload()
+    world.fleet.is_upgrade_due = True
+    assert world.settle() == [] and trial.state is READY
+    world.workers.remove(trial)
+    world.ready(newest(world, MOLD))
+    assert Do.ADVANCE not in dos(world.ready(newest(world, 1)))
+    assert dos(world.leave()) == [Do.FINISH, Do.ADVANCE]
+    world.fleet.wish(newest(world, 1), "old age")
+    world.settle()
+    world.fleet.is_upgrade_due = True
+    assert world.settle() == []
+
+
+# Questions
+
+
+def test_a_successor_serves():
+    """Whoever waits for it hears so when the worker of before drains."""
+    world = serving(2)
+    first = newest(world, 1)
+    questions = [world.recycle(first), world.recycle(first)]
+    successor = newest(world, 1)
+    done = world.ready(successor)
+    assert dos(done) == [Do.DRAIN, Do.ANSWER, Do.ANSWER]
+    assert [(action.worker, *action.asked) for action in done[1:]] == [(successor, each) for each in questions]
+
+
+def test_a_successor_cannot_start():
+    """Whoever waits for that slot hears so; the others wait on."""
+    world = serving(2)
+    first, second = world.recycle(newest(world, 1)), world.recycle(newest(world, 2))
+    done = world.end(newest(world, 1))
+    assert done[0].do is Do.RETRY and done[0].asked == (first,) and world.fleet.waiting == [second]
+    world.ask(reload=1)
+    world.turn(PAUSE_SECONDS)
+    assert dos(world.end(world.find(READY, slot=2)[0])) == [Do.RESTART] and len(world.fleet.waiting) == 2
+    assert world.end(world.find(STARTING, slot=2)[0])[0].asked == (second,), "the next reload has not failed"
+
+
+def test_no_successor_any_more():
+    """Its slot is none; or nothing is asked for there. Where none serves, one will."""
+    world = serving(2)
+    question = world.recycle(newest(world, 2))
+    world.end(newest(world, 2))
+    world.end(newest(world, 2))
+    world.fleet.waiting.append(question)
+    world.fleet.wishes.clear()
+    assert world.settle() == []
+    world.fleet.resize(1)
+    assert [(action.do, action.worker) for action in world.settle()] == [(Do.ANSWER, None)]
+    one = newest(world, 1)
+    world.ask(slot=1, generation=one.generation)
+    assert [(action.do, action.worker) for action in world.settle()] == [(Do.ANSWER, None)]
+
+
+# The end
+
+
+def test_the_end():
+    """All drain, molds too; nothing starts any more, and whoever waits hears so."""
+    world = serving(2, preload=True)
+    world.end(newest(world, 2))
+    world.recycle(newest(world, 1))
+    question = world.ask(reload=1)
+    world.fleet.is_ending = True
+    done = world.settle()
+    assert dos(done) == [Do.ANSWER] * 2 + [Do.DRAIN] * 3 and done[1].asked == (question,)
+    assert {action.worker for action in done[:2]} == {None} and world.fleet.waiting == []
+    for worker in list(world.workers):
+        world.end(worker)
+    assert world.turn(100) == []
+
+
+def test_the_end_at_once():
+    """All are killed, once."""
+    world = serving(2, preload=True)
+    world.fleet.is_ending = world.fleet.is_at_once = True
+    assert dos(world.settle()) == [Do.KILL] * 3 and world.turn(1) == []
+
+
+def test_a_crash_at_the_end():
+    """No other starts; one that could not is missed by no client."""
+    world = serving(1)
+    (worker,) = world.workers
+    world.fleet.is_ending = True
+    world.workers.remove(worker)
+    world.fleet.ends += [End(1, worker.plan, stood, "worker 1", "it ended") for stood in (READY, STARTING)]
+    assert dos(world.settle()) == [Do.RESTART, Do.NOTE] and world.turn(100) == []
+
+
+def test_clients_wait_for_one_that_starts():
+    """It may serve them, and then drains."""
+    world = serving(1)
+    world.end(newest(world, 1))
+    world.turn(PAUSE_SECONDS)
+    world.fleet.is_ending = world.fleet.is_awaited = True
+    assert world.settle() == []
+    assert dos(world.ready(newest(world, 1))) == [Do.DRAIN]
+
+
+def test_clients_wait_and_none_starts():
+    """One begins at once, whatever its pause, and only one; its mold is made before, and is let go then."""
+    world = serving(2, preload=True)
+    for slot in (MOLD, 1, 2):
+        world.end(newest(world, slot))
+    world.ask(reload=1)
+    world.fleet.is_ending = world.fleet.is_awaited = world.fleet.is_wanted = True
+    assert [(action.do, action.slot) for action in world.settle()] == [(Do.ANSWER, 0), (Do.START, MOLD)]
+    mold = newest(world, MOLD)
+    done = world.ready(mold)
+    assert [(action.do, action.slot) for action in done] == [(Do.START, 1), (Do.DRAIN, 0)] and done[1].worker is mold
+    assert dos(world.end(newest(world, 1))) == [Do.MISS] and world.turn(100) == []
+
+
+def test_clients_wait_in_vain():
+    """Nothing else is tried."""
+    world = serving(1, preload=True)
+    for slot in (MOLD, 1):
+        world.end(newest(world, slot))
+    world.fleet.is_ending = world.fleet.is_awaited = world.fleet.is_wanted = True
+    world.settle()
+    assert dos(world.end(newest(world, MOLD))) == [Do.MISS] and world.turn(100) == []
+    world.fleet.is_wanted = world.fleet.is_at_once = True
+    assert world.settle() == []

@@ -1,0 +1,78 @@
+"""How many workers there is room for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.processes.fleet.resources import Limits, choose_workers, read_limits
+
+MIB = 1 << 20
+
+
+def test_the_affinity_of_this_process():
+    """What the kernel says of the affinity is what Python says, where Python knows it."""
+    affinity = getattr(os, "sched_getaffinity", lambda pid: range(os.cpu_count()))(0)
+    assert read_limits().cpus == len(affinity)
+
+
+# How many
+
+
+@pytest.mark.parametrize(
+    ("limits", "worker_mib", "count", "why"),
+    [
+        (Limits(4), 0, 4, "CPUs: 4"),
+        (Limits(4), 100, 4, "CPUs: 4"),
+        (Limits(4, 4.0), 0, 4, "CPUs: 4"),
+        (Limits(4, 2.0), 0, 2, "CPU quota: 2"),
+        (Limits(4, 1.5), 0, 2, "CPU quota: 1.5"),
+        (Limits(4, 0.1), 0, 1, "CPU quota: 0.1"),
+        (Limits(2, 8.0), 0, 2, "CPUs: 2"),
+        (Limits(4, None, 400 * MIB), 0, 4, "CPUs: 4"),
+        (Limits(4, None, 400 * MIB), 75, 4, "CPUs: 4"),
+        (Limits(4, None, 400 * MIB), 76, 3, "memory: 400MiB, and a worker takes 76MiB"),
+        (Limits(4, None, 400 * MIB), 500, 1, "memory: 400MiB, and a worker takes 500MiB"),
+        (Limits(4, 2.0, 400 * MIB), 200, 1, "memory: 400MiB, and a worker takes 200MiB"),
+        (Limits(1, 1.0, 400 * MIB), 500, 1, "CPUs: 1"),
+    ],
+)
+def test_auto(limits, worker_mib, count, why):
+    """The least of all decides, and is named; one worker there is in any case."""
+    assert choose_workers(limits, worker_mib * MIB) == (count, why)
+
+
+class Known:
+    """Control groups that say so much."""
+
+    def __init__(self, quota, limit):
+        self.cpu_quota = lambda: quota
+        self.memory_limit_bytes = lambda: limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "meminfo", "expected"),
+    [
+        (None, "MemTotal:        4096 kB\nMemFree: 1 kB\n", 4 * MIB),
+        (5 * MIB, "MemTotal:        4096 kB\n", 4 * MIB),
+        (3 * MIB, "MemTotal:        4096 kB\n", 3 * MIB),
+        (3 * MIB, None, 3 * MIB),
+        (None, None, None),
+    ],
+)
+def test_limits(limit, meminfo, expected, tmp_path):
+    """Memory is what the group may have, and at most what the machine has; CPUs are those of the affinity."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/status").write_text("Name:\tpython\nCpus_allowed:\t00000002,00000008\nCpus_allowed_list:\t3,33\n")
+    if meminfo is not None:
+        (tmp_path / "meminfo").write_text(meminfo)
+    assert read_limits(Known(1.5, limit), str(tmp_path)) == Limits(2, 1.5, expected)
+
+
+def test_limits_without_an_affinity(monkeypatch, tmp_path):
+    """All CPUs count where no file of /proc has the affinity."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert read_limits(proc=str(tmp_path)) == Limits(3)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert read_limits(proc=str(tmp_path)).cpus == 1

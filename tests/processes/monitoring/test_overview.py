@@ -1,0 +1,171 @@
+"""What a supervisor lets its extensions know and do, and has of them."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from harness.supervising import told
+
+from aserve.connections.listeners import open_listeners
+from aserve.core.page import Field, State
+from aserve.lifecycle.supervision import HandedDown, Supervision
+from aserve.processes.upgrade.inheritance import Inheritance, Strangers
+from aserve.settings import parse_bind
+
+
+class Recorder(Supervision):
+    """One that notes what it is told."""
+
+    def __init__(self):
+        self.heard = []
+        self.left = HandedDown({"own": 5})
+
+    def words(self):
+        return {"a word": lambda *what: self.heard.append(("a word", *what))}
+
+    def share(self):
+        return {"shared": len(self.heard)}
+
+    def on_second(self):
+        self.heard.append("second")
+
+    def on_end(self, pid, page_number):
+        self.heard.append(("end", pid, page_number))
+
+    def on_page_end(self, slot, page):
+        self.heard.append(("page", slot, page[Field.SLOT]))
+
+    def on_lost(self, slot, count):
+        self.heard.append(("lost", slot, count))
+
+    def hand_down(self):
+        return self.left
+
+    def take_over(self, state, has_children):
+        self.heard.append((state["own"], has_children))
+
+    def close(self, is_end):
+        self.heard.append(("close", is_end))
+
+
+@pytest.fixture
+def recorder():
+    """One extension."""
+    return Recorder()
+
+
+def test_workers(supervised, recorder):
+    """It knows of their ends, hears what they say, and may say something to one."""
+    one = supervised(2, extensions=[recorder])
+    first, second = one.start()
+    recorder.heard.clear()
+    one.say(first, say="a word", text="b")
+    ((word, pid, message, fds),) = recorder.heard
+    assert (word, pid, message["text"], fds) == ("a word", first.pid, "b", [])
+    one.heard(first), one.heard(second)
+    one.supervisor.present.overview._tell(second.pid, {"do": "it"})
+    assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
+    recorder.heard.clear()
+    second.was_at = [(1.0, "GET /")]
+    number = second.page
+    one.supervisor.present.overview.on_end(second)
+    one.supervisor.present.overview.on_lost(2, 1)
+    assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
+    recorder.heard.clear()
+    one.end(second, number=signal.SIGKILL)
+    assert ("page", 2, 2) in recorder.heard and ("end", second.pid, number) in recorder.heard
+    assert {"shared": len(recorder.heard)} in [share() for share in one.supervisor.present.overview.shares]
+
+
+def test_a_second(supervised, recorder):
+    """Its clock is the supervisor's."""
+    one = supervised(1, extensions=[recorder])
+    recorder.heard.clear()
+    one.turn(2)
+    assert recorder.heard == ["second", "second"]
+
+
+def test_who_does_not_turn(supervised, recorder):
+    """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
+    one = supervised(1, extensions=[recorder])
+    (child,) = one.start()
+    overview, page = one.supervisor.present.overview, one.supervisor.present.children.page(child)
+    page[Field.TICK] = 7
+    for _ in range(6):
+        overview.on_second()
+    (process,) = overview.processes()
+    assert overview.silent_seconds(process) == 5
+    page[Field.TICK] = 8
+    overview.on_second()
+    assert overview.silent_seconds(process) == 0
+
+
+@pytest.mark.provokes("internal error;")
+def test_a_second_that_fails(supervised, recorder, caplog):
+    """A bug in one extension keeps no second from the others, nor from the supervisor."""
+    broken = Recorder()
+    broken.on_second = lambda: 1 / 0
+    one = supervised(1, extensions=[broken, recorder])
+    one.start()
+    one.turn()
+    assert recorder.heard == ["second"] and caplog.text.count("ZeroDivisionError") == 1
+
+
+def test_without_extensions(supervised, monkeypatch):
+    """Nobody asks who turns, and nothing is looked up for that."""
+    one = supervised(1)
+    one.start()
+    overview = one.supervisor.present.overview
+    monkeypatch.setattr(overview, "_extensions", [])
+    overview.on_second()
+    (process,) = overview.processes()
+    assert overview.silent_seconds(process) == 0
+
+
+def test_number_of_workers(supervised, recorder, caplog):
+    """An extension may change it, and has a say in it where a reload changes --workers."""
+    one = supervised(2, extensions=[recorder])
+    one.start()
+    one.context.resize(3, "all 2 workers are busy")
+    one.start()
+    assert "all 2 workers are busy: the number of workers is 3 now; it was 2" in caplog.text
+    for wanted, chosen, size in [(1, 3, 3), (4, 5, 5)]:
+        recorder.choose_size = lambda wanted, chosen=chosen: recorder.heard.append(wanted) or chosen
+        one.settings["workers"] = wanted
+        before = [child for child in one.children if child.state is State.READY]
+        one.signal(signal.SIGHUP)
+        one.start()
+        one.leave(*before)
+        assert wanted in recorder.heard and one.supervisor.fleet.size == size
+    assert "--workers 1:" not in caplog.text and "--workers 4: the number of workers is 5 now; it was 3" in caplog.text
+
+
+def test_new_code(supervised, recorder):
+    """What each leaves is the new code's, in one object; what it listens on and has open stays open."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    recorder.left = HandedDown({"own": 7}, [listener], [5])
+    one = supervised(1, extensions=[recorder])
+    found = one.supervisor.present.overview.hand_down()
+    listener.close()
+    assert (found.state["own"], found.bound, found.fds) == (7, [listener], [5])
+    left = Inheritance(
+        "99.0",
+        [],
+        [],
+        Strangers(),
+        counted={**found.state, "why_unready": "drained by aserve balancers", "started_at": 1.5},
+    )
+    other = supervised(1, inherited=left, extensions=[heir := Recorder()])
+    assert heir.heard[0] == (7, False)
+    overview = other.supervisor.present.overview
+    assert (overview.why_unready, overview.started_at) == ("drained by aserve balancers", 1.5)
+
+
+def test_the_end(supervised, recorder):
+    """It knows whether the supervisor goes on."""
+    one = supervised(1, extensions=[recorder])
+    recorder.heard.clear()
+    for is_end in (False, True):
+        one.supervisor.present.overview.close(is_end)
+    assert recorder.heard == [("close", False), ("close", True)]

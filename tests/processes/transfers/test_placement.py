@@ -1,0 +1,75 @@
+"""Which worker gets a connection that another gives away: on processes that only have numbers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from aserve.core.page import Field
+from aserve.processes.fleet.fleet import Fleet
+from aserve.processes.transfers.placement import SILENT_NS, Takers
+
+
+@pytest.fixture
+def takers(new):
+    """Of the children that `new` makes."""
+    fleet = Fleet(None, 0)
+    fleet.workers = new.children
+    return Takers(new.children, fleet)
+
+
+@pytest.fixture
+def three(new):
+    """Three workers that serve."""
+    workers = [new(slot) for slot in (1, 2, 3)]
+    for child in workers:
+        new.children.admit(child)
+    return workers
+
+
+def test_a_worker_whose_loop_turns(new, takers, three):
+    """One that has been silent for two seconds gets no connection, however empty; without another there is none."""
+    giver, silent, well = three
+    pages = {child: new.children.page(child) for child in (silent, well)}
+    now = time.monotonic_ns()
+    pages[silent][Field.TICKED_AT], pages[well][Field.TICKED_AT] = now - SILENT_NS - 1, now + 10**12
+    pages[well][Field.CONNECTIONS] = 100
+    assert takers.emptiest(giver) is well
+    pages[well][Field.TICKED_AT] = pages[silent][Field.TICKED_AT]
+    assert takers.emptiest(giver) is None
+
+
+@pytest.mark.parametrize("lack", [Field.STALLED_SECONDS, Field.SHORT_OF_DESCRIPTORS])
+def test_a_worker_that_others_come_before(new, takers, three, lack):
+    """One with requests that wait for stuck threads, or without descriptors to receive a connection, comes after others, however empty."""
+    giver, lacking, well = three
+    new.children.page(lacking)[lack] = 1
+    new.children.page(well)[Field.CONNECTIONS] = 100
+    assert takers.emptiest(giver) is well
+
+
+def test_the_worker_that_a_connection_is_meant_for(new, takers, three):
+    """It gets the connection, however full; without it another does."""
+    giver, meant, other = three
+    new.children.page(meant)[Field.CONNECTIONS] = 100
+    assert takers.emptiest(giver, meant.page) is meant and takers.emptiest(giver, giver.page) is other
+
+
+def test_what_a_worker_has_not_counted_yet(new, takers):
+    """What it was given counts until its page was written again."""
+    child = new()
+    child.given_count = 3
+    new.children.page(child)[Field.TICK] = 1
+    takers.on_second()
+    assert child.given_count == 0
+    child.given_count = 3
+    takers.on_second()
+    assert child.given_count == 3
+
+
+def test_one_that_drains(new, takers, three):
+    """It gets no connection."""
+    giver, drains, third = three
+    new.children.drain(drains, is_replaced=True)
+    assert takers.emptiest(giver) is third
