@@ -13,14 +13,14 @@
 
 - The **supervisor** (supervisor.py) is plain Python: no event loop, no threads, and it never imports the app. So it can fork at
   any time, and no fault of the app's is its own. It binds the listeners, starts workers, and replaces those that end or are to be renewed.
-- A **worker** (worker.py) is what aserve is without `--workers`, on listeners that it has inherited.
+- A **worker** (worker/worker.py) is what aserve is without `--workers`, on listeners that it has inherited.
 - A **slot** is a worker's number, from 1 on. It stays when its worker is replaced by a successor, which for a while serves beside it.
-- Each worker has a **channel** to the supervisor (channel.py), and a **page** of memory that all processes see (pages.py).
-- With `--preload`, a **mold** (mold.py) imports the app, and workers are forked from it; molds.py is the supervisor's side.
-- **What the machine has room for** is in resources.py and cgroups.py; status.py says how workers are; recycling.py and liveness.py judge, purely, when a worker has served
-  its time, and whether its event loop turns. watch.py asks them once a second.
+- Each worker has a **channel** to the supervisor (children/channel.py), and a **page** of memory that all processes see (children/pages.py).
+- With `--preload`, a **mold** (worker/mold.py) imports the app, and workers are forked from it; molds.py is the supervisor's side.
+- **What the machine has room for** is in fleet/resources.py and fleet/cgroups.py; monitoring/status.py says how workers are; fleet/recycling.py and children/liveness.py judge, purely, when a worker has served
+  its time, and whether its event loop turns. monitoring/watch.py asks them once a second.
 
 Read supervisor.py first, a loop of four steps; then reactions.py: which noun answers for what, and what happens by which event, is in its tables.
-What is due next, fleet.py decides by facts alone: time limits are facts, too (facts.py), by a clock that stands still while the supervisor is stopped (clock.py).
-With `--reload` a worker looks for saved files (reloading.py); reloads.py is the supervisor's side of each reload.
+What is due next, fleet/fleet.py decides by facts alone: time limits are facts, too (fleet/facts.py), by a clock that stands still while the supervisor is stopped (children/clock.py).
+With `--reload` a worker looks for saved files (worker/reloading.py); reloads.py is the supervisor's side of each reload.
 """
