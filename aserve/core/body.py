@@ -123,7 +123,9 @@ class LiveBody:
         self.is_chunked = is_chunked
         self.on_wanted: Callable[[], None] | None = None  # called once, at the app's first read
         self.on_low: Callable[[], None] | None = None  # called when a full body has room again
-        self.before_wait: Callable[[], object] = int  # may raise, where a reader must not wait
+        self.before_wait: Callable[[dict[str, Any]], object] = (
+            bool  # gets our globals; may raise, where a reader must not wait
+        )
         self._high_bytes = high_bytes
         self._buffer = bytearray()
         self._complete = False
@@ -249,7 +251,7 @@ class LiveBody:
                     raise ClientDisconnected(self._error)
                 if len(forked) != self._forked_count:
                     raise ClientDisconnected("the rest of the body comes to the server's own process")
-                self.before_wait()
+                self.before_wait(globals())
                 self._raise_limit()
                 self._ready.wait()
             data = bytes(self._buffer[:end])

@@ -25,9 +25,9 @@ LOCKING = ("aserve.core.", "aserve.connections.", "aserve.workers.", "aserve.wsg
 CALLS_APP = {("aserve.wsgi.gateway", None), ("aserve.connections.connection", "run")}
 
 
-def refuse_inside(loop: Any) -> None:
+def refuse_inside(loop: Any, called: dict[str, Any] | None = None) -> None:
     """
-    Refuse the app's call if it has interrupted code of ours.
+    Refuse the app's call if it has interrupted code of ours; `called`: the globals of the module that the app calls, if that is not the caller.
 
     Raises:
         AppError: this is the thread of `loop`, the server's, outside the app, or a thread within code that may hold a lock.
@@ -35,7 +35,9 @@ def refuse_inside(loop: Any) -> None:
     if loop is not None and asyncio._get_running_loop() is loop:  # with --threads 0 the app finds no running loop
         raise AppError("a finalizer or signal handler called the response of a request on the event loop's thread")
     frame: FrameType | None = sys._getframe(1)
-    called = sys._getframe(1).f_globals
+    called = called or sys._getframe(1).f_globals
+    while frame is not None and frame.f_globals is not called:  # on PyPy partial() has a frame
+        frame = frame.f_back
     while frame is not None and frame.f_globals is called:
         frame = frame.f_back
     while frame is not None:

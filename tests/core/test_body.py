@@ -421,7 +421,7 @@ def test_a_reader_waits(read, expected):
 def test_a_reader_that_must_not_wait():
     """It gets what has come, and is asked before it waits."""
     body = live(b"abc", is_complete=False)
-    body.before_wait = lambda: 1 / 0
+    body.before_wait = lambda called: 1 / 0
     assert body.read(2) == b"ab"
     with pytest.raises(ZeroDivisionError):
         body.read(2)
