@@ -76,7 +76,7 @@ def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
     assert ends[-1] == (Life.ENDS, mold._replace(slot=2))
 
 
-def test_files_of_the_app(supervised, served, monkeypatch):
+def test_files_of_the_app(supervised, served, monkeypatch, tmp_path):
     """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
     named = []
     monkeypatch.setattr(
@@ -86,10 +86,10 @@ def test_files_of_the_app(supervised, served, monkeypatch):
     )
     monkeypatch.delitem(sys.modules, "hello", raising=False)
     plan = Plan(Config(workers=4, metrics="127.0.0.1:1"), "hello:app")
-    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, given={app_files.GIVEN: "/a"}, page_number=3)
+    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, given={app_files.GIVEN: str(tmp_path)}, page_number=3)
     assert cli.main(["hello:app", "--workers", "4"]) == 7
     apps.enter(supervised.outcome._replace(page_number=4))
-    assert named == [(("/a", "w3"), False, True), (("/a", "w4"), True, True)]
+    assert named == [((str(tmp_path), "w3", ""), False, True), ((str(tmp_path), "w4", ""), True, True)]
 
 
 def test_a_trial(supervised, served, monkeypatch, tmp_path):

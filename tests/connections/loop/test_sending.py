@@ -234,5 +234,8 @@ def test_a_client_that_leaves_while_the_app_holds_up_the_loop(monkeypatch, addr,
         client.shutdown(socket.SHUT_WR)
         outbox = SimpleNamespace(fd=server.fileno() if fd == 0 else fd)
         exchange = Exchange("", 0)
-        exchange.connection, exchange.arrived_at = SimpleNamespace(service=service, remote_addr=addr), arrived_at
+        exchange.connection, exchange.arrived_at = (
+            SimpleNamespace(service=service, remote_addr=addr, is_stream=False),
+            arrived_at,
+        )
         assert Sending(exchange.connection, outbox, None).reply(exchange, b"whole") and exchange.end == ends
