@@ -186,7 +186,7 @@ fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser unde
 	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
 
-mutants: $(VENV)/.ready-test  ## each decision of processes/fleet/fleet.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
+mutants: $(VENV)/.ready-test  ## each decision of processes/fleet/decide.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
 	@.ci/need tools
 	$(RUN) tests/mutants.py $(ARGS)
 

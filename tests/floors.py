@@ -409,6 +409,7 @@ FLOORS = {
     "aserve/processes/fleet/absences.py": 100,
     "aserve/processes/fleet/backoff.py": 100,
     "aserve/processes/fleet/cgroups.py": 100,
+    "aserve/processes/fleet/decide.py": 100,
     "aserve/processes/fleet/facts.py": 100,
     "aserve/processes/fleet/fleet.py": 100,
     "aserve/processes/fleet/plan.py": 100,

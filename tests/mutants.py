@@ -1,6 +1,6 @@
 """Are the tests of a pure module good for anything? python tests/mutants.py [NUMBER...]: `make mutants`; it takes minutes.
 
-Each mutant is processes/fleet/fleet.py with one change: a comparison turned round, a condition negated, `and` for `or`, a statement left out, the other
+Each mutant is processes/fleet/decide.py with one change: a comparison turned round, a condition negated, `and` for `or`, a statement left out, the other
 way of a number. A test must fail with each, or what was changed has no purpose that a test knows. Those that survive are printed, and the exit status
 is 1.
 """
@@ -25,9 +25,9 @@ from harness.interpreter import IS_PYPY  # noqa: F401
 from harness.modules import PACKAGE
 from hypothesis import Phase, settings
 
-MODULE = "aserve.processes.fleet.fleet"
-PATH = PACKAGE / "processes/fleet/fleet.py"
-TESTS = tuple(f"processes.test_fleet{of}" for of in ("", "_molds", "_limits", "_histories"))
+MODULE = "aserve.processes.fleet.decide"
+PATH = PACKAGE / "processes/fleet/decide.py"
+TESTS = tuple(f"processes.fleet.test_decide{of}" for of in ("", "_molds", "_limits", "_silent", "_histories"))
 
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

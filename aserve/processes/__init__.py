@@ -21,6 +21,6 @@
   its time, and whether its event loop turns. monitoring/watch.py asks them once a second.
 
 Read supervisor.py first, a loop of four steps; then reactions.py: which noun answers for what, and what happens by which event, is in its tables.
-What is due next, fleet/fleet.py decides by facts alone: time limits are facts, too (fleet/facts.py), by a clock that stands still while the supervisor is stopped (children/clock.py).
+What is due next, fleet/decide.py decides by facts alone: time limits are facts, too (fleet/facts.py), by a clock that stands still while the supervisor is stopped (children/clock.py).
 With `--reload` a worker looks for saved files (worker/reloading.py); reloads.py is the supervisor's side of each reload.
 """

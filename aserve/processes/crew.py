@@ -72,7 +72,7 @@ class Crew:
         self._limits = child.plan.limits
         size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0)
         if self._limits:
-            self._fleet.size = size
+            self._fleet.resize(size)
         logger.info("%s (%s)", self._status.describe_serving(), why)
 
     def change_plan(self, child: Child) -> None:
@@ -193,11 +193,11 @@ class Crew:
         return self._wait(child.slot, backoff.fail_later(self._clock()))
 
     def _wait(self, slot: int, seconds: float) -> float:
-        self._fleet.retry_at[slot] = self._backoffs[slot].due_at
+        self._fleet.on_pause(slot, self._backoffs[slot].due_at)
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:
         """Let a slot, or all of them, try at once: the cause may have been repaired."""
         for one in list(self._backoffs) if slot is None else [slot]:
             self._backoffs[one].reset()
-            self._fleet.retry_at.pop(one, None)
+            self._fleet.on_pause(one, None)

@@ -61,12 +61,12 @@ class Ends:
             if child.slot != MOLD:
                 self._moves.on_end(child)
                 self._losses.on_end(child, before, is_oom=explained != how)
-            self._fleet.ends.append(self._describe(child, before, explained))
+            self._fleet.on_end(self._describe(child, before, explained))
 
     def on_no_fork(self, slot: int, plan: Plan, exc: OSError) -> None:
         """Note that a child could not be forked, which is an end without a beginning."""
         why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
-        self._fleet.ends.append(End(slot, plan, State.STARTING, name_of(slot), why))
+        self._fleet.on_end(End(slot, plan, State.STARTING, name_of(slot), why))
 
     def _describe(self, child: Child, before: State, how: str) -> End:
         """Return the facts of an end. If the supervisor has killed the child for a fault, its state at that time counts."""

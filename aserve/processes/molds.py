@@ -63,8 +63,7 @@ class Molds:
         """Let each worker import the app, as it cannot be shared."""
         if mold.state is not State.STARTING:
             return
-        in_use = [plan for plan in self._fleet.unfit if any(child.plan is plan for child in self._children)]
-        self._fleet.unfit = [*in_use, mold.plan]
+        self._fleet.on_unfit(mold)
         logger.warning(
             "--preload: each worker imports the app by itself, as the app has opened what processes cannot share, %s; "
             "open it in a function with @aserve.post_fork",

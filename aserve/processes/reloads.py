@@ -77,18 +77,16 @@ class Reloads:
         """Replace all workers, now or after what is under way."""
         if self._fleet.is_ending:
             return
-        if self._fleet.is_moving or not self._fleet.has_served:
-            self._fleet.next_why = why
+        if self._fleet.on_asked(why):
+            self._begin(why)
+        else:
             self._crew.forget_failures()
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
-        else:
-            self._begin(why)
 
     def _begin(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
         before = self._fleet.plan
         fixed: list[str] = []
-        self._fleet.next_why = ""  # what was asked for until now is in this one
         if self._manager.is_heard:
             self._manager.tell_reloading(why)
         try:
@@ -114,8 +112,7 @@ class Reloads:
         self._tally.count(RELOADS, 'result="refused"')
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
-        self._fleet.refusal = time.monotonic(), text
-        answer_all(self._fleet.refuse(), f"nothing was reloaded: {text}", is_done=False)
+        answer_all(self._fleet.refuse(time.monotonic(), text), f"nothing was reloaded: {text}", is_done=False)
 
     # Its end
 
@@ -143,7 +140,7 @@ class Reloads:
             "%s: %s; correct it, %s; still serving as before: %d of %s",
             reload.why, text, remedy, serving, workers(self._fleet.size),
         )  # fmt: skip
-        self._fleet.refusal = time.monotonic(), fault
+        self._fleet.on_abandoned(time.monotonic(), fault)
         answer_all(action.asked, text, is_done=False)
 
     def tell_half_done(self, action: Action) -> None:

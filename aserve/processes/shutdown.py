@@ -77,14 +77,15 @@ class Shutdown:
             if now - self._asked_at > SAME_SIGNAL_SECONDS:
                 self._end_at_once(number)
             return
-        self._asked_at, self._why, self._fleet.is_ending = now, number.name, True
+        self._asked_at, self._why = now, number.name
+        self._fleet.on_stop()
         seconds = config.drain_seconds
         logger.info("%s: draining, at most %g s; once more to leave at once", number.name, seconds)
         self._manager.tell_stopping(f"{number.name}: draining, at most {seconds:g} s")
         serving, starting = self._children.having(State.READY), self._children.having(State.STARTING)
         if self._fleet.has_served and not serving and self._has_clients():
-            self._fleet.is_awaited, self._fleet.is_wanted, self._awaited = True, not starting, starting
-            self._fleet.awaited_until = now + config.drain_delay_seconds + seconds + ENDING_SECONDS
+            self._awaited = starting
+            self._fleet.on_clients(bool(starting), now + config.drain_delay_seconds + seconds + ENDING_SECONDS)
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
         self._attached.end(self.note_unfinished)
 
@@ -104,8 +105,7 @@ class Shutdown:
         self._manager.tell_stopping(f"{number.name}: leaving at once")
         self._asked_at = self._clock()
         self.status = 128 + number
-        self._fleet.is_ending = self._fleet.is_at_once = True
-        self._fleet.is_wanted = False
+        self._fleet.on_stop(is_at_once=True)
         for child in self._children:
             if child.state is State.KILLED:  # perhaps by a weaker signal, which leaves it time
                 self._children.kill(child)
@@ -158,7 +158,6 @@ class Shutdown:
             if not child.is_reaped:
                 child.failure = f"it {text}"
                 self._children.kill(child)
-        if self._fleet.is_wanted:
-            logger.error("the worker that was to begin %s", text)
-            self._fleet.is_wanted = False
+        if action.why:
+            logger.error("%s %s", action.why, text)
             self.note_unfinished()

@@ -3,10 +3,10 @@
 Owns:     the loop of four steps: wait for an event, let it change the facts, decide what is due, do it; the start of a worker or a mold, and the
           child's role.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app. `fork` returns in the child, too.
-Not here: the facts, and what follows from them (fleet.py), waiting (events.py), what there is (present.py), what is done about events and
+Not here: the facts (fleet/fleet.py), and what follows from them (fleet/decide.py), waiting (events.py), what there is (present.py), what is done about events and
           actions, and by which nouns (reactions.py), the fork itself (children.py), the work of a role (worker.py, mold.py).
 
-Each event changes facts. After each the loop asks `decide` (fleet.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
+Each event changes facts. After each the loop asks `decide` (fleet/decide.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
 Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.
 """
 
@@ -25,7 +25,8 @@ from .children.clock import Clock
 from .children.events import Events
 from .children.role import Role
 from .children.signal_pipe import block_signals
-from .fleet.fleet import Action, Do, Fleet, decide
+from .fleet.decide import decide
+from .fleet.fleet import Action, Do, Fleet
 from .present import Present
 from .reactions import Reactions
 from .site import Site

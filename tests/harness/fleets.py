@@ -7,8 +7,9 @@ import types
 from typing import Any
 
 from aserve.core.page import MOLD, State
+from aserve.processes.fleet.decide import decide
 from aserve.processes.fleet.facts import NEVER, End, Member, Question
-from aserve.processes.fleet.fleet import Action, Do, Fleet, decide
+from aserve.processes.fleet.fleet import Action, Do, Fleet
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0
@@ -99,11 +100,8 @@ class World:
             worker = action.worker
             self.kill(worker, worker.state is not KILLED, worker.state is STARTING)
         elif do is Do.STOP_WAITING:
-            self.fleet.is_wanted = False
             for worker in self.find(STARTING, READY, DRAINING):
                 self.kill(worker, True)
-        elif do is Do.ADVANCE:
-            self.fleet.is_upgrade_due = False
         elif do is Do.BEGIN:
             self.fleet.begin(action.why, new_plan(**self._settings), self.now)
         elif do in (Do.RESTART, Do.RETRY, Do.ABANDON) and end is not None:
@@ -142,7 +140,7 @@ class World:
             return not self.workers and not fleet.is_wanted
         is_whole = sorted(self.slots(READY)) == fleet.slots
         is_still = all(each.state is READY for each in self.workers)
-        return is_whole and is_still and fleet.reload is None and not fleet.next_why and not fleet.is_upgrade_due
+        return is_whole and is_still and fleet.reload is None and not fleet.next_why and not fleet.upgrade_why
 
     # What becomes of one
 
@@ -225,7 +223,7 @@ class World:
 
     def refuse(self) -> list[Action]:
         """Let a reload fail before it begins."""
-        self.answers.update(self.fleet.refuse())
+        self.answers.update(self.fleet.refuse(self.now, "a mistake"))
         return self.settle()
 
     def drop(self) -> None:

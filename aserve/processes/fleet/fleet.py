@@ -1,11 +1,9 @@
-"""The fleet of workers, and the next actions to reach the wanted state: facts in, actions out.
+"""The fleet of workers: the facts, and how events and actions change them.
 
-Owns:     Fleet, the facts; how events and actions change them; decide, which follows from them and the time alone.
+Owns:     Fleet, with a method for each event; Do and Action, what is to be done; what an action changes.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
-Not here: the facts about one process, end, reload or question (facts.py), processes (children.py), settings (plan.py), acting (reactions.py).
-
-`decide` is to be called after every event, and at `next_at`; and again once its actions are done, until it returns none. It looks at facts alone:
-so it does not matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end.
+Not here: what follows from the facts (decide.py); the facts about one process, end, reload or question (facts.py), processes (children/children.py),
+          settings (plan.py), acting (reactions.py).
 
 A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
 
@@ -18,15 +16,13 @@ A *plan* is code and settings. It is proven once a worker serves with it. The *t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
-from ...core.page import MOLD, TRIAL, State
+from ...core.page import MOLD, State
 from .facts import NEVER, End, Member, Plan, Question, Reload, choose_slots
-
-STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 
 
 class Do(enum.Enum):
@@ -42,7 +38,8 @@ class Do(enum.Enum):
     FINISH = "the reload is done: start programs beside the workers anew, too"
     BEGIN = "begin the reload that was asked for meanwhile"
     ANSWER = "say that this worker has taken the place of the one that was asked about; none: it has no successor, or all ends"
-    ADVANCE = "try new code of our own, or become it"
+    TRY = "try new code of our own"
+    BECOME = "the new code has shown that it can serve: become it"
     # What follows from an end.
     NOTE = "it was told to end, or nothing depends on it any more"
     RESTART = "it served: let its slot wait before another is started"
@@ -86,7 +83,8 @@ class Fleet:
     refusal: tuple[float, str] | None = None  # when and why the last one was refused, until another begins
     unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
     fault: End | None = None  # --reload: why the app cannot start, which workers show
-    is_upgrade_due: bool = False  # new code of our own is to be tried, or to take over, once none is being tried
+    upgrade_why: str = ""  # why new code of our own is to be tried, once none is being tried
+    has_shown: bool = False  # the new code can serve: it is to take over
     waiting: list[Question] = field(default_factory=list)
     is_ending: bool = False  # all of it ends: no worker is to begin any more
     is_at_once: bool = False  # the same, and none is to finish what it has
@@ -116,7 +114,7 @@ class Fleet:
     @property
     def newest(self) -> dict[int, Member]:
         """The worker that serves in each slot; of several the one that has begun last."""
-        return {each.slot: each for each in self.workers if each.state is READY}
+        return {each.slot: each for each in self.workers if each.state is State.READY}
 
     @property
     def asked(self) -> list[int]:
@@ -156,18 +154,68 @@ class Fleet:
             self.wishes[worker.slot] = worker.generation, why
         return is_new
 
+    def on_end(self, end: End) -> None:
+        """A process has ended, or could not be forked."""
+        self.ends.append(end)
+
+    def on_pause(self, slot: int, until: float | None) -> None:
+        """Nothing is to start in a slot before that time; None: it may start at once."""
+        if until is None:
+            self.retry_at.pop(slot, None)
+        else:
+            self.retry_at[slot] = until
+
+    def on_unfit(self, mold: Member) -> None:
+        """The app of a mold cannot be forked: workers with its plan import the app by themselves."""
+        in_use = [plan for plan in self.unfit if any(each.plan is plan for each in self.workers)]
+        self.unfit = [*in_use, mold.plan]
+
+    def on_asked(self, why: str) -> bool:
+        """Return whether a reload may begin at once; else it begins after the one that is under way."""
+        may_begin = self.has_served and not self.is_moving
+        self.next_why = "" if may_begin else why
+        return may_begin
+
+    def on_upgrade(self, why: str) -> None:
+        """New code of our own is asked for, also after a trial that succeeded: the code may have changed since."""
+        self.upgrade_why = why
+
+    def on_shown(self) -> None:
+        """The new code has shown that it can serve."""
+        self.has_shown = True
+
+    def on_inherited(self, size: int | None, gaps: Iterable[int]) -> None:
+        """Workers of the previous code serve; `size`: None if that is not known."""
+        self.has_served, self.size, self.gaps = True, size or self.size, set(gaps)
+
+    def on_stop(self, is_at_once: bool = False) -> None:
+        """All ends."""
+        self.is_ending, self.is_at_once = True, self.is_at_once or is_at_once
+        self.upgrade_why, self.has_shown = "", False
+        if is_at_once:
+            self.is_wanted = False
+
+    def on_clients(self, is_starting: bool, until: float) -> None:
+        """All ends, clients wait, and no worker serves: one that starts may serve them until then, and begins if none does."""
+        self.is_awaited, self.is_wanted, self.awaited_until = True, not is_starting, until
+
     def begin(self, why: str, plan: Plan, now: float) -> None:
         """Replace all workers. What could not start until now may have been repaired."""
         self.reload = Reload(why, plan, now, self.next_number, before=self.reload)
         self.next_number, self.fault, self.refusal = self.next_number + 1, None, None
         self.retry_at.clear()
 
-    def refuse(self) -> tuple[Question, ...]:
+    def refuse(self, now: float, why: str) -> tuple[Question, ...]:
         """A reload is off before it has begun; return the questions that this answers."""
+        self.refusal = now, why
         asked = self.waiting_for(self.next_number)
         self.next_number += 1
         self.waiting = [each for each in self.waiting if each not in asked]
         return asked
+
+    def on_abandoned(self, now: float, why: str) -> None:
+        """The code of a reload could not start, and all is as before."""
+        self.refusal = now, why
 
     def drop(self) -> tuple[Question, ...]:
         """A reload that is not proven is off, if there is one; return the questions that this answers."""
@@ -209,146 +257,15 @@ class Fleet:
                 self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the others
         elif do is Do.BEGIN:
             self.next_why = ""
+        elif do is Do.TRY:
+            self.upgrade_why, self.has_shown = "", False
+        elif do is Do.BECOME:
+            self.has_shown = False
         elif do is Do.GIVE_UP:
             self.is_ending = True
         elif do is Do.AVOID:
             action.worker.is_silent = True
         elif do is Do.STOP_WAITING:
-            self.awaited_until = NEVER
+            self.awaited_until, self.is_wanted = NEVER, False
         elif do is Do.MISS or (do is Do.START and action.slot != MOLD):
             self.is_wanted = False
-
-
-def decide(fleet: Fleet, now: float) -> list[Action]:
-    """Return what is due now; none: nothing is until the next event, or `next_at`."""
-    rules = ENDING if fleet.is_ending else SERVING
-    return next(filter(None, (list(rule(fleet, now)) for rule in rules)), [])
-
-
-def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
-    """One after another: what follows from the next may depend on it."""
-    for end in fleet.ends[:1]:
-        do = _judge(fleet, end)
-        reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
-        asked = [each for each in fleet.waiting if do is Do.RETRY and each.slot == end.slot]
-        if reload is not None:
-            asked += fleet.waiting_for(reload.number)
-        yield Action(do, end=end, reload=reload, asked=tuple(asked))
-
-
-def _judge(fleet: Fleet, end: End) -> Do:
-    if end.stood in (DRAINING, KILLED):
-        return Do.NOTE
-    if end.stood is READY and not fleet.is_unproven(end.plan):
-        return Do.RESTART
-    if fleet.is_ending or (end.slot != MOLD and end.slot not in fleet.slots):
-        return Do.MISS if fleet.is_awaited else Do.NOTE
-    if end.plan is not fleet.target:
-        return Do.IGNORE
-    # A fault that is shown already: the worker that was to show it has failed, which is no fault of the app's.
-    if end.plan.config.reload and fleet.fault is None and not fleet.is_unproven(end.plan):
-        return Do.SHOW
-    if not fleet.has_served:
-        return Do.GIVE_UP
-    return Do.ABANDON if fleet.is_unproven(end.plan) else Do.RETRY
-
-
-def _hurry(fleet: Fleet, now: float) -> Iterator[Action]:
-    for each in fleet.workers:
-        if each.due_at <= now:
-            yield Action(Do.OVERDUE, each)
-        elif each.fork_due_at <= now:
-            late = f"it has not forked {each} within {each.fork_seconds:g} s"
-            yield Action(Do.KILL if each.has_silent_mold else Do.AVOID, each.mold, late)
-            return  # others that it is to fork are late, too
-
-
-def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
-    reload, workers = fleet.reload, [each for each in fleet.workers if each.is_worker]
-    is_busy = any(each.mold or each.slot == TRIAL for each in fleet.workers)  # new code, or a mold to fork
-    if reload is not None and fleet.is_unproven(reload.plan):
-        new = [each for each in workers if each.state is READY and each.plan is reload.plan]
-        if new:
-            yield Action(Do.PROVE, new[0], plan=fleet.plan, reload=reload)
-    elif reload is not None and fleet.newest.keys() >= set(fleet.slots):
-        accepting = [each for each in workers if each.accepts]
-        if all(each.plan is reload.plan for each in accepting):
-            yield Action(Do.FINISH, reload=reload, asked=fleet.waiting_for(reload.number))
-    if fleet.next_why and fleet.has_served and not fleet.is_moving:
-        yield Action(Do.BEGIN, why=fleet.next_why)
-    elif fleet.is_upgrade_due and fleet.has_served and reload is None and not is_busy:
-        yield Action(Do.ADVANCE)
-
-
-def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
-    """Of those that start or serve, all that are for other code, in a slot that is none, or have a successor that serves."""
-    newest = fleet.newest
-    for worker in fleet.workers:
-        is_extra = worker.is_worker and worker.slot not in fleet.slots
-        if worker.state is STARTING and worker.slot != TRIAL:
-            if is_extra or worker.has_silent_mold or worker.plan is not fleet.target:
-                yield Action(Do.DRAIN, worker)
-        elif worker.state is READY and worker.slot == MOLD:
-            if worker.plan is not fleet.target and worker.plan is not fleet.plan:
-                yield Action(Do.DRAIN, worker)
-        elif worker.state is READY and worker.is_worker and (is_extra or newest[worker.slot] is not worker):
-            last, wish = fleet.wishes.get(worker.slot, (0, ""))
-            why = wish if worker.generation <= last else fleet.reload.why if fleet.reload is not None else ""
-            yield Action(Do.DRAIN, worker, fleet.why_size if is_extra else why)
-            if worker.is_hung:
-                yield Action(
-                    Do.KILL, worker, "its event loop hangs" + ("" if is_extra else ", and its successor serves")
-                )
-
-
-def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
-    newest, asked = fleet.newest, fleet.asked
-    for question in [each for each in fleet.waiting if each.slot or fleet.is_ending]:
-        new = None if fleet.is_ending else newest.get(question.slot)
-        if new is not None and new.generation > question.generation:
-            yield Action(Do.ANSWER, new, asked=(question,))
-        elif fleet.is_ending or question.slot not in fleet.slots or (new is not None and question.slot not in asked):
-            yield Action(Do.ANSWER, asked=(question,))
-
-
-def _start(fleet: Fleet, now: float) -> Iterator[Action]:
-    """A mold before workers, the first of all before others; then where none serves; then successors, as many as may be."""
-    plan, newest, mold = fleet.target, fleet.newest, None
-    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}  # its end decides what follows
-    paused = {slot for slot, at in fleet.retry_at.items() if now < at and not fleet.is_ending}
-    if plan.config.preload and all(plan is not each for each in fleet.unfit):
-        molds = [each for each in fleet.workers if each.slot == MOLD and each.plan is plan and each.state != DRAINING]
-        mold = next((each for each in molds if each.state is READY and not each.is_silent), None)
-        if not molds and MOLD not in paused:
-            yield Action(Do.START, slot=MOLD, plan=plan)
-        if mold is None and not any(each.is_silent for each in molds):
-            return  # one is being made
-    slots = set(fleet.slots if fleet.has_served and not fleet.is_ending else fleet.slots[:1])
-    asked, hung = [] if fleet.is_ending else fleet.asked, {slot for slot in newest if newest[slot].is_hung}
-    width = fleet.size if fleet.reload is not None and plan.config.reload_at_once else 1
-    for slot in [*sorted(slots.difference(newest)), *asked]:
-        before = [each for each in coming.intersection(asked) if (each in hung) == (slot in hung)]
-        if (slot not in newest or len(before) < width) and slot not in coming and slot not in paused:
-            coming.add(slot)
-            yield Action(Do.START, mold, slot=slot, plan=plan)
-
-
-def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
-    """Those that serve and start, but what is awaited; or all, at once."""
-    if fleet.awaited_until <= now:
-        yield Action(Do.STOP_WAITING)
-        return
-    for worker in fleet.workers:
-        if fleet.is_at_once:
-            if worker.state is not KILLED:
-                yield Action(Do.KILL, worker)
-        elif worker.state is READY or worker.state is STARTING:
-            is_kept = fleet.is_wanted if worker.slot == MOLD else fleet.is_awaited and worker.state is STARTING
-            if not is_kept:
-                yield Action(Do.DRAIN, worker)
-    if fleet.is_wanted and not fleet.is_at_once:
-        yield from _start(fleet, now)
-
-
-SERVING = (_see_to_end, _hurry, _advance, _let_go, _answer, _start)
-ENDING = (_see_to_end, _hurry, _answer, _end_all)

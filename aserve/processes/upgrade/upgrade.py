@@ -36,8 +36,7 @@ from ..children.children import Children
 from ..children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from ..children.forked import say_failed
 from ..children.signal_pipe import SignalPipe, block_signals, unblock_signals
-from ..fleet.fleet import Do, Fleet
-from ..fleet.plan import Plan
+from ..fleet.fleet import Action, Do, Fleet
 from ..monitoring.overview import Overview
 from ..programs.attached import Attached
 from ..transfers.transfers import Moves
@@ -75,12 +74,10 @@ class Upgrade:
         self._overview = overview
         self._listeners = listeners
         self._moves = moves
-        self._asked = ""  # the reason for a trial; "": none is asked for
         self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
         self.strangers = Strangers()
-        self._has_shown = False  # that the new code can serve
-        self.by_do = {Do.ADVANCE: lambda action: self._advance()}
+        self.by_do = {Do.TRY: self._begin_trial, Do.BECOME: lambda action: self._become()}
         self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
         # By the word of the trial's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
@@ -93,36 +90,26 @@ class Upgrade:
     @property
     def is_under_way(self) -> bool:
         """Whether new code is tried, or about to take over."""
-        return self._trial is not None or self._has_shown
+        return self._trial is not None or self._fleet.has_shown
 
     def ask(self, why: str) -> None:
         """Ask for new code, which is tried as soon as that is due."""
-        self._asked, self._fleet.is_upgrade_due = why, True
+        self._fleet.on_upgrade(why)
         if self._trial is not None:
             logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
         elif self._fleet.reload is not None:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
 
-    def _advance(self) -> None:
-        """Take the next step, which is due: try the new code, or become it."""
-        self._fleet.is_upgrade_due = False
-        if self._asked:  # also after a trial that succeeded: the code may have changed since
-            self._why, self._asked, self._has_shown = self._asked, "", False
-            self._begin_trial(self._fleet.plan)
-        else:
-            self._has_shown = False
-            self._become()
-
     def abandon(self) -> None:
-        """Drop the request for an upgrade; end the trial."""
-        self._asked, self._has_shown, self._fleet.is_upgrade_due = "", False, False
+        """End the trial."""
         if self._trial is not None and self._trial.state == State.STARTING:
             self._children.kill(self._trial, signal.SIGTERM)
         self._trial = None
 
     # The trial
 
-    def _begin_trial(self, plan: Plan) -> None:
+    def _begin_trial(self, action: Action) -> None:
+        self._why, plan = action.why, action.plan
         self._manager.tell_reloading(self._why)
         seconds = plan.config.start_seconds or TRIAL_SECONDS
         limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
@@ -161,7 +148,7 @@ class Upgrade:
         self._trial = None
         if child.ready_at:
             logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
-            self._has_shown = self._fleet.is_upgrade_due = True
+            self._fleet.on_shown()
             return
         if child.app_traceback:
             logger.error("%s: the app's traceback:\n%s", child, child.app_traceback.rstrip())
@@ -202,8 +189,7 @@ class Upgrade:
 
     def take_over(self, inherited: Inheritance) -> None:
         """Take over the workers, programs and counts of the previous code, and unblock the signals that waited."""
-        self._fleet.has_served, self._fleet.size = True, inherited.size or self._fleet.size
-        self._fleet.gaps = set(inherited.gaps)
+        self._fleet.on_inherited(inherited.size, inherited.gaps)
         self._attached.adopt(inherited.attached)
         for state in inherited.children:
             assert inherited.plan is not None

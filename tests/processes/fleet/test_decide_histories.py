@@ -178,7 +178,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def upgrade(self):
         """New code of our own is to be tried."""
-        self.fleet.is_upgrade_due = True
+        self.fleet.on_upgrade("SIGUSR2")
         self.world.settle()
 
     @rule(seconds=st.sampled_from([0.1, PAUSE_SECONDS]))

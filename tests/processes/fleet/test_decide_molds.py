@@ -105,29 +105,29 @@ def test_the_mold_cannot_start_later():
 def test_upgrade():
     """It begins when nothing else is under way: no first start, no reload, no fork by a mold, no other trial; a trial is no worker."""
     world = World(1, preload=True)
-    world.fleet.is_upgrade_due = True
+    world.fleet.on_upgrade("SIGUSR2")
     world.ready(newest(world, MOLD))
     first = newest(world, 1)
     world.workers.append(trial := Member(TRIAL, 1, new_plan()))
     first.mold = None
     assert world.settle() == []
-    assert world.ready(first) == [] and world.fleet.is_upgrade_due
+    assert world.ready(first) == [] and world.fleet.upgrade_why
     world.workers.remove(trial)
-    assert dos(world.settle()) == [Do.ADVANCE] and not world.fleet.is_upgrade_due
+    assert dos(world.settle()) == [Do.TRY] and not world.fleet.upgrade_why
     trial.state = READY
     world.workers.append(trial)
     world.fleet.waiting.append(Question("caller", reload=1))
     assert world.settle() == [], "a trial is no successor"
     world.reload()
-    world.fleet.is_upgrade_due = True
+    world.fleet.on_upgrade("SIGUSR2")
     assert world.settle() == [] and trial.state is READY
     world.workers.remove(trial)
     world.ready(newest(world, MOLD))
-    assert Do.ADVANCE not in dos(world.ready(newest(world, 1)))
-    assert dos(world.leave()) == [Do.FINISH, Do.ADVANCE]
+    assert Do.TRY not in dos(world.ready(newest(world, 1)))
+    assert dos(world.leave()) == [Do.FINISH, Do.TRY]
     world.fleet.wish(newest(world, 1), "old age")
     world.settle()
-    world.fleet.is_upgrade_due = True
+    world.fleet.on_upgrade("SIGUSR2")
     assert world.settle() == []
 
 

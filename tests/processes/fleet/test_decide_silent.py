@@ -81,8 +81,8 @@ def test_a_hung_one_is_the_first_of_those_that_wait():
 def test_an_upgrade_begins_at_once(one):
     """It begins at once, whatever the worker does."""
     world, _ = one
-    world.fleet.is_upgrade_due = True
-    assert dos(world.settle()) == [Do.ADVANCE]
+    world.fleet.on_upgrade("SIGUSR2")
+    assert dos(world.settle()) == [Do.TRY]
 
 
 def test_a_reload_does_not_wait_for_an_old_one_that_has_become_silent():

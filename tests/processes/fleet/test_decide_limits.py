@@ -1,4 +1,4 @@
-"""What is due of a process that does not go on, and when, by the facts: each rule once. Whatever comes in whatever order: test_fleet_histories.py."""
+"""What is due of a process that does not go on, and when, by the facts: each rule once. Whatever comes in whatever order: test_decide_histories.py."""
 
 from __future__ import annotations
 
