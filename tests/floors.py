@@ -422,7 +422,7 @@ FLOORS = {
     "aserve/processes/monitoring/status.py": 100,
     "aserve/processes/monitoring/touched.py": 100,
     "aserve/processes/monitoring/watch.py": 100,
-    "aserve/processes/outcomes.py": 100,
+    "aserve/processes/acts.py": 100,
     "aserve/processes/present.py": 100,
     "aserve/processes/programs/__init__.py": 100,
     "aserve/processes/programs/attached.py": 99,

@@ -24,7 +24,7 @@ from aserve.features import supervised_of
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes.fleet.plan import Plan
 
-BOUND, GOAL = 21, 20  # as in measures.py: what is reached, and how far it is to come down
+BOUND, GOAL = 22, 20  # as in measures.py: what is reached, and how far it is to come down
 ARGS = {"app": "aserve.demo:app", "workers": "2"}
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
 
 from ..lifecycle.control import Answer, Caller
 from .children.channel import Message
@@ -18,8 +17,8 @@ from .children.child import STACKS_SIGNAL, Child, State
 from .children.children import Children
 from .children.clock import Timers
 from .crew import Crew
-from .fleet.facts import End, Question
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.facts import Question
+from .fleet.fleet import Fleet
 from .monitoring.questions import answer_all, answers_of, tell_stacks
 from .monitoring.status import Status
 from .reloads import Reloads
@@ -54,7 +53,6 @@ class Answers:
             crew.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
-        self.by_do = {Do.ANSWER: self._on_successor}
         self.by_word = {"stacks": self._on_stacks_told}
 
     # Reloading and resizing
@@ -81,26 +79,6 @@ class Answers:
             self._crew.forget_failures(child.slot)
             self._crew.replace(child.slot, "aserve recycle", "asked")
             self._fleet.waiting.append(Question(caller, slot=child.slot, generation=child.generation))
-
-    def _on_successor(self, action: Action) -> None:
-        """A worker's successor serves, or will not come."""
-        new, slot = action.worker, action.asked[0].slot
-        if self._fleet.is_ending:
-            answer_all(action.asked, "the server is ending", is_done=False)
-        elif new is None:
-            text = f"worker {slot} gets no successor any more: see `aserve status`, and the log"
-            answer_all(action.asked, text, is_done=False)
-        else:
-            text = f"worker {slot} is replaced: pid {new.pid} serves, ready after {new.ready_at - new.began_at:.1f} s"
-            answer_all(action.asked, text + self._status.describe_drains(), is_done=True)
-
-    def on_failed_start(self, end: End, asked: Sequence[Question]) -> None:
-        """A successor could not start."""
-        serves_on = "; the one of before serves on" if end.slot in self._fleet.newest else ""
-        text = (
-            f"worker {end.slot} is not replaced: {end.name} could not start: {end.why}{serves_on}, and another is tried"
-        )
-        answer_all(asked, text, is_done=False)
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
         before, change = self._fleet.size, message.get("change")

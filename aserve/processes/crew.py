@@ -1,9 +1,9 @@
 """The crew of workers: the log lines about its size, workers that are ready, missing workers and replacements; pauses after failures; orders to all.
 
-Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes; letting one go while others serve;
+Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes;
           orders for all alike, to reopen their logs and what balancers are to be told: at once for one that serves, when it is ready for one that starts.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet.py), processes and the orders of one (children.py), starting one (supervisor.py).
+Not here: what is due (fleet/decide.py), letting a worker go (acts.py), processes and the orders of one (children.py), starting one (supervisor.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .children.children import Children
 from .children.clock import Clock
 from .fleet.backoff import Backoff
 from .fleet.facts import End
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Fleet
 from .fleet.resources import Limits
 from .monitoring.overview import Overview
 from .monitoring.status import Status
@@ -53,11 +53,6 @@ class Crew:
         self._limits: Limits | None = None  # by which the size was chosen last; None: by none, or before an upgrade
         self._logs_reopened_at = 0.0
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
-        self.by_do = {
-            Do.DRAIN: self._let_go,
-            Do.KILL: self._kill,
-            Do.OVERDUE: lambda action: children.end_overdue(action.worker),
-        }
         self.by_word = {"ready": self._on_ready, "failing": self._on_failing}
         self.by_signal = {
             signal.SIGTTIN: lambda number: self.resize(fleet.size + 1, number.name),
@@ -141,23 +136,6 @@ class Crew:
         if serving is not None and self._fleet.wish(serving, why):
             self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
-
-    def _let_go(self, action: Action) -> None:
-        """Let a child finish its requests, and end."""
-        child: Child = action.worker
-        is_last = self._fleet.is_ending and child.is_worker
-        if child.is_worker and child.state is State.READY and not is_last:
-            if child.slot in self._fleet.slots:
-                self._tally.count_restart(child.slot)
-            logger.info("%s drains: %s", child, action.why)
-        self._children.drain(child, is_replaced=not is_last)
-
-    def _kill(self, action: Action) -> None:
-        """End a child at once; if there is a fault, it writes its stacks first."""
-        if action.why:
-            self._children.end_with_stacks(action.worker, action.why)
-        else:
-            self._children.kill(action.worker)
 
     def note_absence(self, end: End, why: str) -> bool:
         """Record whether the slot of an ended worker has no ready worker; return that."""

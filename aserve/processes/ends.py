@@ -2,7 +2,7 @@
 
 Owns:     Ends: reaping, and why a child has ended.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), lost requests (losses.py), those on their way to a worker that ends (transfers.py), the end of a trial (upgrade.py), the consequences (outcomes.py).
+Not here: waitpid (children.py), lost requests (losses.py), those on their way to a worker that ends (transfers.py), the end of a trial (upgrade.py), the consequences (acts.py).
 """
 
 from __future__ import annotations

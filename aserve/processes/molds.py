@@ -1,6 +1,6 @@
 """The supervisor's side of molds, which have imported the app, and fork workers (--preload).
 
-Owns:     Molds: what a system needs for them; a mold's messages; one that does not fork.
+Owns:     Molds: what a system needs for them; a mold's messages.
 Thread:   the supervisor's only one.
 Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), forking, by a mold or not (supervisor.py).
 
@@ -18,7 +18,7 @@ from .._cparsers import lib
 from .children.channel import Message
 from .children.child import Child, State
 from .children.children import Children
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Fleet
 
 logger = logging.getLogger("aserve")
 
@@ -29,7 +29,6 @@ class Molds:
     def __init__(self, fleet: Fleet, children: Children) -> None:
         self._fleet = fleet
         self._children = children
-        self.by_do = {Do.AVOID: self._avoid}
         # By the word of a mold's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
@@ -48,10 +47,6 @@ class Molds:
             raise OSError(
                 errno.ENOSYS, "a mold's workers cannot become the supervisor's on this system; leave out --preload"
             )
-
-    def _avoid(self, action: Action) -> None:
-        text = "%s: %s: workers import the app by themselves, until it forks, or there is another"
-        logger.warning(text, action.worker, action.why)
 
     # Words
 

@@ -9,7 +9,7 @@ Not here: what is due (fleet.py), waiting for events (events.py), the nouns that
 | `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures; orders to all |
 | `Reloads`            | what is read, logged and told at the beginning and the end of a reload                              |
 | `Molds`              | the messages of molds, and one that does not fork                                                   |
-| `Ends`, `Outcomes`   | how a child has ended (ends.py), and what follows (outcomes.py)                                     |
+| `Ends`, `Acts`       | how a child has ended (ends.py); what is done by fleet/decide.py (acts.py)                          |
 | `Losses`             | the requests of a worker that dies                                                                  |
 | `Takers`             | which worker gets a connection at rest that another gives away                                      |
 | `Moves`              | requests that wait for a thread, and connections at rest, on their way to another worker            |
@@ -37,9 +37,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Callable
 
 from ..lifecycle.manager import Manager
+from .acts import Acts
 from .answers import Answers
 from .children.child import MOLD, TRIAL, Child
 from .children.children import Hear
@@ -47,9 +47,8 @@ from .children.events import Events
 from .children.losses import Losses
 from .crew import Crew
 from .ends import Ends
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Fleet
 from .molds import Molds
-from .outcomes import Outcomes
 from .present import Present
 from .reloads import Reloads
 from .shutdown import Shutdown
@@ -82,11 +81,11 @@ class Reactions:
         )
         shutdown = self.shutdown = Shutdown(fleet, children, clock, listeners, manager, attached, upgrade)
         status.describe_end, status.slow_starts = shutdown.describe, present.watch.slow_starts
-        reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, status, tally)
+        reloads = self.reloads = Reloads(site.read, fleet, crew, children, manager, tally)
         answers = Answers(fleet, crew, reloads, children, timers, status)
         losses = Losses(overview.on_lost, tally, site.on_life)
         ends = self.ends = Ends(fleet, children, attached, losses, upgrade, overview, present.watch, moves)
-        outcomes = Outcomes(fleet, children, crew, reloads, shutdown, answers, status, tally)
+        self.by_do = Acts(fleet, present, crew, reloads, shutdown, upgrade, manager).by_do
         molds = self.molds = Molds(fleet, children)
         for noun in (shutdown, reloads, crew, upgrade, ends):
             events.by_signal.update(noun.by_signal)
@@ -100,26 +99,11 @@ class Reactions:
             **moves.by_word,
         }
         self.by_others_word: dict[int, Mapping[str, Hear]] = {TRIAL: upgrade.by_word, MOLD: molds.by_word}
-        self.by_do: dict[Do, Callable[[Action], None]] = {
-            **crew.by_do,
-            **reloads.by_do,
-            **outcomes.by_do,
-            **molds.by_do,
-            **shutdown.by_do,
-            **answers.by_do,
-            **upgrade.by_do,
-            Do.FINISH: self._finish_reload,
-        }
         overview.answer(answers.by_question, timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             upgrade.take_over(inherited)
             upgrade.strangers.listen(events.selector, moves.give, moves.keep)
             reloads.ask("SIGUSR2")
-
-    def _finish_reload(self, action: Action) -> None:
-        self.reloads.finish(action)
-        self._present.attached.renew(self._fleet.plan.config)
-        self.upgrade.strangers.dismiss()  # all workers are new now
 
     def check(self) -> None:
         """Check the facts that no message reports; and from then on, once a second."""

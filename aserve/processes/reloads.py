@@ -1,14 +1,14 @@
 """Reloads: new code and settings in all workers, or everything as before.
 
-Owns:     Reloads: reading settings for one; what is logged, counted and told at its beginning and its end.
+Owns:     Reloads: reading settings for one; what is logged, counted and told at its beginning.
 Thread:   the supervisor's only one.
-Not here: what is due in it (fleet.py), starting a successor (supervisor.py), new code of aserve's own (upgrade.py).
+Not here: what is due in it (fleet/decide.py), what is done at its end (acts.py), starting a successor (supervisor.py), new code of aserve's own (upgrade/upgrade.py).
 
 ```
   reload: settings are read -----> the first successor starts -----> prove: the others -----> finish: all of before are gone
              |  a mistake                |  it cannot
              v                           v
-        nothing is reloaded         abandon: all is as before              tell_half_done: another cannot, and is tried again
+        nothing is reloaded         abandon: all is as before              retry: another cannot, and is tried again
 ```
 
 One is under way at a time. If another is asked for meanwhile, it follows, as the code of before may have been read already.
@@ -30,11 +30,9 @@ from .children.channel import Message
 from .children.child import Child, State, workers
 from .children.children import Children
 from .crew import Crew
-from .fleet.facts import End, Reload
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Fleet
 from .fleet.plan import Read
 from .monitoring.questions import answer_all
-from .monitoring.status import Status
 from .monitoring.touched import TouchedFiles
 
 logger = logging.getLogger("aserve")
@@ -50,7 +48,6 @@ class Reloads:
         crew: Crew,
         children: Children,
         manager: Manager,
-        status: Status,
         tally: Tally,
     ) -> None:
         self._read = read
@@ -58,10 +55,8 @@ class Reloads:
         self._crew = crew
         self._children = children
         self._manager = manager
-        self._status = status
         self._tally = tally
-        self._touched = TouchedFiles(fleet.plan.config.touch_reload)
-        self.by_do = {Do.BEGIN: lambda action: self._begin(action.why), Do.PROVE: self._prove}
+        self.touched = TouchedFiles(fleet.plan.config.touch_reload)
         self.by_word = {"changed": self._on_changed}
         self.by_signal = {signal.SIGHUP: lambda number: self.ask(number.name)}
 
@@ -69,7 +64,7 @@ class Reloads:
 
     def look_at_touched(self) -> None:
         """Reload if a file of --touch-reload has changed."""
-        path = self._touched.find_changed()
+        path = self.touched.find_changed()
         if path:
             self.ask(f"{path} has changed")
 
@@ -78,12 +73,12 @@ class Reloads:
         if self._fleet.is_ending:
             return
         if self._fleet.on_asked(why):
-            self._begin(why)
+            self.begin(why)
         else:
             self._crew.forget_failures()
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
 
-    def _begin(self, why: str) -> None:
+    def begin(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
         before = self._fleet.plan
         fixed: list[str] = []
@@ -113,49 +108,6 @@ class Reloads:
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
         answer_all(self._fleet.refuse(time.monotonic(), text), f"nothing was reloaded: {text}", is_done=False)
-
-    # Its end
-
-    def _prove(self, action: Action) -> None:
-        """Make the new plan the proven one, as the new code serves: from now on every worker is started for it."""
-        config, before = action.worker.plan.config, action.plan.config
-        if config.log_config is None:
-            logger.setLevel(config.log_level.upper())
-        if config.touch_reload != before.touch_reload:
-            self._touched.follow(config.touch_reload)
-        if config.workers != before.workers:
-            self._crew.change_plan(action.worker)
-
-    def abandon(self, action: Action) -> None:
-        """Report that the new code does not start: all is as before."""
-        reload: Reload = action.reload
-        end: End = action.end
-        self._manager.note_unchanged(reload.why)
-        self._tally.count(RELOADS, 'result="refused"')
-        fault = f"{end.name} could not start: {end.why}"
-        text = f"nothing was reloaded: {fault}"
-        remedy = "and save it" if reload.plan.config.reload else "and send SIGHUP"
-        serving = len(self._children.having(State.READY))
-        logger.error(
-            "%s: %s; correct it, %s; still serving as before: %d of %s",
-            reload.why, text, remedy, serving, workers(self._fleet.size),
-        )  # fmt: skip
-        self._fleet.on_abandoned(time.monotonic(), fault)
-        answer_all(action.asked, text, is_done=False)
-
-    def tell_half_done(self, action: Action) -> None:
-        """Report that a worker could not start with code that already serves: the reload stays half done until a retry succeeds."""
-        logger.warning("%s: half done: %s", action.reload.why, self._status.describe_progress())
-        answer_all([each for each in action.asked if each.reload], self._status.half_done, is_done=False)
-
-    def finish(self, action: Action) -> None:
-        """Report that every slot has its successor, and that no old worker accepts any more."""
-        reload: Reload = action.reload
-        self._tally.count(RELOADS, 'result="done"')
-        seconds = time.monotonic() - reload.began_at
-        text = f"done in {seconds:.1f} s: code and settings of {workers(self._fleet.size)} are new{self._status.describe_drains()}"
-        logger.info("%s: %s", reload.why, text)
-        answer_all(action.asked, text, is_done=True)
 
     # --reload
 

@@ -25,8 +25,7 @@ from ..lifecycle.signals import SAME_SIGNAL_SECONDS
 from .children.child import Child, State
 from .children.children import ENDING_SECONDS, Children
 from .children.clock import Clock
-from .fleet.facts import End
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Fleet
 from .programs.attached import Attached
 from .upgrade.upgrade import Upgrade
 
@@ -61,7 +60,6 @@ class Shutdown:
         self._manager = manager
         self._attached = attached
         self._upgrade = upgrade
-        self.by_do = {Do.STOP_WAITING: self._stop_waiting}
         self.by_signal = {signal.SIGTERM: self._drain, signal.SIGINT: self._drain, signal.SIGQUIT: self._end_at_once}
         self.status = 0
         self.start_failure: StartFailed | None = None
@@ -135,11 +133,6 @@ class Shutdown:
         if child.is_worker:
             self._awaited = [child]
 
-    def miss(self, end: End) -> None:
-        """Report that a worker that clients wait for, or its mold, could not start."""
-        logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
-        self.note_unfinished()
-
     def note_unfinished(self) -> None:
         """Set the exit status of a server that has cut off requests or workers."""
         self.status = self.status or 1
@@ -152,12 +145,13 @@ class Shutdown:
                 poll.register(listener.socket, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _stop_waiting(self, action: Action) -> None:
+    def stop_waiting(self, unborn: str) -> None:
+        """End what clients have waited for in vain; `unborn`: what has not begun."""
         text = f"had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
         for child in self._awaited:
             if not child.is_reaped:
                 child.failure = f"it {text}"
                 self._children.kill(child)
-        if action.why:
-            logger.error("%s %s", action.why, text)
+        if unborn:
+            logger.error("%s %s", unborn, text)
             self.note_unfinished()

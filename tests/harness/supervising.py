@@ -19,6 +19,7 @@ from aserve.features.metrics.several import Several
 from aserve.features.programs import Named
 from aserve.features.slow_requests.reports import Reports
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
+from aserve.processes import acts as acts_module
 from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
 from aserve.processes import reloads as reloads_module
@@ -34,7 +35,7 @@ from aserve.processes.supervisor import Supervisor
 from aserve.processes.upgrade.inheritance import Inheritance
 
 # The modules that look at the clock.
-CLOCKED = (child_module, children_module, crew_module, reloads_module)
+CLOCKED = (acts_module, child_module, children_module, crew_module, reloads_module)
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 

@@ -36,7 +36,8 @@ from ..children.children import Children
 from ..children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from ..children.forked import say_failed
 from ..children.signal_pipe import SignalPipe, block_signals, unblock_signals
-from ..fleet.fleet import Action, Do, Fleet
+from ..fleet.fleet import Fleet
+from ..fleet.plan import Plan
 from ..monitoring.overview import Overview
 from ..programs.attached import Attached
 from ..transfers.transfers import Moves
@@ -77,7 +78,6 @@ class Upgrade:
         self._why = ""  # the reason for the running trial
         self._trial: Child | None = None
         self.strangers = Strangers()
-        self.by_do = {Do.TRY: self._begin_trial, Do.BECOME: lambda action: self._become()}
         self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
         # By the word of the trial's message.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
@@ -108,8 +108,9 @@ class Upgrade:
 
     # The trial
 
-    def _begin_trial(self, action: Action) -> None:
-        self._why, plan = action.why, action.plan
+    def begin_trial(self, why: str, plan: Plan) -> None:
+        """Fork the process in which the new code shows that it can serve."""
+        self._why = why
         self._manager.tell_reloading(self._why)
         seconds = plan.config.start_seconds or TRIAL_SECONDS
         limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
@@ -163,7 +164,7 @@ class Upgrade:
 
     # Exec
 
-    def _become(self) -> None:
+    def become(self) -> None:
         """Become the new code; return only if that fails."""
         with block_signals() as blocked:
             for number in self._signals.read():

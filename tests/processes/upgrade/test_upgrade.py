@@ -103,7 +103,7 @@ def test_signals_wait(supervised, execed):
     kills = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "kill", lambda pid, number: kills.append((pid, number)))
-        one.supervisor.reactions.upgrade._become()
+        one.supervisor.reactions.upgrade.become()
     programs, _ = execed
     ((_, state, blocked),) = programs
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGTTIN} <= blocked and state["blocked"] == []
