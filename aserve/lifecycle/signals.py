@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import functools
 import logging
 import os
 import signal
@@ -131,12 +132,14 @@ class Signals:
         Python's own handler, which raises KeyboardInterrupt, is not the app's. An ignored signal is handled,
         too: a server that a shell has started in the background must end as well.
         """
-        earlier = self._earlier[number] = signal.getsignal(number)
+        earlier, call = signal.getsignal(number), callback
+        self._earlier[number] = earlier
         if callable(earlier) and earlier is not early and earlier is not signal.default_int_handler:
             logger.info("%s: the app's own handler, %s, runs before the server's", number.name, _name_of(earlier))
-            self._loop.add_signal_handler(number, self._run_both, number, callback, is_once)
-        else:
-            self._loop.add_signal_handler(number, callback)
+            call = functools.partial(self._run_both, number, callback, is_once)
+        # Not loop.add_signal_handler: this needs the process's wake-up descriptor, and a loop of the app's takes that (--threads 0).
+        signal.signal(number, lambda *_: self._loop.call_soon_threadsafe(call))
+        signal.siginterrupt(number, False)  # libraries of the app's may not expect an EINTR
         forks.own_handlers({number: earlier})
         if early.take(number):
             self._loop.call_soon(callback)
@@ -161,9 +164,7 @@ class Signals:
         """Put the earlier handlers back."""
         early.wait()
         for number, handler in self._earlier.items():
-            self._loop.remove_signal_handler(number)
-            if handler is not None:  # None: it was not set by Python
-                signal.signal(number, handler)  # uvloop would leave a handler that does nothing
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it was not set by Python
         forks.disown_handlers()  # last: a child that is forked just now must not keep these handlers
         self._earlier.clear()
         signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)

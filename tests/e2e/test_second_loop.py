@@ -60,7 +60,7 @@ def test_asyncio_run_in_the_app(start_server, raw_client, wait_until):
 
 # As code of synchronous servers of one thread does: Python makes a loop for it, up to 3.13.
 OWN_LOOP = """
-import asyncio, os
+import asyncio, os, signal
 
 def app(environ, start_response):
     try:
@@ -69,6 +69,8 @@ def app(environ, start_response):
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
     loop.run_until_complete(asyncio.sleep(0))
+    loop.add_signal_handler(signal.SIGWINCH, print)  # it takes the process's wake-up descriptor
+    loop.remove_signal_handler(signal.SIGWINCH)
     loop.stop()
     loop.run_forever()
     start_response("200 OK", [])

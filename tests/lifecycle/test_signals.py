@@ -104,22 +104,18 @@ def test_what_is_no_handler_of_the_apps(loop, handler, caplog):
 def test_a_child_while_handlers_are_put_back(monkeypatch):
     """Who is forked while the server's handlers are taken away gets none of them."""
     monkeypatch.setattr(forks, "_handlers", {})
-    earlier = signal.getsignal(signal.SIGTERM)
+    earlier, disown, told = signal.getsignal(signal.SIGTERM), forks.disown_handlers, []
 
-    class FakeLoop:
-        def add_signal_handler(self, number, callback):
-            signal.signal(number, lambda *_: callback())
+    def disown_handlers():
+        told.append(signal.getsignal(signal.SIGTERM))
+        disown()
 
-        def remove_signal_handler(self, number):
-            [(ours, before)] = forks._handlers.values()
-            assert ours is signal.getsignal(number) and before is earlier
-            removed.append(number)
-
-    removed = []
-    handled = Signals(FakeLoop())
+    monkeypatch.setattr(forks, "disown_handlers", disown_handlers)
+    handled = Signals(None)
     handled.handle(signal.SIGTERM, lambda: None)
+    assert forks._handlers == {signal.SIGTERM: (signal.getsignal(signal.SIGTERM), earlier)}
     handled.close()
-    assert removed == [signal.SIGTERM] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
+    assert told == [earlier] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
 
 
 # At the start
