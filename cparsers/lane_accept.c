@@ -7,6 +7,7 @@
 #include "lane_states.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -198,6 +199,17 @@ static int is_waited_for(int fd, uint32_t count)
     return count == 0 || count > ASKED_COUNT || poll(&asked, 1, 0) != 0;
 }
 
+/* Return a copy of a standard descriptor's number that is above those, and
+ * close it.  The app has closed 0, 1 or 2 a moment ago: what it prints would
+ * reach the client, and libuv aborts the process when it closes such a number. */
+static int above_standard(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    close(fd);
+    return copy;
+}
+
 /* Accept until the queue is empty, or no room is left; read each at once. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
@@ -221,6 +233,8 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         is_awaited = 0;
         fd = accept4(set->listeners[i].fd, NULL, NULL,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0 && fd <= 2)
+            fd = above_standard(fd);
         if (fd < 0) {
             /* accept(2); it would be reported again at once, and in vain. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||

@@ -17,6 +17,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Callable, Union
 
+from ..core.descriptors import accept
 from ..core.errors import BindError
 from ..core.named_tuple import NamedTuple
 from ..core.systemd import passed_sockets
@@ -99,7 +100,7 @@ class Listener(NamedTuple):
         queued = []
         while True:
             try:
-                queued.append(self.socket.accept()[0])
+                queued.append(accept(self.socket)[0])
             except OSError:  # the queue is empty, or no descriptor is left
                 break
         if self.bind.kind != "unix":

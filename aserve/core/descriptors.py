@@ -1,6 +1,6 @@
 """The open descriptors of this process.
 
-Owns:     is_open, list_open, close_all.
+Owns:     is_open, list_open, close_all; accept, above the standard descriptors.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
 Not here: what descriptors refer to (processes/worker/opened.py).
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterable
+from typing import Any
 
 FOLDERS = ("/proc/self/fd", "/dev/fd")
 # Where descriptors cannot be listed, try this many numbers: 65,536 take 40 ms. Guess.
@@ -34,6 +36,24 @@ def list_open(known: Iterable[int] = ()) -> set[int]:
     # There is no such folder, or no descriptor is left to open it.
     limit = os.sysconf("SC_OPEN_MAX")
     return {fd for fd in {*known, *range(limit if 0 < limit < MAX_TRIED else MAX_TRIED)} if is_open(fd)}
+
+
+def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
+    """
+    Accept a connection, with a descriptor above 2: the app may have closed a lower one a moment ago, and its output would reach the client.
+
+    Raises:
+        OSError: see accept(2).
+    """
+    sock, peer = listening.accept()
+    if sock.fileno() > 2:
+        return sock, peer
+    import fcntl  # Unix; elsewhere a socket's number is no descriptor
+
+    with sock:
+        copy = socket.socket(fileno=fcntl.fcntl(sock, fcntl.F_DUPFD, 3))  # PyPy 3.9 has no F_DUPFD_CLOEXEC
+    copy.set_inheritable(False)
+    return copy, peer
 
 
 def close_all(fds: Iterable[int]) -> None:

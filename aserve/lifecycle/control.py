@@ -26,6 +26,7 @@ from typing import Any, Callable
 from ..connections.accepting.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..core import forks
+from ..core.descriptors import accept
 from ..core.json_text import read_object
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
@@ -232,7 +233,7 @@ class Control:
 
     def _on_call(self) -> None:
         try:
-            sock, _ = self._listener.socket.accept()
+            sock, _ = accept(self._listener.socket)
         except OSError as exc:  # the caller has left; or there is no room, and it is accepted later
             if exc.errno in SHORTAGES:
                 self._watch(self._listener.socket.fileno(), self._on_call, 0)  # the socket would be ready all the time

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
+from harness.descriptors import closed_stdin
 
 from aserve.core import descriptors
-from aserve.core.descriptors import close_all, is_open, list_open
+from aserve.core.descriptors import accept, close_all, is_open, list_open
 
 
 def test_is_open():
@@ -29,3 +31,15 @@ def test_list_open(monkeypatch, open_max):
     found = list_open([high, 99999])
     os.close(high)
     assert found >= {0, 1, 2, high} and 99999 not in found
+
+
+def test_connections_are_above_the_standard_descriptors():
+    """The number of one that the app has closed stays free, and the connection works."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        with closed_stdin():
+            accepted, peer = accept(listening)
+            assert not is_open(0)
+        with accepted:
+            assert accepted.fileno() > 2 and not accepted.get_inheritable() and peer == client.getsockname()
+            accepted.sendall(b"x")
+            assert client.recv(1) == b"x"

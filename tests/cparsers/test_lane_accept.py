@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from harness.descriptors import closed_stdin
 from harness.lanes import (
     FREE,
     GET,
@@ -26,6 +27,7 @@ from harness.lanes import (
 )
 
 from aserve._cparsers import lib
+from aserve.core.descriptors import is_open
 
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
 
@@ -49,6 +51,16 @@ def test_more_than_a_batch(new_lane, settings, is_kept):
     arrivals = lane.poll_all(70)
     assert {arrival.vars["PATH_INFO"] for arrival in arrivals} == {f"/{number}" for number in range(70)}
     assert lane.poll(0) == []
+
+
+def test_a_standard_descriptor_that_the_app_has_closed(new_lane):
+    """No connection gets its number: what the app prints would reach the client."""
+    lane = new_lane()
+    client = lane.connect(GET)
+    with closed_stdin():
+        arrival = lane.poll_one()
+        assert not is_open(0)
+    assert arrival.fd > 2 and lane.reply(arrival.fd) == 2 and client.recv(9) == b"ok"
 
 
 def test_heads_of_the_largest_form(new_lane):

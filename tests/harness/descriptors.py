@@ -30,3 +30,15 @@ def none_stays_open() -> Iterator[None]:
     before = open_descriptors()
     yield
     wait_until(lambda: not open_descriptors() - before, explain=lambda: f"{open_descriptors() - before} stay open")
+
+
+@contextlib.contextmanager
+def closed_stdin() -> Iterator[None]:
+    """Close descriptor 0 in this block, as an app may."""
+    copy = os.dup(0)
+    os.close(0)
+    try:
+        yield
+    finally:
+        os.dup2(copy, 0)
+        os.close(copy)

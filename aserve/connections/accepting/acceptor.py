@@ -23,6 +23,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any, Callable
 
+from ...core.descriptors import accept
 from ...settings import Bind
 from ..connection import Connection
 from ..limit import ConnectionLimit
@@ -93,7 +94,7 @@ class Acceptor:
             self._rest = self._loop.call_later(REST_SECONDS, self.end_rest)
         for _ in range(quota):
             try:
-                sock, _ = self._socket.accept()
+                sock, _ = accept(self._socket)
             except OSError as exc:
                 if exc.errno in SHORTAGES:
                     self._pause_accepting()

@@ -30,6 +30,7 @@ from typing import Any, Callable
 from ...connections.accepting.acceptor import SHORTAGES
 from ...connections.addresses import binds_beside, is_loopback
 from ...connections.listeners import Listener, UnixRights, open_listeners, places_of
+from ...core.descriptors import accept
 from ...core.errors import BindError
 from ...core.log_once import LogOnce
 from ...settings import parse_bind, with_reach
@@ -234,7 +235,7 @@ class Scrapes:
     def _accept(self, listener: Listener) -> None:
         """Accept one connection, so that other sockets have their turn."""
         try:
-            accepted, peer = listener.socket.accept()
+            accepted, peer = accept(listener.socket)
         except OSError as exc:
             if exc.errno in SHORTAGES:
                 self._selector.unregister(listener.socket)  # until the next second: it would be ready all the time

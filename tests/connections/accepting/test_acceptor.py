@@ -8,6 +8,7 @@ import mmap
 import socket
 
 import pytest
+from harness.descriptors import closed_stdin
 from harness.executors import until
 from harness.fakes import Harness
 from harness.limits import Counted, CountedLane, lines
@@ -20,6 +21,7 @@ from aserve.connections.accepting.tls_transport import TLSTransport
 from aserve.connections.listeners import open_listeners
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.connections.loop.wire_loop import LoopWire
+from aserve.core.descriptors import is_open
 from aserve.proxies.peers import Peers
 from aserve.settings import parse_bind
 
@@ -78,6 +80,19 @@ async def test_accepting_up_to_the_limit(limit, caplog):
         clients.pop(0).close()
         await until(lambda: set(limit) - first)
         assert limit.count == 3
+
+    await run_acceptor(limit, scenario)
+
+
+async def test_a_standard_descriptor_that_the_app_has_closed(limit):
+    """No connection gets its number."""
+
+    async def scenario(acceptor, listening, connect):
+        connect(1)
+        with closed_stdin():
+            acceptor._on_ready()
+            assert limit.pending and not is_open(0)
+        await until(lambda: limit)
 
     await run_acceptor(limit, scenario)
 
