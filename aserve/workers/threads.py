@@ -102,25 +102,34 @@ class WorkerThreads:
             except RuntimeError as exc:
                 if not self._started_count:
                     raise  # no worker at all: nothing can be served
-                self._lack_line.log("cannot start worker %d: %s; going on with %d", total + 1, exc, total)
                 self._max_total, self._lacked_at = total, time.monotonic()
-                return False
-            if self._max_total == self._most:
-                self._lack_line.reset()
-            self._started_count += 1
-            self.at_work.append(thread)
-            return True
+                refusal = exc
+            else:
+                if self._max_total == self._most:
+                    self._lack_line.reset()
+                self._started_count += 1
+                self.at_work.append(thread)
+                return True
+        # Behind the lock, as below: a handler of the app's may take long.
+        self._lack_line.log("cannot start worker %d: %s; going on with %d", total + 1, refusal, total)
+        return False
 
     def compensate(self, thread_id: int) -> bool:
         """Free the slot of a worker for another; False: too many are compensated, or it is not a worker."""
         with self._lock:
-            if self._compensated_count >= self._max_total - self.max_threads:
-                self._log_limit()
-                return False
-            thread = self._take_out(thread_id)
-            if thread is not None:
-                self.compensated[thread_id] = thread
-            return thread is not None
+            count = self._compensated_count
+            if count < self._max_total - self.max_threads:
+                thread = self._take_out(thread_id)
+                if thread is not None:
+                    self.compensated[thread_id] = thread
+                return thread is not None
+        if self._max_total > self.max_threads:
+            self._limit_line.log(
+                "%d responses outrun their readers, as many as --extra-threads has room for; "
+                "others keep their worker threads until there is room",
+                count,
+            )
+        return False
 
     def set_aside(self, thread_id: int) -> bool:
         """Free the slot of a worker for another, beyond `extra_threads`; False: it is not a worker in a slot."""
@@ -167,14 +176,6 @@ class WorkerThreads:
                 self.at_work.remove(thread)
                 return thread
         return None
-
-    def _log_limit(self) -> None:
-        if self._max_total > self.max_threads:
-            self._limit_line.log(
-                "%d responses outrun their readers, as many as --extra-threads has room for; "
-                "others keep their worker threads until there is room",
-                self._compensated_count,
-            )
 
     def counts(self, idle_count: int) -> WorkerCounts:
         """Return how many workers there are of each kind; `idle_count` of those at work are idle."""

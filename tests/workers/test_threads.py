@@ -180,6 +180,17 @@ def test_the_system_gives_no_more(new, monkeypatch, caplog):
     ]
 
 
+def test_lines_are_logged_without_the_lock(new, monkeypatch, caplog):
+    """A handler of the app's may take long: no other worker starts, yields or comes back under the lock."""
+    held, threads = [], new(2, 1)
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: held.append(threads._lock.locked()))
+    start(threads, 2)
+    first, second = idents(threads)
+    assert threads.compensate(first) and not threads.compensate(second)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert not threads.start() and held == [False, False]
+
+
 def test_the_system_gives_more_later(new, monkeypatch, caplog):
     """Each second one more is tried; the counts tell how many lack, until there are all, or a minute has passed."""
     now = [1000.0]
