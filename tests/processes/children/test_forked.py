@@ -121,10 +121,10 @@ def test_the_end_of_the_supervisor_during_the_import(ends, is_told):
 def test_signals_that_are_left_to_the_supervisor(monkeypatch):
     """They end nothing here; a process that the app forks gets the earlier handlers."""
     monkeypatch.setattr(forked.faulthandler, "enable", lambda: None)
+    earlier = dict.fromkeys(forked.LEFT_AT_START, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    for number, handler in earlier.items():
+        signal.signal(number, handler)  # the suite may run under `nohup`, or by a shell's `&`
     forked.prepare_process()
     for number in forked.LEFT_AT_START:
         signal.raise_signal(number)
-    assert {number: before for number, (_, before) in forks._handlers.items()} == {
-        number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        for number in forked.LEFT_AT_START
-    }
+    assert {number: before for number, (_, before) in forks._handlers.items()} == earlier
