@@ -24,6 +24,8 @@ def folder(tmp_path, monkeypatch):
     """An empty current folder; what a test imports from it is forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [name for name in sys.modules if name.startswith("site_")]:
+        del sys.modules[name]  # another file's test has left it
     known = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - known:
