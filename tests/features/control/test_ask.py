@@ -267,7 +267,14 @@ def test_a_system_that_does_not_tell_who_listens(monkeypatch):
 
 def test_an_answer_that_takes_long(server, monkeypatch):
     """While others get an answer, the command waits for its own."""
-    monkeypatch.setattr(ask, "PATIENCE_SECONDS", 0.01)
+    connect = ask._call
+
+    def call(path, question):
+        sock = connect(path, question)
+        sock.settimeout(60 if question["ask"] == "anything" else 0.01)
+        return sock
+
+    monkeypatch.setattr(ask, "_call", call)
     gate = threading.Event()
     monkeypatch.setattr(server, "wait", lambda: (server.question["ask"] == "anything" and gate.set()) or gate.wait(60))
     server.answer = [{"text": "done"}]
