@@ -24,6 +24,8 @@ class Logged:
     def __init__(self, path, start_server, **settings):
         self.path, self.entered, self.go_on = path, threading.Event(), threading.Event()
         self.server = start_server(self.app, access_log=str(path), access_log_format=FORMAT, **settings)
+        if "request_seconds" in settings:
+            self.server.hold_clock()  # on a busy machine they would run out before the test says so
 
     def app(self, environ, start_response):
         path = environ["PATH_INFO"]
@@ -318,6 +320,7 @@ def test_timed_out_behind_its_head(logged, raw_client, wait_until):
     log = logged(request_seconds=0.1)
     client = raw_client(log.server)
     client.request("/streams")
+    assert log.entered.wait(30)
     log.server.pass_seconds_until(lambda: log.lines())
     log.wait_for(wait_until, "timed_out 200 GET /streams HTTP/1.1")
 
