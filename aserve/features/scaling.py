@@ -48,6 +48,11 @@ class ScalingSettings(EngineSettings):
     )
     # fmt: on
 
+    @property
+    def is_of_one(self) -> bool:
+        """See EngineSettings."""
+        return super().is_of_one and self.max_workers <= 1
+
 
 class Scaling(Extension[ScalingSettings]):
     """--max-workers."""

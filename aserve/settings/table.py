@@ -584,6 +584,11 @@ class EngineSettings(Settings):
     )
     # fmt: on
 
+    @property
+    def is_of_one(self) -> bool:
+        """Whether no second process is to serve, but while a reload goes on: wsgi.multiprocess is false then, as in uWSGI and gunicorn."""
+        return self.workers in (None, 1)
+
     def check(self) -> None:
         """See Settings."""
         if self.body == "stream" and self.threads == 0:

@@ -40,6 +40,28 @@ def test_one_more_and_one_less(start_workers):
     process.wait_for_log("SIGTTOU: the number of workers stays 1")
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_true"),
+    [
+        (("--workers", "1", "--warm-up", "/"), False),
+        (("--workers", "1", "--max-workers", "1", "--preload"), False),
+        (("--workers", "1", "--max-workers", "2"), True),
+        (("--workers", "2"), True),
+    ],
+)
+def test_multiprocess_is_true_where_others_serve(start_workers, raw_client, tmp_path, flags, is_true):
+    """PEP 3333: with one worker no other process calls the app, also where --warm-up asks."""
+    source = """
+def app(environ, start_response):
+    open("seen", "a").write("%s " % environ["wsgi.multiprocess"])
+    start_response("200 OK", [])
+    return []
+"""
+    process = start_workers(*flags, app=source)
+    assert raw_client(process).fetch().status == 200
+    assert set((tmp_path / "seen").read_text().split()) == {str(is_true)}
+
+
 @pytest.mark.long  # test_storm_replacing.py has it, under load
 def test_a_worker_that_is_told_to_end(start_workers):
     """SIGTERM to a worker: its successor serves before it drains."""

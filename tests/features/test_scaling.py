@@ -25,6 +25,15 @@ def page(busy=0, waiting=0, lately=0, ticked=1):
 FULL, IDLE, YOUNG = page(busy=1, lately=1000), page(), page(ticked=0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_of_one"),
+    [({}, True), ({"max_workers": 1}, True), ({"max_workers": 3}, False), ({"workers": "auto"}, False)],
+)
+def test_whether_one_process_serves(settings, is_of_one):
+    """A number that follows the load or the machine may grow while a worker serves."""
+    assert Config(**{"workers": 1, **settings}).is_of_one is is_of_one
+
+
 class Scaled:
     """A supervisor of 2 to 4 workers, each of one thread."""
 

@@ -82,7 +82,7 @@ class WarmUp:
                 server_software=config.server_name or "aserve",
                 scheme=scheme,
                 multithread=config.threads > 1,
-                multiprocess=True,
+                multiprocess=not config.is_of_one,
                 file_wrapper=FileWrapper,
             ),
         )

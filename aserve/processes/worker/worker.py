@@ -88,6 +88,7 @@ class Worker:
         self._drain_seconds = role.plan.config.drain_delay_seconds + role.plan.config.drain_seconds
         shared = Processes(
             listeners=role.listeners,
+            is_alone=role.plan.config.is_of_one and role.slot == 1,  # `aserve workers +1` adds others
             load_board=role.load_board,
             in_flight=role.in_flight,
             slot=role.slot,

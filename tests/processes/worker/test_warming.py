@@ -44,7 +44,7 @@ def test_the_request(warm_up, caplog):
     assert (first["REQUEST_METHOD"], first["PATH_INFO"], first["QUERY_STRING"]) == ("GET", "/cart x", "id=1")
     assert (first["HTTP_HOST"], second["HTTP_HOST"]) == ("localhost", "shop.example:8000")
     assert (first["REMOTE_ADDR"], first["SERVER_NAME"], first["wsgi.url_scheme"]) == ("127.0.0.1", "127.0.0.1", "http")
-    assert first["wsgi.multiprocess"] and not first["wsgi.multithread"] and first["wsgi.input"].read() == b""
+    assert not first["wsgi.multiprocess"] and not first["wsgi.multithread"] and first["wsgi.input"].read() == b""
     assert re.search(r"--warm-up /cart%20x\?\.\.\.: status 200, after \d+\.\d\d s\n", caplog.text)
 
 
