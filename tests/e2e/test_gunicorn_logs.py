@@ -139,6 +139,26 @@ def test_a_dictionary(start, tmp_path):
     assert lines_of(path, "serving on")
 
 
+@pytest.mark.parametrize("where", ["chdir", "pythonpath"])
+def test_a_dictionary_with_classes_of_the_app(start, tmp_path, where):
+    """A formatter, a filter and a handler import from where gunicorn would: from the folder of chdir, or of pythonpath."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "shop.py").write_text(APP)
+    (site / "form.py").write_text(
+        "import logging\nclass Form(logging.Formatter): pass\nclass Only(logging.Filter): pass\nclass To(logging.FileHandler): pass\n"
+    )
+    process = start(
+        f"bind = '127.0.0.1:0'\n{where} = 'site'\naccess_log_format = '%(U)s'\n"
+        "logconfig_dict = {'formatters': {'own': {'()': 'form.Form', 'format': 'own %(message)s'}}, 'filters': {'own': {'()': 'form.Only'}},\n"
+        f"'handlers': {{'own': {{'class': 'form.To', 'filename': '{tmp_path}/own.log', 'formatter': 'own', 'filters': ['own']}}}},\n"
+        "'loggers': {'gunicorn.error': {'handlers': ['error_console']}, 'gunicorn.access': {'level': 'INFO', 'handlers': ['own']}}}\n"
+    )
+    ask(process, "/one")
+    stop(process)
+    assert (tmp_path / "own.log").read_text() == "own /one\n"
+
+
 def test_syslog(start, tmp_path):
     """Messages and requests go there, with gunicorn's prefix; messages also to standard error."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:

@@ -51,11 +51,12 @@ def reporting(what: str, doing: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def importing_from(folder: str) -> Iterator[None]:
+def importing_from(*folders: str) -> Iterator[None]:
     """Let the user's code import the app's modules: gunicorn has the app's folder on sys.path in all its processes."""
-    sys.path.insert(0, folder)
+    sys.path[:0] = folders
     try:
         yield
     finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
+        for folder in folders:
+            if folder in sys.path:
+                sys.path.remove(folder)

@@ -8,6 +8,7 @@ Not here: the meaning of a setting (gunicorn_table.py); hooks (gunicorn_hooks.py
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .addresses import place_of, texts
@@ -68,6 +69,8 @@ class Cfg:
             self.settings[name] = CfgSetting(name, None)
         if name not in self.settings:
             raise AttributeError(f"No configuration setting for: {name}")
+        if name == "chdir" and value:
+            value = os.path.abspath(value)  # as in gunicorn; workers enter it
         self.settings[name].set(value)
         self.given[name] = Given(name, value, where)
 
@@ -76,6 +79,17 @@ class Cfg:
         if name not in settings:
             raise AttributeError(f"No configuration setting for: {name}")
         return settings[name].get()
+
+    @property
+    def import_folders(self) -> list[str]:
+        """Return what is on sys.path in all of gunicorn's processes, from its start on: pythonpath, chdir, and the folder of the start."""
+        try:
+            start = os.getcwd()
+        except FileNotFoundError:  # it was removed: a hook must not end the supervisor by that
+            return []
+        folder = os.path.join(start, self.chdir or "")
+        paths = [os.path.join(folder, path) for path in reversed(texts(self.pythonpath or ""))]
+        return list(dict.fromkeys(map(os.path.normpath, [*paths, folder, start])))
 
     @property
     def address(self) -> list[Any]:

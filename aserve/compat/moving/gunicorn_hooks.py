@@ -64,7 +64,7 @@ class Hooks:
             LoadError: the hook has raised.
         """
         self._worker, server = self._new_worker(os.getpid(), age), self._server(os.getppid())
-        with _importing_from(""):  # the import of the app puts it there for good
+        with self._with_app_folder():  # the import of the app puts it there for good
             self._call("pre_fork", server, self._worker)
             self._call("post_fork", server, self._worker)
 
@@ -90,8 +90,7 @@ class Hooks:
         return bool(self._cfg.preload_app)
 
     def _with_app_folder(self) -> contextlib.AbstractContextManager[None]:
-        """Let a hook of the supervisor, which does not enter the folder of chdir, import from it."""
-        return _importing_from(self._cfg.chdir or "")
+        return importing_from(*self._cfg.import_folders)
 
     def _call(self, name: str, *arguments: Any) -> None:
         function = self._functions.get(name)
@@ -112,13 +111,6 @@ class Hooks:
         return _Worker(
             pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0, timeout=self._cfg.timeout
         )
-
-
-def _importing_from(folder: str) -> contextlib.AbstractContextManager[None]:
-    try:
-        return importing_from(os.path.abspath(folder))
-    except FileNotFoundError:  # the current folder was removed: a hook must not end the supervisor by that
-        return contextlib.nullcontext()
 
 
 class _AbsentError(AttributeError):

@@ -13,14 +13,13 @@ import contextlib
 import importlib
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ...extension import Extension, Life, LifeContext
 from ...lifecycle.given_files import give_files
 from ...settings import EngineSettings
 from .draft import Draft, Given
-from .guests import hosting
+from .guests import hosting, importing_from
 from .gunicorn_access import logging_access
 from .gunicorn_cfg import DEFAULT_LOGGERS, Cfg
 from .gunicorn_logger import ACCESS, ERROR, Logger, dictionary_of
@@ -46,15 +45,14 @@ class Logs:
 
     def find(self) -> None:
         """
-        Import the class, if it is named; the current folder comes first.
+        Import the class, if it is named.
 
         Raises:
             LoadError: it cannot be imported.
         """
         if isinstance(self._kind, str):
             where, _, name = self._kind.rpartition(".")
-            sys.path.insert(0, os.getcwd())
-            with hosting(self._kind, "importing"):
+            with hosting(self._kind, "importing"), importing_from(*self._cfg.import_folders):
                 self._kind = getattr(importlib.import_module(where), name)
 
     @property
@@ -87,7 +85,8 @@ class Logs:
             LoadError: it has raised, as for a file that cannot be written.
         """
         if is_anew or not self.has_begun:
-            with hosting(getattr(self._kind, "__name__", "the logger"), "setting up"):
+            what = getattr(self._kind, "__name__", "the logger")
+            with hosting(what, "setting up"), importing_from(*self._cfg.import_folders):
                 self._logger = self._kind(self._cfg)
         logging.getLogger("aserve").handlers[:] = [_Relay()]
 

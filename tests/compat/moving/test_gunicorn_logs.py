@@ -61,6 +61,24 @@ def logs_of(**settings):
     return Logs(cfg)
 
 
+@pytest.mark.parametrize("settings", [{"chdir": "site"}, {"pythonpath": "none,site"}, {"chdir": "none", "pythonpath": "../site"}])
+def test_classes_of_the_app(settings, tmp_path, monkeypatch):
+    """The Logger, and a formatter of its dictionary, are imported from where gunicorn has them; sys.path stays as it was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "own_form.py").write_text(
+        "import logging\nfrom aserve.compat.gunicorn.glogging import Logger as Own\nclass Form(logging.Formatter): pass\n"
+    )
+    monkeypatch.delitem(sys.modules, "own_form", raising=False)
+    handlers = {"error_console": {"class": "logging.StreamHandler", "formatter": "own"}}
+    dictionary = {"formatters": {"own": {"()": "own_form.Form"}}, "handlers": handlers}
+    logs, before = logs_of(logger_class="own_form.Own", logconfig_dict=dictionary, **settings), sys.path[:]
+    logs.find()
+    logs.begin(is_anew=True)
+    assert type(logging.getLogger(ERROR).handlers[0].formatter).__module__ == "own_form" and sys.path == before
+
+
 @pytest.mark.parametrize(
     ("settings", "is_needed", "configures"),
     [
