@@ -102,10 +102,13 @@ class Hooks:
                     logger.warning("gunicorn's hook %s has ended early: %s", name, fault)
 
     def _server(self, pid: int = 0) -> SimpleNamespace:
-        return _Server(
-            pid=pid or os.getpid(), log=logger, cfg=self._cfg, num_workers=self._cfg.workers, address=self._cfg.address,
-            proc_name=self._cfg.proc_name, timeout=self._cfg.timeout, WORKERS={}, LISTENERS=[_Listener(address) for address in self._cfg.address],
-        )  # fmt: skip
+        cfg, _SERVER.pid = self._cfg, pid or os.getpid()
+        if _SERVER.cfg is not cfg:
+            vars(_SERVER).update(
+                cfg=cfg, num_workers=cfg.workers, address=cfg.address, proc_name=cfg.proc_name, timeout=cfg.timeout,
+                LISTENERS=[_Listener(address) for address in cfg.address],
+            )  # fmt: skip
+        return _SERVER
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
         return _Worker(
@@ -120,6 +123,9 @@ class _AbsentError(AttributeError):
 class _Server(SimpleNamespace):
     def __getattr__(self, name: str) -> Any:
         raise _AbsentError(f"aserve has no server.{name}")
+
+
+_SERVER = _Server(log=logger, cfg=None, WORKERS={})  # of this process, over reloads: hooks keep what they set on it
 
 
 class _Worker(SimpleNamespace):

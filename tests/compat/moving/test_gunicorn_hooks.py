@@ -42,6 +42,16 @@ def test_in_the_supervisor(calls):
     server.log.info("can be told")
 
 
+def test_the_server_of_a_process(calls):
+    """It is one object: a hook finds what an earlier hook has set, also behind a reload, with the settings of now."""
+    before, after = (hooks_of(calls, "on_starting", "child_exit", "on_reload", workers=count) for count in (1, 2))
+    before.in_supervisor("on_starting")
+    before.child_exit(4, 1)
+    after.in_supervisor("on_reload")
+    servers = [given[0] for _, given in calls]
+    assert servers[0] is servers[1] is servers[2] and (servers[0].num_workers, servers[0].cfg.workers) == (2, 2)
+
+
 def test_in_a_worker(calls):
     """Before the app, with it, and at the end; a process that is no worker has no end of one."""
     hooks = hooks_of(calls, "post_fork", "post_worker_init", "worker_exit")
