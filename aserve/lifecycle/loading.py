@@ -17,7 +17,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import AserveError
@@ -183,10 +183,13 @@ def _load_paste(place: str) -> object:
 
 
 def _load_module(name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise LoadError(f"{name!r} is not a module name; a file's path ends in .py")
     folder = working_folder()
     _put_first_on_path(folder)
+    parts = name.split(".")
+    # importlib finds `my-app` in my-app.py, too, as gunicorn and uWSGI do by it.
+    if not (all(map(str.isidentifier, parts)) or (all(parts) and importlib.machinery.PathFinder.find_spec(parts[0]))):
+        hint = f"write ./{name} for the file" if os.path.isfile(name) else "a file's path ends in .py, or has a slash"
+        raise LoadError(f"{name!r} is not a module name; {hint}")
     return _import(name, f"{name!r} in {folder} or on sys.path")
 
 
@@ -203,7 +206,10 @@ def _load_file(path: str) -> ModuleType:
 
 def _split(path: str) -> tuple[str, str]:
     """Return the folder from which to import a file, which is above its package; and its dotted name."""
-    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
+    folder, name = os.path.split(path)
+    if not name.endswith(".py"):
+        return folder, name
+    name = name[: -len(".py")]
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
         name = f"{package}.{name}"
@@ -231,11 +237,9 @@ def _import(name: str, looked_for: str) -> ModuleType:
 def _import_path(path: str, name: str) -> ModuleType:
     if name in sys.modules:  # an app in json.py must not replace the imported module json
         name = f"aserve_app_{name}"
-    # app.wsgi is usual with mod_wsgi, and with uWSGI.
-    loader = importlib.machinery.SourceFileLoader(name, path) if path.endswith(".wsgi") else None
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{path} is not a Python file; its name must end in .py")
+    spec_of = importlib.util.spec_from_file_location
+    spec = spec_of(name, path) or spec_of(name, path, loader=_Script(name, path))
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before it runs: frameworks look modules up by __name__
     try:
@@ -244,6 +248,14 @@ def _import_path(path: str, name: str) -> ModuleType:
         del sys.modules[name]
         raise app_raised(path, "importing", fault) from None
     return module
+
+
+class _Script(importlib.machinery.SourceFileLoader):
+    """Loads a file with any name, such as app.wsgi or bin/nova-api-wsgi; leaves no compiled file in its folder, where names could clash."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the source."""
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 # Attributes

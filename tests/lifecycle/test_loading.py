@@ -156,10 +156,20 @@ def test_file_whose_name_is_no_identifier(folder):
     assert call(load_app("my-app.py:app")) == b"app"
 
 
-def test_file_of_mod_wsgi(folder):
-    """app.wsgi is a Python file, too."""
-    (folder / "app.wsgi").write_text(APP)
-    assert call(load_app("./app.wsgi:app")) == b"app"
+@pytest.mark.parametrize("name", ["app.wsgi", "nova-api-wsgi", "app.cgi", "package/script"])
+def test_file_with_any_name(folder, name):
+    """uWSGI runs each by wsgi-file, also in the folder of a package; no compiled file is left where a program may not put one."""
+    (folder / "package").mkdir()
+    (folder / "package/__init__.py").touch()
+    (folder / name).write_text(APP)
+    assert call(load_app(f"./{name}:app")) == b"app"
+    assert not list(folder.rglob("__pycache__")) and sys.path[0] == str((folder / name).parent)
+
+
+def test_module_whose_name_is_no_identifier(folder):
+    """importlib imports it, and so do gunicorn and uWSGI."""
+    (folder / "my-shop.py").write_text(APP)
+    assert call(load_app("my-shop:app")) == b"app"
 
 
 PASTE = """\
@@ -233,10 +243,12 @@ def error_of_app(spec):
         ("nowhere.deep:app", ["no module 'nowhere.deep'", "(there is no 'nowhere')"]),
         ("site_a.app", ["no module 'site_a.app'", "did you mean site_a:app?"]),
         ("site a:app", ["'site a' is not a module name"]),
+        ("a-note:app", ["'a-note' is not a module name", "write ./a-note for the file"]),
         (".site_a:app", ["'.site_a' is not a module name"]),
         ("nowhere.py", ["no file {folder}/nowhere.py", "check the path"]),
         ("./site_a", ["no file {folder}/site_a", "{folder}/site_a.py exists: add .py"]),
-        ("./notes.txt", ["notes.txt is not a Python file"]),
+        ("./notes.txt", ["neither app nor application in notes.txt", "it defines no callable"]),
+        ("notes.txt", ["no module 'notes.txt'"]),
         ("site_a:ap", ["no 'ap' in site_a ({folder}/site_a.py)", "near: app"]),
         ("site_b:app", ["no 'app' in site_b ({folder}/site_b)"]),  # a package without __init__.py
         ("site_a:xyzzy", ["no 'xyzzy'", "callables there: app, make, needs_one"]),
@@ -280,6 +292,7 @@ def test_not_found(folder, spec, parts):
         "number = 3\ndef make(): return 3\ndef needs_one(one): pass\n"
     )
     (folder / "notes.txt").write_text("")
+    (folder / "a-note").write_text("")
     (folder / "site_b").mkdir()
     text = str(error_of(spec))
     for part in parts:
