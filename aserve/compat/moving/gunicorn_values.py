@@ -141,6 +141,12 @@ def take_paths(key: str) -> Take:
     return take
 
 
+def take_protocols(draft: Draft, given: Given) -> None:
+    """Take http_protocols; with h2 aserve's own default is as there."""
+    if not is_unset(given.value) and "h2" not in texts(given.value):
+        draft.put("http2", "off", given)
+
+
 def take_bind(draft: Draft, given: Given) -> None:
     """Take bind: text, or a list."""
     if not is_unset(given.value):

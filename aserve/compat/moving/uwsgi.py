@@ -293,9 +293,10 @@ def _set_limits(draft: Draft) -> None:
         draft.put("max-request-line", settings["max-head"], draft.whence["max-head"][0])
     if settings.get("max-body") == 0:
         draft.drop("max-body", "0 is no limit there; here it is the default, --max-body")
-    if facts.get("socket-timeout"):
-        for key in ("body-timeout", "write-timeout"):
-            draft.put(key, facts["socket-timeout"], facts["socket-timeout given"])
+    for name, most in (("socket-timeout", None), ("http-timeout", 60)):
+        if facts.get(name) and (most is None or facts[name] < most):
+            for key in ("body-timeout", "write-timeout"):
+                draft.put(key, facts[name], facts[f"{name} given"])
     seconds = facts.get("http-keepalive")
     if seconds is not None and is_number(text_of(seconds)) and whole(seconds) > 1:  # 1 only switches it on
         draft.put("keep-alive", whole(seconds), seconds)

@@ -54,6 +54,8 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
     [
         ("", {}),
         ("workers = 3", {"workers": 3}),
+        ("http_protocols = 'h1'", {"http2": "off"}),
+        ("http_protocols = ['h2', 'h1']", {}),
         ("workers = 3; threads = 4", {"workers": 3, "threads": 4}),
         ("bind = ':80'", {"bind": ["0.0.0.0:80"]}),
         ("bind = ['a:1', 'unix:s']", {"bind": ["a:1", "unix:s"]}),
