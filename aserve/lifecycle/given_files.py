@@ -1,6 +1,6 @@
 """Files that root makes for the user whom the process becomes: logs.
 
-Owns:     give_files; can_give, whether a start by root would do so.
+Owns:     give_files; giving_log_files, for handlers of `logging`; can_give, whether a start by root would do so.
 Thread:   the main thread, before the process gives up root.
 Not here: giving up root (privileges.py), which files they are (features/access_log, compat/moving/gunicorn_logs.py).
 
@@ -12,11 +12,14 @@ above it are root's, and none but root may write to them. In other folders it is
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from ..core.log_target import FileModes
+from ..settings import EngineSettings
 from .privileges import Account, find_account
 
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -39,6 +42,24 @@ def give_files(paths: Iterable[str], user: str | None, group: str | None, umask:
                 _give(path, mode, account)
             elif not os.path.lexists(path):
                 _make_as(account, path, mode)
+
+
+@contextlib.contextmanager
+def giving_log_files(config: EngineSettings, *, is_check: bool = False) -> Iterator[None]:
+    """Give each file that a handler of `logging` opens meanwhile; with `is_check` open none that the user would have to write."""
+    opening = logging.FileHandler._open
+
+    def give_and_open(handler: logging.FileHandler) -> Any:
+        if is_check and config.user is not None:
+            return open(os.devnull, "a", encoding="utf-8")
+        give_files([handler.baseFilename], config.user, config.group, config.umask)
+        return opening(handler)
+
+    logging.FileHandler._open = give_and_open  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        logging.FileHandler._open = opening  # type: ignore[method-assign]
 
 
 def _give(path: str, mode: int, account: Account) -> None:

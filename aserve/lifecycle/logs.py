@@ -18,6 +18,7 @@ from ..core.error_log import open_error_log
 from ..core.json_text import read_json
 from ..core.local_time import local_time
 from ..settings import ConfigError, EngineSettings, read_toml
+from .given_files import giving_log_files
 
 logger = logging.getLogger("aserve")
 # All loggers of aserve: some modules that have one are imported late.
@@ -97,7 +98,8 @@ def set_up_logging(config: EngineSettings, name: str = "") -> None:
     OwnLogger.fallback = handler
     _own_loggers()
     if config.log_config is not None:
-        _configure(config.log_config)
+        with giving_log_files(config):
+            _configure(config.log_config)
 
 
 def _own_loggers() -> None:

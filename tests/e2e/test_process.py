@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import pwd
@@ -125,6 +126,31 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
     assert process.wait(60) == 0
     if logs[-1] != "accesslog":  # the new file, or the old one where its user may make none
         assert "SIGTERM" in (place / f"{logs[-1]}{'.1' if owner == 'root' else ''}").read_text()
+
+
+@needs_root
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_linux)])
+def test_the_log_config_of_another_user(start_process, raw_client, folder, flags):
+    """Files of --log-config belong to the user, who opens them in each worker, and again at a reload."""
+    place = folder / "logs"
+    place.mkdir()
+    os.chown(place, NOBODY.pw_uid, 0)
+    handlers = {
+        "file": {"class": "logging.FileHandler", "filename": f"{place}/messages"},
+        "console": {"class": "logging.StreamHandler"},
+    }
+    content = {"handlers": handlers, "loggers": {"aserve": {"handlers": [*handlers], "level": "INFO"}}}
+    (folder / "log.json").write_text(json.dumps(content))
+    (folder / "log.json").chmod(0o644)
+    words = ["--user", "nobody", "--log-config", f"{folder}/log.json", *flags]
+    process = start_process(f"{folder}/telling.py:app", *words)
+    assert raw_client(process).fetch().status == 200
+    assert (place / "messages").stat().st_uid == NOBODY.pw_uid
+    if flags:
+        process.signal(signal.SIGHUP)
+        process.wait_for_log("SIGHUP: done in")
+    process.signal()
+    assert process.wait() == 0 and "SIGTERM" in (place / "messages").read_text()
 
 
 HELD = """\

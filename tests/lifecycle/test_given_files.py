@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging.handlers
 import os
 import pwd
+from contextlib import nullcontext
 
 import pytest
 
-from aserve.lifecycle.given_files import can_give, give_files
+from aserve.features import Config
+from aserve.lifecycle.given_files import can_give, give_files, giving_log_files
 
 USER = pwd.getpwnam("nobody")
+CONFIG = Config(user="nobody")
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
@@ -70,6 +74,18 @@ def test_a_folder_that_others_rule_over(folder):
             (folder / "log").unlink()
         assert os.geteuid() == os.getegid() == 0 and os.getgroups() == groups
     assert not can_give(str(folder / "none" / "log"))
+
+
+@pytest.mark.parametrize("kind", [logging.FileHandler, logging.handlers.WatchedFileHandler])
+@pytest.mark.parametrize("owner", [0, USER.pw_uid])
+def test_files_of_handlers_are_the_users(folder, kind, owner):
+    """Whichever code makes them, in a folder of root's or of the user's; --check opens none, and later handlers are as always."""
+    os.chown(folder, owner, 0)
+    names = folder / "check", folder / "start", folder / "later"
+    for name, giving in zip(names, (giving_log_files(CONFIG, is_check=True), giving_log_files(CONFIG), nullcontext())):
+        with giving:
+            kind(str(name)).close()
+    assert {path.name: owner_of(path) for path in folder.iterdir()} == {"start": USER.pw_uid, "later": 0}
 
 
 def test_what_is_no_ordinary_file(folder):

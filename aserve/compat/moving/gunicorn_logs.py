@@ -9,20 +9,19 @@ aserve's messages go to the logger gunicorn.error, and the lines of its access l
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
 from typing import TYPE_CHECKING, Any
 
 from ...extension import Extension, Life, LifeContext
-from ...lifecycle.given_files import give_files
+from ...lifecycle.given_files import giving_log_files
 from ...settings import EngineSettings
 from .draft import Draft, Given
 from .guests import hosting, importing_from
 from .gunicorn_access import logging_access
 from .gunicorn_cfg import DEFAULT_LOGGERS, Cfg
-from .gunicorn_logger import ACCESS, ERROR, Logger, dictionary_of
+from .gunicorn_logger import ACCESS, ERROR, Logger
 
 if TYPE_CHECKING:
     from ...wsgi import WSGIApp
@@ -90,37 +89,17 @@ class Logs:
                 self._logger = self._kind(self._cfg)
         logging.getLogger("aserve").handlers[:] = [_Relay()]
 
-    @property
-    def files(self) -> list[str]:
-        """Return the paths of the files that the settings name."""
-        paths = [path for path in (self._cfg.errorlog, self._cfg.accesslog) if path not in ("-", "", None)]
-        with contextlib.suppress(Exception):  # the Logger tells what is wrong there
-            handlers = dictionary_of(self._cfg)["handlers"].values()
-            paths += [handler["filename"] for handler in handlers if "filename" in handler]
-        return paths
-
     def check(self, config: EngineSettings) -> None:
         """Make the Logger, to see whether that can be done; messages and output stay on the terminal, for the user who waits there."""
         self._cfg.settings["capture_output"].set(False)
-        if config.user is not None:
-            self._open_no_files()
+        for name in ("errorlog", "accesslog"):
+            if getattr(self._cfg, name) and config.user is not None:
+                self._cfg.settings[name].set("-")
         handlers = logging.getLogger("aserve").handlers
         before = handlers[:]
-        self.begin(is_anew=True)
+        with giving_log_files(config, is_check=True):
+            self.begin(is_anew=True)
         handlers[:] = before
-
-    def _open_no_files(self) -> None:
-        """Leave the files to the start: root makes them for the user, where the user may not."""
-        for name in ("errorlog", "accesslog"):
-            if getattr(self._cfg, name) in self.files:
-                self._cfg.settings[name].set("-")
-        if self._cfg.logconfig_dict or self._cfg.logconfig_json:
-            with contextlib.suppress(Exception):  # the Logger tells what is wrong there
-                dictionary = dictionary_of(self._cfg)
-                for handler in dictionary["handlers"].values():
-                    if "filename" in handler and str(handler.get("class")).startswith(("logging.", "aserve.")):
-                        handler["delay"] = True
-                self._cfg.settings["logconfig_dict"].set(dictionary)
 
     @property
     def has_begun(self) -> bool:
@@ -152,9 +131,8 @@ class GunicornLogs(Extension[EngineSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Set them up before anything is served, and for a reload; in a child aserve's messages have to go there again."""
         if event in (Life.STARTS, Life.RELOADS):
-            config = context.plan.config
-            give_files(self._logs.files, config.user, config.group, config.umask)
-            self._logs.begin(is_anew=True)
+            with giving_log_files(context.plan.config):
+                self._logs.begin(is_anew=True)
         elif event is Life.IMPORTS and context.is_check:
             self._logs.check(context.plan.config)
         elif event in (Life.IMPORTS, Life.FORKED):

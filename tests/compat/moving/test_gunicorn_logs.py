@@ -19,6 +19,19 @@ from aserve.extension import Life, LifeContext
 from aserve.features import Config
 from aserve.lifecycle.load_error import LoadError
 
+INI = """
+[loggers]
+keys = root
+[handlers]
+keys = all
+[formatters]
+keys =
+[logger_root]
+handlers = all
+[handler_all]
+class = FileHandler
+args = ('{}',)
+"""
 CONTEXT = LifeContext(types.SimpleNamespace(config=Config()))
 
 
@@ -146,7 +159,7 @@ def test_a_check(tmp_path, capfd):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-@pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json"])
+@pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json", "logconfig"])
 def test_files_of_a_user(tmp_path, form):
     """They are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
     paths = [tmp_path / name for name in ("err.log", "acc.log", "all.log")]
@@ -155,7 +168,8 @@ def test_files_of_a_user(tmp_path, form):
         "loggers": {ERROR: {"handlers": ["all"]}},
     }
     (tmp_path / "log.json").write_text(json.dumps(dictionary))
-    found = dictionary if form == "logconfig_dict" else str(tmp_path / "log.json")
+    (tmp_path / "log.ini").write_text(INI.format(paths[2]))
+    found = {"logconfig_dict": dictionary, "logconfig": str(tmp_path / "log.ini")}.get(form, str(tmp_path / "log.json"))
     settings = {"errorlog": str(paths[0]), "accesslog": str(paths[1]), form: found}
     context = LifeContext(types.SimpleNamespace(config=Config(user="nobody")))
     logs_of(**settings).extension.on_life(Life.IMPORTS, context._replace(is_check=True))
