@@ -26,6 +26,7 @@ struct lines {
     Py_ssize_t npieces;
     piece *pieces;
     line_names names;
+    int of_start; /* the second is that of the request's beginning */
     /* of this second, by time.monotonic() */
     double second_at, second_ends;
     PyObject *texts; /* a tuple of bytes */
@@ -88,8 +89,9 @@ lines *lines_new(PyObject *program)
         return (lines *)PyErr_NoMemory();
     made->second_ends = -1.0;
     made->repeats = 1;
-    if (!PyArg_ParseTuple(program, "O!pOO", &PyTuple_Type, &pieces,
-                          &made->text.is_json, &on_second, &name_thread))
+    if (!PyArg_ParseTuple(program, "O!ppOO", &PyTuple_Type, &pieces,
+                          &made->text.is_json, &made->of_start, &on_second,
+                          &name_thread))
         goto failed;
     Py_INCREF(on_second);
     made->on_second = on_second;
@@ -192,15 +194,22 @@ static int learn_name(lines *self, const line_end *of)
     return 0;
 }
 
-static int is_in_second(const lines *self, double at)
+static double moment_of(const lines *self, const line_end *of)
 {
+    return self->of_start && of->arrived_at > 0.0 ? of->arrived_at
+                                                  : of->ended_at;
+}
+
+static int is_in_second(const lines *self, const line_end *of)
+{
+    double at = moment_of(self, of);
+
     return self->second_at <= at && at < self->second_ends;
 }
 
 int lines_prepare(lines *self, const line_end *of)
 {
-    if (!is_in_second(self, of->ended_at) &&
-        begin_second(self, of->ended_at) < 0)
+    if (!is_in_second(self, of) && begin_second(self, moment_of(self, of)) < 0)
         return -1;
     return self->asks_thread ? learn_name(self, of) : 0;
 }
@@ -327,7 +336,7 @@ int lines_add(lines *self, const line_end *end)
 {
     int is_added;
 
-    if (!is_in_second(self, end->ended_at))
+    if (!is_in_second(self, end))
         return 0; /* another thread has prepared another second since */
     is_added = last_line_is(&self->last, end)
                    ? shown_put(&self->text, self->last.line)

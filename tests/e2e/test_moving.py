@@ -220,6 +220,41 @@ def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
     stop(process)
 
 
+def test_a_log_format_has_the_values_of_uwsgi(tmp_path, raw_client):
+    """Recorded from uWSGI 2.0.31: seconds have six places, a size has the head, times are of the beginning, and no client names a user, or what the app has not set."""
+    (tmp_path / "app.py").write_text(
+        "import time\n\ndef application(environ, start_response):\n    time.sleep(1.2)\n"
+        "    start_response('200 OK', [('X-A', '1'), ('Content-Length', '2')])\n    return [b'ok']\n"
+    )
+    names = [
+        "size",
+        "hsize",
+        "rsize",
+        "user",
+        "request_id",
+        "h",
+        "modifier1",
+        "secs",
+        "micros",
+        "tmicros",
+        "time",
+        "epoch",
+    ]
+    lines = " ".join(f"%({name})" for name in names)
+    (tmp_path / "app.ini").write_text(f"[uwsgi]\nmodule = app\nreq-logger = file:lines\nlog-format = 100% {lines}s\n")
+    process = ServerProcess(["app.ini"], tmp_path, {})
+    fields = "Authorization: Basic dTpw", "X-Request-ID: forged"
+    try:
+        assert raw_client(process.address).fetch("/", *fields).body == b"ok"
+        stop(process)
+    finally:
+        process.end()
+    _, *plain, secs, micros, tmicros, begun, ended = (tmp_path / "lines").read_text().split()
+    assert plain == ["48", "46", "2", "-", "-", "-", "0"]
+    assert abs(round(float(secs) * 1e6) - int(micros)) <= 1 and len(secs.partition(".")[2]) == 6
+    assert int(begun) == int(tmicros) // 1_000_000 < int(ended[:-1]) and ended[-1] == "s"
+
+
 def test_a_mistake(serve, tmp_path):
     """A wrong value ends the start, with the file and the line."""
     (tmp_path / "wrong.ini").write_text("[uwsgi]\nprocesses = abc\n")

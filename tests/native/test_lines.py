@@ -20,7 +20,21 @@ native = pytest.importorskip("aserve._native", reason="aserve._native is not bui
 EPOCH = 1.7e9 + 0.25
 OWN = ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL"]
 # What lines of uWSGI show beside that, Python alone writes.
-PYTHONS_OWN = {"cl", "core", "counts", "headers", "hsize", "pktsize", "remote_user", "switches", "vars"}
+PYTHONS_OWN = {
+    "cl",
+    "core",
+    "counts",
+    "headers",
+    "hsize",
+    "pktsize",
+    "remote_user",
+    "sent",
+    "switches",
+    "tmicros",
+    "tmsecs",
+    "vars",
+}
+OF_START = {"start.ctime", "start.ltime", "start.time"}  # not beside times of the end
 NAMES = [
     "HTTP_HOST", "HTTP_USER_AGENT", "HTTP_REFERER", "HTTP_X_REQUEST_ID", "HTTP_AUTHORIZATION", "HTTP_TRACEPARENT", "CONTENT_TYPE", "HTTP_X",
     "REMOTE_USER", "REMOTE_ADDR", "DOCUMENT_URI",
@@ -28,7 +42,7 @@ NAMES = [
 FORMATS = [
     "combined", "common", "json", '{"a": "%({user-agent}i)s", "r": "%(r)s", "d": %(duration)s}', "%(time) %(epoch) %(ctime) %(t)s",
     "%({x}i)s%({content-type}i)s %(var.REMOTE_ADDR)%(var.PATH_INFO)%(var.QUERY_STRING)é%%",
-    " ".join(f"%({name})" for name in sorted(ATOMS - PYTHONS_OWN) if len(name) > 1),
+    " ".join(f"%({name})" for name in sorted(ATOMS - PYTHONS_OWN - OF_START) if len(name) > 1),
 ]  # fmt: skip
 # What is escaped, and what is beside it; long enough for eight octets at once, and for more than a line shows.
 TEXT = st.one_of(
@@ -100,8 +114,8 @@ def test_names_that_python_shows():
 
 def test_a_second():
     """It is asked for once, and again when it is over, or the clock was put back."""
-    asked, (pieces, is_json, on_second, names) = [], new_program("%(time) %(h)s", lambda: EPOCH)
-    program = pieces, is_json, lambda at: (asked.append(at), on_second(at))[1], names
+    asked, (pieces, is_json, of_start, on_second, names) = [], new_program("%(time) %(h)s", lambda: EPOCH)
+    program = pieces, is_json, of_start, lambda at: (asked.append(at), on_second(at))[1], names
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0)
     times = [1.0, 1.7, 1.8, 2.7, 2.8, 0.9]
     octets, _ = native.make_lines(program, [in_c(*end, at, 1) for at in times])
@@ -109,10 +123,19 @@ def test_a_second():
     assert asked == [1.0, 1.8, 2.8, 0.9]
 
 
+def test_the_second_of_a_beginning():
+    """A format with times of the beginning has the second in which the request arrived, if that is known."""
+    end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED)
+    ends = [(*end, arrived_at, 5.0, 9.0, 1) for arrived_at in (1.5, 1.7, 3.1, 0.0)]
+    octets, _ = native.make_lines(new_program("%(start.time)", lambda: EPOCH), [in_c(*each) for each in ends])
+    lines = LineFormat("%(start.time)").lines([as_records(*each) for each in ends], EPOCH)
+    assert octets.decode().splitlines(True) == lines == [f"{int(EPOCH + at)}\n" for at in (1.5, 1.7, 3.1, 9.0)]
+
+
 def thread_lines(threads):
     """Return what the lines of requests show, and which threads were asked for: `threads`: (number, key)."""
-    asked, (pieces, is_json, on_second, _) = [], new_program("%(thread)", lambda: EPOCH)
-    program = pieces, is_json, on_second, lambda thread_id: (asked.append(thread_id), b"%d" % thread_id)[1]
+    asked, (pieces, is_json, of_start, on_second, _) = [], new_program("%(thread)", lambda: EPOCH)
+    program = pieces, is_json, of_start, on_second, lambda thread_id: (asked.append(thread_id), b"%d" % thread_id)[1]
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
     octets, _ = native.make_lines(program, [in_c(*end, number)[:-1] + (key,) for number, key in threads])
     return list(map(int, octets.split())), asked
@@ -142,7 +165,7 @@ def test_a_thread_with_the_number_of_an_earlier_one():
 def test_as_many_variables_as_there_is_room_for(count):
     """Each is shown, and one beside these is refused: Authorization has a place of its own."""
     fields = [(f"HTTP_X{number}", str(number)) for number in range(count)]
-    program = tuple((3, name, b" ", False) for name, _ in fields), False, lambda at: (0.0, 9.0, ()), None
+    program = tuple((3, name, b" ", False) for name, _ in fields), False, False, lambda at: (0.0, 9.0, ()), None
     ends = [in_c(fields, True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)]
     if count < 32:
         assert native.make_lines(program, ends)[0].decode().split() == [value for _, value in fields]
@@ -153,7 +176,7 @@ def test_as_many_variables_as_there_is_room_for(count):
 
 def test_requests_about_as_long_as_the_one_that_is_kept():
     """A repeated request has the line of its own, whether there is room to keep it or not."""
-    program = (((3, "HTTP_X", b"", False),), False, lambda at: (0.0, 9.0, ()), None)
+    program = (((3, "HTTP_X", b"", False),), False, False, lambda at: (0.0, 9.0, ()), None)
     for size in [*range(2030, 2060), 8192]:
         ends = [
             in_c([("HTTP_X", octet * size)], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
@@ -189,7 +212,7 @@ def test_programs_that_are_none(program):
 @pytest.mark.parametrize("second", [None, (0.0, 1.0), (0.0, 9.0, [])])
 def test_a_second_that_is_none(second):
     """It is an error, whoever makes it."""
-    pieces, is_json, _, names = new_program("common", lambda: EPOCH)
+    pieces, is_json, of_start, _, names = new_program("common", lambda: EPOCH)
     end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
     with pytest.raises((TypeError, SystemError)):
         native.make_lines((pieces, is_json, lambda at: second, names), [end])
@@ -199,5 +222,5 @@ def test_a_second_that_is_none(second):
 def test_millis_of_a_second_of_any_length(at, millis):
     """There are three digits, also where the second that Python gives is none."""
     end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, at, 1)
-    program = ((2, 0, b"", False),), False, lambda at: (0.0, 1e15, ()), None
+    program = ((2, 0, b"", False),), False, False, lambda at: (0.0, 1e15, ()), None
     assert native.make_lines(program, [end])[0].decode() == millis

@@ -8,44 +8,66 @@ Not here: the values of a line (features/access_log/log_values.py), where lines 
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from ...features.access_log.log_line import UWSGI
 from .draft import Draft, Given, check
 
 UWSGI_LINES = "uwsgi"  # the name of uWSGI's own format
-# A name may be one that the app gives to uwsgi.set_logvar, unless it is one of uWSGI's.
-LOGGED = re.compile(r"[A-Za-z_][\w.-]+\Z")
-LACKING = re.compile(
-    r"(cpu|vszM?|rssM?|tmsecs|tmicros|werr|rerr|ioerr|backlog|modifier[12]|pid_time|memory|metric\..*|func\..*|metric)\Z"
-)
+# By uWSGI's name: what shows the same value, where the access log has another meaning for that name, or none.
+_OURS = {
+    "secs": "%(duration)", "size": "%(sent)", "user": "%(var.REMOTE_USER)", "time": "%(start.time)", "ltime": "%(start.ltime)",
+    "ftime": "%(start.ltime)", "ctime": "%(start.ctime)", "modifier1": "0", "modifier2": "0",
+}  # fmt: skip
+_SAME = (UWSGI | {"tmsecs", "tmicros"}) - {*_OURS}
+_LACKING = re.compile(r"(vszM?|rssM?|werr|rerr|ioerr|metric\..*)\Z")
+_ADDED = re.compile(r"%\((vars|pktsize|var\.(SERVER_NAME|SERVER_PORT|SCRIPT_NAME|REMOTE_PORT|REQUEST_SCHEME|HTTPS))\)")
 _NAMES = re.compile(r"%\(([^()]*)\)")
 
 
 def take_log_format(draft: Draft, given: Given) -> None:
-    """Take log-format; a name that uWSGI has and the access log has not is a hyphen, and any other is the app's, by `set_logvar`."""
-    form, unknown = _without_unknown(given.value, has_logged=given.key.startswith("log"))  # gunicorn's has none
+    """Take log-format, or gunicorn's; a name that the server has and the access log has not is a hyphen."""
+    form = given.value
+    unknown: dict[str, None] = {}
+    if isinstance(form, str):
+        form = (_of_uwsgi if given.key.startswith("log") else _of_gunicorn)(form, unknown)
     try:
         check("access-log-format", form)
     except ValueError as fault:
         draft.note(given, f"{str(fault).partition(';')[0]}; lines are in the default format")
     else:
+        if given.key.startswith("log") and _ADDED.search(form):
+            draft.note(
+                given, "lines are without the variables that uWSGI adds to a request of HTTP, such as SERVER_NAME"
+            )
         if unknown:
             draft.note(given, f"lines have a hyphen for what is not known: {', '.join(unknown)}")
         draft.put("access-log-format", form, given)
 
 
-def _without_unknown(form: Any, has_logged: bool) -> tuple[Any, list[str]]:
-    """Return a format with a hyphen for each unknown name, and these names; `has_logged`: others may be of `set_logvar`."""
-    if isinstance(form, str):
-        form = form.replace("%(ftime)", "%(ltime)")  # which it is there, too, without log-format-strftime
-    unknown = []
-    for name in _NAMES.findall(form) if isinstance(form, str) else ():
+def _of_uwsgi(form: str, unknown: dict[str, None]) -> str:
+    """Return uWSGI's format in ours; a name that is none of uWSGI's is the app's, by `set_logvar`."""
+
+    def show(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in _OURS or name in _SAME or name.startswith("var."):
+            return _OURS.get(name, match[0])
+        if _LACKING.match(name):
+            unknown[name] = None
+            return "-"
+        return f"%(logvar.{name})"
+
+    form = _NAMES.sub(show, re.sub(r"%(?!\()", "%%", form))
+    ends = [form[match.end() : match.end() + 1] for match in _NAMES.finditer(form)]
+    return (
+        _NAMES.sub(r"\g<0>s", form) if {*ends} == {"s"} else form
+    )  # an s behind each name is gunicorn's; there it is text
+
+
+def _of_gunicorn(form: str, unknown: dict[str, None]) -> str:
+    for name in _NAMES.findall(form):
         try:
             check("access-log-format", f"%({name})")
         except ValueError:
-            is_set = has_logged and LOGGED.match(name) and not LACKING.match(name)
-            if not is_set:
-                unknown.append(name)
-            text = f"%(logvar.{name})" if is_set else "-"
-            form = re.sub(rf"%\({re.escape(name)}\)(s(?![A-Za-z]))?", text, form)
-    return form, [*dict.fromkeys(unknown)]
+            unknown[name] = None
+            form = re.sub(rf"%\({re.escape(name)}\)(s(?![A-Za-z]))?", "-", form)
+    return form

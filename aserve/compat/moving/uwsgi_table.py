@@ -196,7 +196,7 @@ ROWS: tuple[Row, ...] = (
     unlike("log-slow", "`--slow-request 1s` logs what takes longer, with the line of code where it is; see logging.md"),
     unlike("log-big log-zero log-sendfile log-ioerror log-req-route log-encoder log-req-encoder", "lines can be formatted and left out: `--access-log-format json`, `--access-log-skip`; see logging.md"),
     unlike("log-route log-drain log-filter", "messages, and what the app and programs beside it write, go to standard error; `--log-config` sorts aserve's"),
-    maps("log-format logformat", "access-log-format", take_log_format, "the names are the same, those of `uwsgi.set_logvar` too; one that aserve has not is a hyphen; without it lines are as uWSGI's own"),
+    maps("log-format logformat", "access-log-format", take_log_format, "each name has uWSGI's meaning, others are those of `uwsgi.set_logvar`; one that aserve has not is a hyphen; without it lines are as uWSGI's own"),
     maps("log-x-forwarded-for", "trusted-proxies", switch("log-x-forwarded-for"), "name your proxies there; see proxies.md"),
     unlike("log-maxsize log-backupname", "logrotate does it, with SIGUSR1"),
     always("log-master log-master-bufsize threaded-logger log-micros log-date logdate log-prefix log-reopen log-truncate log-master-stream log-master-req-stream logformat-strftime log-format-strftime logger-list loggers-list", "SIGUSR1 opens logs anew; each line has its time"),

@@ -14,7 +14,18 @@ from typing import Callable, Optional, Union
 
 from .log_format import escape_of, is_json, show_json, show_text
 from .log_line import JSON, NAMED, Atom, parse_line_format
-from .log_values import END_GETTERS, JSON_END, JSON_FIELDS, JSON_REQUEST, Process, Record, Times, Value, name_of
+from .log_values import (
+    END_GETTERS,
+    JSON_END,
+    JSON_FIELDS,
+    JSON_REQUEST,
+    OF_START,
+    Process,
+    Record,
+    Times,
+    Value,
+    name_of,
+)
 
 # In the order of native/line_values.h.
 KINDS = [
@@ -28,10 +39,10 @@ _MOST_NAMES = 30  # variables that native/lines.c can look up, less its own
 Piece = tuple[int, Union[str, int], bytes, bool]
 # When a second begins and ends, by time.monotonic(); its texts, such as the time of day.
 Second = tuple[float, float, tuple[bytes, ...]]
-# The values of a line; whether they are escaped as in JSON; the callbacks for a second's texts, and for a thread's name.
-Program = tuple[tuple[Piece, ...], bool, Callable[[float], Second], Callable[[int], bytes]]
+# The values of a line; whether they are escaped as in JSON; whether its second is the one of the request's beginning; the callbacks for a second's texts, and for a thread's name.
+Program = tuple[tuple[Piece, ...], bool, bool, Callable[[float], Second], Callable[[int], bytes]]
 
-_OF_SECOND = {"ltime", "[ltime]", "ctime", "time", "epoch"}
+_OF_SECOND = {"ltime", "[ltime]", "ctime", "time", "epoch", "start.time", "start.ltime", "start.ctime"}
 _OF_PROCESS = {"worker", "wid", "pid", "<pid>"}
 _SAME = {"rsize": "size"}
 _VARIABLES = {
@@ -68,6 +79,9 @@ def new_program(text: str, epoch: Callable[[], float], worker: int | None = None
         )
     except LookupError:
         return None
+    starts = {name in OF_START for name in seconds}
+    if len(starts) > 1:
+        return None
     if len({part[1] for part in parts if not isinstance(part, str)}) > _MOST_NAMES:
         return None
 
@@ -77,7 +91,7 @@ def new_program(text: str, epoch: Callable[[], float], worker: int | None = None
         begins = int(at) - since
         return begins, begins + 1.0, tuple(_of_second(name, at, show).encode() for name in seconds)
 
-    return tuple(_joined(parts)), is_json(text), on_second, _name_of_thread
+    return tuple(_joined(parts)), is_json(text), True in starts, on_second, _name_of_thread
 
 
 def _joined(parts: list[_Part]) -> Iterator[Piece]:
@@ -164,7 +178,7 @@ def _of_second(name: str, at: float, show: Callable[[Value], str]) -> str:
     if name == _ISO:
         return process.iso_time(at).partition(".")[0]
     value = END_GETTERS[name](process, _NOBODY._replace(at=at))
-    return value if name == "ltime" and isinstance(value, str) else show(value)
+    return value if name.endswith("ltime") and isinstance(value, str) else show(value)
 
 
 def _name_of_thread(thread_id: int) -> bytes:

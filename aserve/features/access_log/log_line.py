@@ -18,7 +18,7 @@ from ...core.patterns import lazy_pattern
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
 # uWSGI's own lines, without its log-format.
 UWSGI_LINES = (
-    "[pid: %(pid)|app: 0|req: %(counts)] %(addr) (%(remote_user)) {%(vars) vars in %(pktsize) bytes} [%(ctime)] %(method) %(uri) => "
+    "[pid: %(pid)|app: 0|req: %(counts)] %(addr) (%(remote_user)) {%(vars) vars in %(pktsize) bytes} [%(start.ctime)] %(method) %(uri) => "
     "generated %(rsize) bytes in %(msecs) msecs (%(proto) %(status)) %(headers) headers in %(hsize) bytes (%(switches) switches on core %(core))"
 )
 NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"', "uwsgi": UWSGI_LINES}
@@ -47,7 +47,8 @@ OWN = {
     "thread",
     "request_id",
     "end",
-}
+    "start.time", "start.ltime", "start.ctime", "tmsecs", "tmicros", "sent",
+}  # fmt: skip
 ATOMS = frozenset(GUNICORN) | UWSGI | OWN
 # Values with a name of the user's: a request field, a response field, a variable (gunicorn: {X}i, {X}o, {X}e).
 NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}

@@ -125,6 +125,13 @@ class Process:
 # Values of a request's end
 
 
+def _at_start(get: Callable[[Process, Record], Value], per_second: int = 1) -> EndGetter:
+    """Return a getter that takes the beginning of a request for its end."""
+    return lambda process, record: get(
+        process, record._replace(at=(record.at - (record.times.duration or 0.0)) * per_second)
+    )
+
+
 def _whole(per_second: int) -> EndGetter:
     """Return a getter of the duration in whole parts of a second."""
 
@@ -174,6 +181,10 @@ def _header_count(process: Process, record: Record) -> Value:
     return sum(1 for line in record.head.split(b"\r\n")[1:] if line)
 
 
+def _head_bytes(record: Record) -> int:
+    return len(record.head) + len(b"\r\n") if record.head else 0
+
+
 def _response_field(name: str) -> EndGetter:
     """Return a getter of a response field."""
     pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
@@ -211,14 +222,19 @@ END_GETTERS: dict[str, EndGetter] = {
     "vars": _vars_count,
     "pktsize": _packet_bytes,
     "headers": _header_count,
-    "hsize": lambda process, record: len(record.head),
+    "hsize": lambda process, record: _head_bytes(record),
     "switches": lambda process, record: (
         1
     ),  # between greenlets, of which there are none: uWSGI has 1 for an app of one part
     "core": _core,
+    "sent": lambda process, record: record.size + _head_bytes(record),
 }
-TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread", "core", "end"}
-HEADED = {"response_field", "headers", "hsize"}
+END_GETTERS.update({f"start.{name}": _at_start(END_GETTERS[name]) for name in ("time", "ltime", "ctime")})
+END_GETTERS["tmsecs"] = _at_start(END_GETTERS["time"], 1000)
+END_GETTERS["tmicros"] = _at_start(END_GETTERS["time"], 1_000_000)
+OF_START = {"start.time", "start.ltime", "start.ctime", "tmsecs", "tmicros"}
+TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread", "core", "end"} | OF_START
+HEADED = {"response_field", "headers", "hsize", "sent"}
 
 # Values of the request line
 
@@ -271,7 +287,7 @@ def _field(name: str) -> FieldGetter:
 _FIELD_GETTERS: dict[str, FieldGetter] = {
     "user": _user,
     "request_id": _request_id,
-    "remote_user": lambda fields: _user(fields) or "",  # without a hyphen
+    "remote_user": lambda fields: fields.get("REMOTE_USER", ""),  # without a hyphen
     "cl": lambda fields: fields.get("CONTENT_LENGTH") or "0",
 }
 _NAMES = {"referer": "HTTP_REFERER", "uagent": "HTTP_USER_AGENT", "host": "HTTP_HOST"}

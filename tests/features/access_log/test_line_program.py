@@ -25,7 +25,7 @@ def named(pieces):
 
 def test_pieces():
     """Each value has the text before it; what is the same for all requests is text."""
-    pieces, is_json, _, _ = program("a %(h)s %(l)s%(worker) é%({X-y}i)s %(var.QUERY_STRING) %(hostname)", 3)
+    pieces, is_json, _, _, _ = program("a %(h)s %(l)s%(worker) é%({X-y}i)s %(var.QUERY_STRING) %(hostname)", 3)
     assert named(pieces) == [
         ("addr", "", "a ", False),
         ("field", "HTTP_X_Y", " -3 é", False),
@@ -55,7 +55,7 @@ def test_formats_that_are_python_s(text):
 
 def test_a_second():
     """What is the same for all of it, and when it begins and ends."""
-    pieces, _, on_second, _ = program("%(t)s%(ltime)%(time)%(epoch)%(ctime)")
+    pieces, _, _, on_second, _ = program("%(t)s%(ltime)%(time)%(epoch)%(ctime)")
     begins, ends, texts = on_second(10.0)
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(1.8e9 + 10))
     assert (begins, ends) == (9.75, 10.75)
@@ -71,7 +71,7 @@ def test_a_second():
 
 def test_json():
     """A value has its name before it, and what stands before that is a text."""
-    pieces, is_json, on_second, _ = program("json", 3)
+    pieces, is_json, _, on_second, _ = program("json", 3)
     assert is_json and on_second(0.0)[2] == (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(1.8e9)).encode(),)
     found = named(pieces)
     assert found[0] == ("second", 0, '{"timestamp": "', False) and found[-1] == ("text", 0, "}\n", False)
@@ -85,3 +85,11 @@ def test_names_of_threads():
     *_, name_of = program("%(thread)")
     assert name_of(threading.get_ident()) == threading.current_thread().name.encode()
     assert name_of(1) == b"1"
+
+
+def test_the_second_of_a_beginning():
+    """Times of the beginning have its second; a format with both seconds is Python's."""
+    _, _, of_start, on_second, _ = program("%(start.ltime) %(start.time) %(h)s")
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(1.8e9 + 10))
+    assert of_start and on_second(10.0)[2] == (stamp.encode(), b"1800000010")
+    assert new_program("%(start.ltime) %(ltime)", lambda: EPOCH) is None
