@@ -106,3 +106,28 @@ def test_a_hook_that_fails(folder):
     ) as caught:
         ServerProcess(["--uwsgi-ini", "app.ini"], folder, {}).end()
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("moment", "lines"),
+    [
+        ("post-fork", "chdir = /\nlazy-apps = true"),
+        ("pre-app", ""),
+        ("asap", "lazy-apps = true"),
+        ("as-user", "master = false"),
+    ],
+)
+def test_the_folder_that_a_hook_enters(tmp_path, raw_client, moment, lines):
+    """The app is imported from there, and runs there, as recorded from uWSGI 2.0.31."""
+    (tmp_path / "current").mkdir()
+    (tmp_path / "current" / "app.py").write_text(
+        "import os\n\ndef application(environ, start_response):\n    start_response('200 OK', [])\n    return [os.getcwd().encode()]\n"
+    )
+    lines = f"[uwsgi]\nmodule = app\nmaster = true\n{lines}\nhook-{moment} = chdir:{tmp_path}/current\n"
+    (tmp_path / "app.ini").write_text(lines)
+    process = ServerProcess(["app.ini"], tmp_path, {})
+    try:
+        assert raw_client(process.address).fetch().body.decode() == f"{tmp_path}/current"
+        assert "no effect" not in process.log
+    finally:
+        process.end()

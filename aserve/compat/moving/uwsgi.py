@@ -20,7 +20,7 @@ from .unix_rights import OWNERS, present_umask, put_rights
 from .uwsgi_arguments import WHERE, read_arguments
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options
-from .uwsgi_hooks import AT_END, UwsgiHooks
+from .uwsgi_hooks import AT_END, UwsgiHooks, put_folder
 from .uwsgi_imports import UwsgiImports
 from .uwsgi_log_files import UwsgiLogFiles
 from .uwsgi_logic import from_variables, include, resolve
@@ -126,10 +126,7 @@ def _refuse_emperors(draft: Draft) -> None:
 
 def _finish(draft: Draft) -> None:
     facts = draft.facts
-    folder = text_of(facts["chdir"]) if "chdir" in facts else ""
-    if folder:
-        draft.put("chdir", os.path.abspath(folder), facts["chdir"])
-        folder = os.path.abspath(folder)
+    folder = put_folder(draft)
     _place_sockets(draft, folder)
     _place_others(draft, folder)
     _set_rights(draft)

@@ -13,8 +13,10 @@ import grp
 import logging
 import os
 import pwd
+import socket
 import stat
 import subprocess
+import time
 from collections.abc import Mapping, MutableMapping
 from typing import Callable
 
@@ -24,6 +26,7 @@ from .draft import is_number
 logger = logging.getLogger("aserve")
 
 FILE_MODE = 0o666  # without the umask
+WAIT_SECONDS = 60  # uWSGI's, without wait-for-fs-timeout
 Action = Callable[[str, "Place"], None]
 
 
@@ -134,6 +137,19 @@ def _set_variable(argument: str, place: Place) -> None:
     place.own[name] = value
 
 
+def _waiter(is_there: Callable[[str], bool]) -> Action:
+    """Return an action that waits until a path is there."""
+
+    def wait(path: str, place: Place) -> None:
+        for _ in range(WAIT_SECONDS):
+            if is_there(place.path_of(path)):
+                return
+            time.sleep(1.0)
+        raise ValueError(f"there is none after {WAIT_SECONDS} s")
+
+    return wait
+
+
 def _log(text: str, place: Place) -> None:
     logger.info("%s", text)
 
@@ -149,6 +165,12 @@ ACTIONS: Mapping[str, Action] = {
     "creat": _create,
     "touch": _touch,
     "writefifo": _write_fifo,
+    "cd": lambda path, place: os.chdir(place.path_of(path)),
+    "chdir": lambda path, place: os.chdir(place.path_of(path)),
+    "hostname": lambda name, place: socket.sethostname(name),
+    "wait_for_fs": _waiter(os.path.exists),
+    "wait_for_file": _waiter(os.path.isfile),
+    "wait_for_dir": _waiter(os.path.isdir),
     "mkdir": lambda path, place: os.mkdir(place.path_of(path)),
     "unlink": lambda path, place: os.unlink(place.path_of(path)),
     "chmod": _set_mode,

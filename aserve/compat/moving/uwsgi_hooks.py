@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
@@ -19,11 +20,14 @@ from ...lifecycle.program import environ_for
 from ...settings import ConfigError, EngineSettings
 from .draft import Draft, Given
 from .uwsgi_actions import ACTIONS, ActionError, Place, do_action
+from .uwsgi_values import text_of
 
 logger = logging.getLogger("aserve")
 
-# What needs no hook: SIGTERM drains in any case.
-_NOT_NEEDED = ("unix_signal:15 gracefully_kill_them_all", "unix_signal:15 kill_them_all")
+# What needs no hook: SIGTERM and SIGINT drain in any case.
+_NOT_NEEDED = re.compile(r"!?unix_signal:(2|15)\s+(gracefully_)?kill_them_all\b")
+_FOLDERS = ("cd", "chdir")
+_OF_PROCESS = (*_FOLDERS, "putenv")  # what an importing process has inherited there from one before
 Holds = Callable[
     [Any, bool], bool
 ]  # of a process's role (None: it is no child of a supervisor), and whether the file says lazy-apps
@@ -35,6 +39,7 @@ class Moment(NamedTuple):
     events: Sequence[Life]
     holds: Holds
     ends_start: bool = True  # a hook that fails does
+    lazy_events: Sequence[Life] = ()  # with lazy-apps; without any: `events`
 
 
 class Step(NamedTuple):
@@ -80,7 +85,7 @@ MOMENTS: Mapping[str, Moment] = {
     "master-start": Moment((Life.WORKERS_BEGIN,), _in_main, ends_start=False),
     "pre-app": Moment((Life.IMPORTS,), _with_app),
     "post-app": Moment((Life.IMPORTED,), _with_app),
-    "post-fork": Moment((Life.IMPORTS, Life.FORKED), _in_worker),
+    "post-fork": Moment((Life.IMPORTED, Life.FORKED), _in_worker, lazy_events=(Life.IMPORTS,)),
     "accepting": Moment(_READY, _in_worker, ends_start=False),
     "accepting1": Moment(_READY, _in_first, ends_start=False),
     "accepting-once": Moment(_READY, _once, ends_start=False),
@@ -88,6 +93,7 @@ MOMENTS: Mapping[str, Moment] = {
     "as-user-atexit": Moment((Life.EXITS,), _in_main, ends_start=False),
 }
 AT_END = "as-user-atexit"
+BEFORE_WORKERS = ("asap", "pre-jail", "in-jail", "post-jail", "as-root", "as-user")
 
 
 def take_hook(draft: Draft, given: Given) -> None:
@@ -99,10 +105,11 @@ def take_hook(draft: Draft, given: Given) -> None:
     """
     kind, _, moment = given.key.partition("-")
     action, colon, argument = ("exec", ":", given.value) if kind == "exec" else given.value.partition(":")
+    action = action[action[:1] == "!" :]  # uWSGI does not log its argument
     hidden = given._replace(is_secret=True)
     if not colon:
         raise ValueError("a hook is of the form ACTION:ARGUMENT")
-    if given.value in _NOT_NEEDED:
+    if _NOT_NEEDED.match(given.value):
         return
     if moment not in MOMENTS:
         draft.note(hidden, f"it has no effect here: hooks are {', '.join(MOMENTS)}")
@@ -112,6 +119,23 @@ def take_hook(draft: Draft, given: Given) -> None:
         draft.facts.setdefault("steps", []).append(Step(hidden, moment, action, argument))
 
 
+def put_folder(draft: Draft) -> str:
+    """Put the folder that chdir, and hooks before the workers, enter: each process has it; return the folder of relative paths."""
+    chdir, steps, folder, base = draft.facts.get("chdir"), draft.facts.get("steps", []), "", ""
+    for moment in BEFORE_WORKERS:
+        for index, step in enumerate(steps):
+            if step.moment == moment and step.action in _FOLDERS:
+                folder = os.path.abspath(os.path.join(folder, step.argument))
+                steps[index] = step._replace(argument=folder)
+                draft.put("chdir", folder, step.given)
+        if moment == "asap":
+            if chdir is not None and text_of(chdir):
+                folder = os.path.abspath(os.path.join(folder, text_of(chdir)))
+                draft.put("chdir", folder, chdir)
+            base = folder
+    return base
+
+
 class UwsgiHooks(Extension[EngineSettings]):
     """Does what a file's hooks say."""
 
@@ -119,25 +143,31 @@ class UwsgiHooks(Extension[EngineSettings]):
         """`is_lazy`: the file says lazy-apps."""
         self._steps = steps
         self._is_lazy = is_lazy
+        self._folder = ""  # that hooks have entered, before the workers
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """See Extension; neither --check nor a process that does jobs has hooks."""
         if context.is_check or context.is_spooler:
             return
+        is_own = event in (Life.IMPORTS, Life.IMPORTED, Life.FORKED)  # the folder is the app's, and not a supervisor's
         for name, moment in MOMENTS.items():
-            if event in moment.events and moment.holds(context.role, self._is_lazy):
+            if event in ((self._is_lazy and moment.lazy_events) or moment.events):
+                holds = moment.holds(context.role, self._is_lazy)
                 for step in self._steps:
-                    if step.moment == name:
-                        _do(step, moment, context)
+                    if step.moment == name and (holds or (moment.holds is _with_app and step.action in _OF_PROCESS)):
+                        self._do(step, moment, context, is_own)
 
-
-def _do(step: Step, moment: Moment, context: LifeContext) -> None:
-    config, own = context.plan.config, {} if context.environ is None else context.environ
-    folder = config.chdir if config.chdir and step.moment != "asap" else os.getcwd()
-    try:
-        do_action(step.action, step.argument, Place(folder, environ_for(config, own), own))
-    except ActionError as fault:
-        text = f"{step.given.where}: {step.given.key}: {step.action}: {fault}"
-        if moment.ends_start:
-            raise ConfigError(text) from None
-        logger.error("%s", text)
+    def _do(self, step: Step, moment: Moment, context: LifeContext, is_own: bool) -> None:
+        config, own = context.plan.config, {} if context.environ is None else context.environ
+        folder = os.getcwd() if is_own else self._folder or (step.moment != "asap" and config.chdir) or os.getcwd()
+        whole = os.path.join(folder, step.argument)
+        if step.action in _FOLDERS and not is_own and os.path.isdir(whole):
+            self._folder = whole
+            return
+        try:
+            do_action(step.action, step.argument, Place(folder, environ_for(config, own), own))
+        except ActionError as fault:
+            text = f"{step.given.where}: {step.given.key}: {step.action}: {fault}"
+            if moment.ends_start:
+                raise ConfigError(text) from None
+            logger.error("%s", text)

@@ -135,7 +135,7 @@ ROWS: tuple[Row, ...] = (
     maps("chroot pivot-root", "dropped-guards", collect("chroot"), "systemd does it: `RootDirectory=`; beside `static-map` it ends the start"),
     unlike("unshare jail* emperor-use-clone namespace*", "systemd does it: `RootDirectory=`, `CapabilityBoundingSet=` and the like"),
     unlike("emperor* vassal* subscribe-to subscribe subscription* fastrouter* rawrouter* sslrouter* forkrouter* http-subscription-server sub*", "have systemd start an aserve for each app"),
-    maps("hook-* exec-*", "", take_hook, "what is done by `exec`, `write`, `append`, `create`, `touch`, `mkdir`, `unlink`, `chmod`, `chown`, `putenv`, `print`, at the moments from `asap` to `as-user-atexit`"),
+    maps("hook-* exec-*", "", take_hook, "what is done by `exec`, `write`, `append`, `create`, `touch`, `mkdir`, `unlink`, `chmod`, `chown`, `chdir`, `putenv`, `print` and the like, at the moments from `asap` to `as-user-atexit`"),
     unlike("call-*", "they are functions of C; a `hook-*` with `exec:` runs a program"),
     unlike("legion* lord* attach-control-daemon mount-* umount-* wait-for-* worker-exec worker-exec2", UNIT),
     maps("cron cron2 unique-cron", "cron", collect("cron"), "one run of each at a time; see attached.md"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import threading
 
 import pytest
 
+from aserve.compat.moving import uwsgi_actions
 from aserve.compat.moving.uwsgi_actions import ActionError, Place, do_action
 
 pytestmark = pytest.mark.long_on_pypy
@@ -71,6 +73,29 @@ def test_variables(place):
     """They are those of this process."""
     do_action("putenv", "MOVED=now", place)
     assert place.own == {"MOVED": "now"}
+
+
+def test_the_process_itself(place, tmp_path, monkeypatch):
+    """Its folder, and the name of its machine."""
+    named = []
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(socket, "sethostname", named.append)
+    (tmp_path / "current").mkdir()
+    do_action("cd", "current", place)
+    do_action("hostname", "shop", place)
+    assert os.getcwd() == str(tmp_path / "current") and named == ["shop"]
+
+
+def test_waiting_for_a_path(place, tmp_path, monkeypatch):
+    """Until it is there, and a minute at most."""
+    slept = []
+    monkeypatch.setattr(uwsgi_actions.time, "sleep", lambda seconds: slept.append((tmp_path / "late").mkdir()))
+    do_action("wait_for_dir", "late", place)
+    do_action("wait_for_file", "there", place)
+    assert len(slept) == 1
+    monkeypatch.setattr(uwsgi_actions.time, "sleep", lambda seconds: None)
+    with pytest.raises(ActionError, match="there is none after 60 s"):
+        do_action("wait_for_fs", "never", place)
 
 
 def test_a_fifo_that_is_read(place, tmp_path):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import types
 
 import pytest
 
 from aserve.compat.moving.draft import Draft, Given
-from aserve.compat.moving.uwsgi_hooks import MOMENTS, Step, UwsgiHooks, take_hook
+from aserve.compat.moving.uwsgi_hooks import MOMENTS, Step, UwsgiHooks, put_folder, take_hook
 from aserve.extension import Life, LifeContext
 from aserve.features import Config
 from aserve.settings import ConfigError
@@ -49,13 +50,13 @@ def test_none_in_a_check():
     [
         (Life.STARTS, None, AT_START),
         (Life.WORKERS_BEGIN, None, ["as-user", "master-start"]),
-        (Life.IMPORTS, role(1, is_new=True), ["pre-app", "post-fork"]),
-        (Life.IMPORTS, role(1), ["post-fork"]),
+        (Life.IMPORTS, role(1, is_new=True), ["pre-app"]),
+        (Life.IMPORTS, role(1), []),
         (Life.IMPORTS, role(0, is_mold=True), ["pre-app"]),
         (Life.IMPORTED, role(0, is_mold=True), ["post-app"]),
         (Life.FORKED, role(1), ["post-fork", "accepting", "accepting1"]),
         (Life.FORKED, role(2, is_new=True), ["post-fork", "accepting", "accepting-once", "accepting1-once"]),
-        (Life.IMPORTED, role(2), ["accepting"]),
+        (Life.IMPORTED, role(2), ["post-fork", "accepting"]),
         (Life.EXITS, None, ["as-user-atexit"]),
         (Life.RELOADS, None, []),
     ],
@@ -68,8 +69,15 @@ def test_with_a_supervisor(event, which, moments):
 def test_other_processes():
     """With lazy-apps each worker imports the app; a process without a supervisor is all of them; one that does jobs has none."""
     assert due(Life.IMPORTS, role(2), is_lazy=True) == ["pre-app", "post-fork"]
-    assert due(Life.IMPORTS, None) == ["as-user", "pre-app", "post-fork"]
-    assert due(Life.IMPORTED, None) == ["post-app", "accepting", "accepting1", "accepting-once", "accepting1-once"]
+    assert due(Life.IMPORTS, None) == ["as-user", "pre-app"]
+    assert due(Life.IMPORTED, None) == [
+        "post-app",
+        "post-fork",
+        "accepting",
+        "accepting1",
+        "accepting-once",
+        "accepting1-once",
+    ]
     assert due(Life.IMPORTS, None, is_spooler=True) == []
 
 
@@ -82,8 +90,8 @@ def hooks_of(tmp_path, moment, action, argument):
 
 def test_folder_and_variables(tmp_path):
     """A command has --chdir's folder, and --env's variables."""
-    hooks, context = hooks_of(tmp_path, "pre-app", "exec", "echo $WORD > found")
-    hooks.on_life(Life.IMPORTS, context)
+    hooks, context = hooks_of(tmp_path, "as-user", "exec", "echo $WORD > found")
+    hooks.on_life(Life.WORKERS_BEGIN, context)
     assert (tmp_path / "found").read_text() == "a\n"
 
 
@@ -105,6 +113,8 @@ def test_failures(tmp_path, caplog):
         ("hook-as-user", "write:/run/a b:c", [("as-user", "write", "/run/a b:c")]),
         ("exec-pre-app", "./manage.py migrate", [("pre-app", "exec", "./manage.py migrate")]),
         ("hook-master-start", "unix_signal:15 gracefully_kill_them_all", []),
+        ("hook-master-start", "unix_signal:2\tgracefully_kill_them_all # words", []),
+        ("hook-post-fork", "!cd:/srv", [("post-fork", "cd", "/srv")]),
     ],
 )
 def test_taking(key, value, steps):
@@ -132,3 +142,32 @@ def test_without_an_action():
     """It is an error in uWSGI, too."""
     with pytest.raises(ValueError, match="of the form ACTION:ARGUMENT"):
         take_hook(Draft("a.ini"), Given("hook-asap", "true", "a.ini:1"))
+
+
+def test_variables_of_a_worker_that_is_started_later(tmp_path, monkeypatch):
+    """What the app's process has from a hook, each process that imports the app has; a command is not run again."""
+    for action, is_done in (("putenv", True), ("exec", False)):
+        hooks, context = hooks_of(tmp_path, "pre-app", action, "MOVED=now")
+        done = []
+        monkeypatch.setattr("aserve.compat.moving.uwsgi_hooks.do_action", lambda *args, done=done: done.append(args[0]))
+        hooks.on_life(Life.IMPORTS, context._replace(role=role(1)))
+        assert done == [action] * is_done
+
+
+def test_folders_before_the_workers(tmp_path, monkeypatch):
+    """The last is that of each process; relative paths of the file are of those that come before the sockets."""
+    monkeypatch.chdir(tmp_path)
+    draft = Draft("a.ini")
+    draft.facts["chdir"] = Given("chdir", "site", "a.ini:2")
+    for moment, folder in (("as-user", "current"), ("asap", "srv")):
+        take_hook(draft, Given(f"hook-{moment}", f"chdir:{folder}", "a.ini:1"))
+    assert put_folder(draft) == f"{tmp_path}/srv/site"
+    assert draft.settings["chdir"] == f"{tmp_path}/srv/site/current"
+    assert [step.argument for step in draft.facts["steps"]] == [f"{tmp_path}/srv/site/current", f"{tmp_path}/srv"]
+    hooks = UwsgiHooks(draft.facts["steps"][1:], is_lazy=False)
+    context = LifeContext(types.SimpleNamespace(config=Config()), environ={})
+    with pytest.raises(ConfigError, match=r"a.ini:1: hook-asap: chdir: No such file"):
+        hooks.on_life(Life.STARTS, context)
+    (tmp_path / "srv").mkdir()
+    hooks.on_life(Life.STARTS, context)
+    assert hooks._folder == f"{tmp_path}/srv" and os.getcwd() == str(tmp_path)
