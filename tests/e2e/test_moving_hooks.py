@@ -131,3 +131,20 @@ def test_the_folder_that_a_hook_enters(tmp_path, raw_client, moment, lines):
         assert "no effect" not in process.log
     finally:
         process.end()
+
+
+def test_a_pattern_of_the_python_path(tmp_path, raw_client):
+    """Modules are found in each folder, and first in the last, as recorded from uWSGI 2.0.31."""
+    for name, module in (("a", "both"), ("a", "first"), ("b", "both"), ("b", "app")):
+        (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name / f"{module}.py").write_text(f"place = {name!r}\n")
+    (tmp_path / "src" / "b" / "app.py").write_text(
+        "import both, first\n\ndef application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n    return [(both.place + first.place).encode()]\n"
+    )
+    (tmp_path / "app.ini").write_text(f"[uwsgi]\nmodule = app\npythonpath = {tmp_path}/src/*\n")
+    process = ServerProcess(["app.ini"], tmp_path, {})
+    try:
+        assert raw_client(process.address).fetch().body == b"ba"
+    finally:
+        process.end()

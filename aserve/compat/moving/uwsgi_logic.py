@@ -302,9 +302,20 @@ _OPERATORS: dict[str, Callable[[int, int], int] | None] = {
 }
 
 
+def found_by(pattern: str) -> list[str]:
+    """
+    Return the paths of a pattern as glob(3) has them: folders end with a slash; without a path, the pattern.
+
+    Raises:
+        ValueError: there is a NUL in the pattern.
+    """
+    found = sorted(itertools.islice(glob.iglob(pattern), MAX_OPTIONS))
+    return [os.path.join(path, "") if os.path.isdir(path) else path for path in found] or [pattern]
+
+
 def _found_by(pattern: str, option: Given) -> list[str]:
     try:
-        return sorted(itertools.islice(glob.iglob(pattern), MAX_OPTIONS))
+        return found_by(pattern)
     except ValueError as fault:  # a NUL in the path
         raise ConfigError(f"{option.where}: {option}: {fault}") from None
 

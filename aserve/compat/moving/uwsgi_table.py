@@ -36,6 +36,7 @@ from .uwsgi_values import (
     take_mule,
     take_pid_file,
     take_plugins,
+    take_python_path,
     take_umask,
     text,
 )
@@ -71,7 +72,7 @@ ROWS: tuple[Row, ...] = (
     maps("no-default-app", "mount", switch("no default app"), "without it the first app is that of all other paths, too"),
     maps("chdir", "chdir", fact("chdir")),
     maps("chdir2", "chdir", fact("chdir"), "before the import, not behind it"),
-    maps("pythonpath python-path pp", "python-path", text("python-path")),
+    maps("pythonpath python-path pp", "python-path", take_python_path, "each path of a pattern; the last comes first"),
     maps("home virtualenv venv pyhome", "python-path", fact("virtualenv"), "its packages, if it is for the Python that runs aserve; nothing, if it is the one that this runs in"),
     maps("env", "env", take_env, "also a variable for what follows, as `$(NAME)`"),
     maps("paste ini-paste ini-paste-logged", "APP", fact("paste"), "`config:FILE`; see paste.md"),

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from ...settings.secrecy import HIDDEN
 from .draft import Draft, Given, check, is_number
+from .uwsgi_logic import found_by
 
 OFF = ("false", "off", "no")  # in any case of letters; for a switch, 0 too
 MAX_THREADS = 256  # Guess: in place of greenlets; a thread is started only when the others are busy
@@ -93,7 +94,7 @@ def text(key: str) -> Take:
     return take
 
 
-_LISTS = ("add-group", "env", "python-path", "spooler", "spooler-import", "touch-reload", "uwsgi-farm")
+_LISTS = ("add-group", "env", "spooler", "spooler-import", "touch-reload", "uwsgi-farm")
 
 
 def fact(name: str) -> Take:
@@ -320,6 +321,14 @@ def take_metric(draft: Draft, given: Given) -> None:
 
 
 # The environment of Python
+
+
+def take_python_path(draft: Draft, given: Given) -> None:
+    """Take pythonpath: a folder, or a pattern of folders; the last comes first on sys.path, as there."""
+    for path in found_by(text_of(given)):
+        draft.add("python-path", path, given)
+        paths = draft.settings["python-path"]
+        paths.insert(0, paths.pop())
 
 
 def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:

@@ -141,6 +141,8 @@ def test_loops(tmp_path):
     for name in "ab":
         (tmp_path / name).write_text("1\n2\n")
     assert resolved(f"for-glob = {tmp_path}/*\nx = %(_)\nendfor") == [f"x = {tmp_path}/a", f"x = {tmp_path}/b"]
+    assert resolved(f"for-glob = {tmp_path}*\nx = %(_)\nendfor") == [f"x = {tmp_path}/"]  # as uWSGI has it
+    assert resolved("for-glob = /no/such/*\nx = %(_)\nendfor") == ["x = /no/such/*"]
     assert resolved(f"for-readline = {tmp_path}/a\nx = %(_)\nendfor") == ["x = 1", "x = 2"]
     with pytest.raises(ConfigError, match=r"a\.ini:1: for-readline = /no/such: cannot read /no/such: No such file"):
         resolved("for-readline = /no/such\nendfor")

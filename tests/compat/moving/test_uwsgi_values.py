@@ -26,6 +26,7 @@ from aserve.compat.moving.uwsgi_values import (
     take_metric,
     take_mule,
     take_plugins,
+    take_python_path,
     text_of,
     whole,
 )
@@ -308,3 +309,13 @@ def test_headers():
     assert draft.settings == {"add-field": ["X-Frame-Options: DENY", "X-A: b"]}
     (note,) = draft.notes
     assert "Content-Type differs from response to response" in str(note)
+
+
+def test_patterns_of_the_python_path(tmp_path):
+    """Each path of a pattern is there, a folder with its slash; the last is the first, and what nothing matches stays."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    draft = Draft("a.ini")
+    for value in ("/no/such/*", f"{tmp_path}/*"):
+        take_python_path(draft, Given("pythonpath", value, "a.ini:1"))
+    assert draft.settings == {"python-path": [f"{tmp_path}/b/", f"{tmp_path}/a/", "/no/such/*"]}
