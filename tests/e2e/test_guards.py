@@ -85,6 +85,37 @@ def test_a_route_more_opens_nothing(serve, raw_client, words, variables):
 
 
 @ONCE
+def test_no_spelling_of_a_path_passes(folder, serve, raw_client):
+    """Where uWSGI finds the path that a route guards, its password is asked for; what uWSGI takes for another path is another one here, too."""
+    (folder / "dots.ini").write_text(f"[uwsgi]\nmodule = site_app\nroute = ^/admin basicauth:Site,ann:{SECRET}\n")
+    process = serve("dots.ini")
+    for path in (
+        "/x/../admin",
+        "/./admin",
+        "/../admin",
+        "/x/./../admin?/..",
+        "/%61dmin",
+        "/;/../admin",
+        "http://a/x/../admin",
+        "/admin;x",
+    ):
+        assert (ask(raw_client, process, path), ask(raw_client, process, path, SECRET)) == (401, 200), path
+    for path in (
+        "//admin",
+        "/x//../admin",
+        "/%2e%2e/admin",
+        "/x/..;/admin",
+        "/ADMIN",
+        "/admin/..",
+        "/admin/../x",
+        "/%252e/admin",
+    ):
+        assert ask(raw_client, process, path) == 200, path
+    for path in ("/admin%00", "/%%61dmin", "/a%/../admin", "/admin#", "../admin"):
+        assert ask(raw_client, process, path) == 400, path
+
+
+@ONCE
 def test_a_file_that_cannot_be_obeyed(folder, serve, raw_client):
     """It ends the start, with a line for each such route; --dropped-guards warn drops these, and no others."""
     for words in (["never.ini"], ["--check", "never.ini"], ["uwsgi", "--ini", "never.ini"]):

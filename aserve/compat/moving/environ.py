@@ -2,7 +2,7 @@
 
 Owns:     MovedEnviron, the extension; as_uwsgi and as_gunicorn, its layers around the app.
 Thread:   the layers: a worker (with --threads 0: the event loop).
-Spec:     uWSGI 2.0.31, core/protocol.c and plugins/python/wsgi_subhandler.c; gunicorn 23, gunicorn/http/message.py and gunicorn/http/wsgi.py.
+Spec:     uWSGI 2.0.31, core/protocol.c, proto/http.c and plugins/python/wsgi_subhandler.c; gunicorn 23, gunicorn/http/message.py and gunicorn/http/wsgi.py.
 Not here: keeping the fields, or removing them (proxies/forwarded.py), which peers are trusted (proxies/peers.py).
 
 uWSGI names itself and its machine, and an HTTP server's SERVER_NAME is the machine's; gunicorn's is the address that is bound, or for a unix
@@ -10,6 +10,8 @@ socket the Host field.
 
 Both servers leave X-Forwarded-* to the app, from any peer, and REMOTE_ADDR is the peer's. uWSGI takes the scheme from X-Forwarded-Proto of any
 peer, or from X-Forwarded-Ssl; gunicorn from the fields of peers that `forwarded_allow_ips` names.
+
+uWSGI takes segments of dots out of the path of an HTTP request. With routes, which must see the same path as the app, they do that.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
+from urllib.parse import unquote
 
+from ...core.escaping import decode_path, path_of
 from ...extension import Extension
 from ...proxies.forwarded import DEFAULT_PORTS, cgi_name
 from ...proxies.peers import Peers
@@ -46,7 +50,8 @@ class MovedEnviron(Extension[MovingSettings]):
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
         if self._config.environ_as == "uwsgi":
-            return as_uwsgi(app, _hosts_by_port(self._config.bind, is_http=True))
+            hosts = _hosts_by_port(self._config.bind, is_http=True)
+            return as_uwsgi(app, hosts, has_dots=not getattr(self._config, "route", ()))
         named = self._config.scheme_fields or SCHEME_FIELDS
         fields = [text.split(": ") for text in named if text != NO_FIELDS]
         hosts = _hosts_by_port(self._config.bind, is_http=False)
@@ -62,8 +67,12 @@ def _hosts_by_port(binds: Iterable[str], is_http: bool) -> dict[str, str]:
     }
 
 
-def as_uwsgi(app: WSGIApp, hosts: Mapping[str, str]) -> WSGIApp:
-    """Return an app that takes the scheme from the fields of any peer, and finds uWSGI's own variables; `hosts`: of HTTP, by port."""
+def as_uwsgi(app: WSGIApp, hosts: Mapping[str, str], has_dots: bool) -> WSGIApp:
+    """
+    Return an app that takes the scheme from the fields of any peer, and finds uWSGI's own variables.
+
+    `hosts`: of HTTP, by port; `has_dots`: whether a path may still have segments of dots.
+    """
     node = socket.gethostname()
     own = {"uwsgi.version": UWSGI_VERSION.encode(), "uwsgi.node": node.encode()}
 
@@ -75,6 +84,10 @@ def as_uwsgi(app: WSGIApp, hosts: Mapping[str, str]) -> WSGIApp:
         elif environ.get(SSL, "").lower() in ("on", "1"):
             environ["wsgi.url_scheme"] = "https"
         environ.update(own)
+        target = environ.get("REQUEST_URI", "")
+        # A front server's PATH_INFO stays: it is without dots, or is not what the target says.
+        if has_dots and "/." in target and environ["PATH_INFO"] == unquote(path_of(target), "latin-1"):
+            environ["PATH_INFO"] = decode_path(path_of(target))
         if environ["SERVER_NAME"] == hosts.get(environ["SERVER_PORT"]):
             environ["SERVER_NAME"] = node
         return app(environ, start_response)

@@ -23,6 +23,7 @@ from typing import Literal
 
 from ... import rpc
 from ...core.errors import AppError, ResponseTruncated
+from ...core.escaping import decode_path, path_of
 from ...core.exchange import Exchange
 from ...core.forks import end_if_forked, forked
 from ...core.named_tuple import NamedTuple
@@ -36,6 +37,7 @@ from ...wsgi.gateway import Before, Reply
 from ...wsgi.head import Headers
 from ...wsgi.response import CommonFields, Response, error_response
 from .arguments import Piece, compile_argument, fill
+from .changes import set_variable
 from .guards import GUARDS, Guard, compile_guard
 
 logger = logging.getLogger("aserve.rpc")
@@ -141,14 +143,18 @@ def _route_error(text: str, why: str) -> ConfigError:
 class Routes(Before):
     """Answers requests that match a route."""
 
-    __slots__ = ("_common_fields", "_routes")
+    __slots__ = ("_common_fields", "_decodes", "_routes")
 
-    def __init__(self, common_fields: CommonFields, routes: tuple[Route, ...]) -> None:
+    def __init__(self, common_fields: CommonFields, routes: tuple[Route, ...], decodes: bool = False) -> None:
         self._common_fields = common_fields
         self._routes = routes
+        self._decodes = decodes  # the paths of targets, as uWSGI does
 
     def before(self, exchange: Exchange) -> Reply | None:
         """Answer by a route; None: the app answers."""
+        if self._decodes and "/." in exchange.vars:
+            path = decode_path(path_of(exchange.vars.split("\0", 4)[3]))
+            set_variable(exchange, {}, "PATH_INFO", path)
         environ: Environ | None = None
         for route in self._routes:
             match: re.Match[str] | None = None
@@ -300,4 +306,5 @@ class Routing(Extension[RouteSettings]):
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""
-        return Routes(context.common_fields, self._routes)
+        decodes = context.is_http and getattr(self._config, "environ_as", None) == "uwsgi"
+        return Routes(context.common_fields, self._routes, decodes)

@@ -2,16 +2,16 @@
 
 Owns:     CHANGES, their names; compile_change; set_variable.
 Thread:   compiling: the main thread; a Change is called in a worker, several at once (with --threads 0: on the event loop).
-Spec:     uWSGI 2.0.31, core/routing.c and plugins/router_rewrite; RFC 3986 section 5.2.4 (dots in a path).
-Not here: patterns (__init__.py), placeholders (arguments.py).
+Spec:     uWSGI 2.0.31, core/routing.c and plugins/router_rewrite.
+Not here: patterns (__init__.py), placeholders (arguments.py), decoding (core/escaping.py).
 """
 
 from __future__ import annotations
 
 import re
 from typing import Callable, Literal
-from urllib.parse import unquote
 
+from ...core.escaping import decode_path
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...wsgi.environ import REQUEST_LINE_PARTS, Environ
@@ -71,20 +71,6 @@ def _rewrite(pieces: tuple[Piece, ...], decision: Literal["next", "continue"]) -
         return decision
 
     return change
-
-
-def decode_path(path: str) -> str:
-    """Return a path without its fragment and its segments of dots, decoded."""
-    segments = path.partition("#")[0].split("/")
-    kept: list[str] = []
-    for segment in segments:
-        if segment == "..":
-            del kept[max(1, len(kept) - 1) :]
-        elif segment != ".":
-            kept.append(segment)
-    if segments[-1] in (".", ".."):
-        kept.append("")
-    return unquote("/".join(kept), "latin-1")
 
 
 def set_variable(exchange: Exchange, environ: Environ, name: str, value: str) -> None:

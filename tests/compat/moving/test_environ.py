@@ -65,6 +65,25 @@ def test_what_is_of_uwsgi(environ_of):
 
 
 @pytest.mark.parametrize(
+    ("target", "path", "becomes"),
+    [
+        ("/a/../b%20?c/..", "/a/../b ", "/b "),
+        ("http://h/./b", "/./b", "/b"),
+        ("http://h", "/", "/"),
+        ("/%2e/b/./c", "/./b/./c", "/./b/c"),
+        ("/x/../b", "/x/b", "/x/b"),
+        ("/x/b", "/../b", "/../b"),
+    ],
+)
+def test_the_path_of_uwsgi(environ_of, target, path, becomes):
+    """It is without the target's segments of dots; with routes, which do that, and behind a server that says another path, it stays."""
+    fields = {"REQUEST_URI": target, "PATH_INFO": path}
+    assert environ_of({"environ_as": "uwsgi"}, fields)["PATH_INFO"] == becomes
+    assert environ_of({"environ_as": "uwsgi", "route": ["last:"]}, fields)["PATH_INFO"] == path
+    assert environ_of({"environ_as": "gunicorn"}, fields)["PATH_INFO"] == path
+
+
+@pytest.mark.parametrize(
     ("bind", "fields", "peer", "server"),
     [
         ("0.0.0.0:80", {}, "10.0.0.1", ("0.0.0.0", "80")),

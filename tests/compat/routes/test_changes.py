@@ -6,7 +6,6 @@ import pytest
 from harness.fakes import FakeConnection
 
 from aserve.compat.routes import Routes, compile_routes
-from aserve.compat.routes.changes import decode_path
 from aserve.core.exchange import Exchange
 from aserve.settings import ConfigError
 from aserve.wsgi import Gateway
@@ -16,8 +15,8 @@ from aserve.wsgi.response import CommonFields
 FIELDS = CommonFields("")
 
 
-def found(*routes, is_from_front=False, fields=(), **request):
-    """Return what the app finds of a request for /old/a?x=1 with these routes."""
+def found(*routes, is_from_front=False, fields=(), decodes=False, **request):
+    """Return what the app finds of a request for /old/a?x=1 with these routes; `decodes`: the server was uWSGI."""
     pairs = {
         "REQUEST_METHOD": "POST", "REQUEST_URI": "/old/a?x=1", "PATH_INFO": "/old/a", "QUERY_STRING": "x=1", "SERVER_PROTOCOL": "HTTP/1.1",
         **request,
@@ -35,7 +34,7 @@ def found(*routes, is_from_front=False, fields=(), **request):
         start_response("200 OK", [("Content-Length", "0")])
         return []
 
-    Gateway(app, FIELDS, False, [Routes(FIELDS, compile_routes(routes))]).respond(exchange)
+    Gateway(app, FIELDS, False, [Routes(FIELDS, compile_routes(routes), decodes)]).respond(exchange)
     return seen
 
 
@@ -78,16 +77,12 @@ def test_a_nul():
     assert found("rewrite:/a%00b")["PATH_INFO"] == "/ab"
 
 
-@pytest.mark.parametrize(
-    ("path", "decoded"),
-    [
-        ("/a/./b", "/a/b"), ("/a/../b", "/b"), ("/../../b", "/b"), ("/a/b/..", "/a/"), ("/a/.", "/a/"), ("/a//b", "/a//b"), ("/a#b", "/a"),
-        ("/%41%zz", "/A%zz"), ("a/b", "a/b"), ("/..a/b..", "/..a/b.."),
-    ],
-)  # fmt: skip
-def test_paths(path, decoded):
-    """Segments of dots go, and what is escaped is decoded."""
-    assert decode_path(path) == decoded
+@pytest.mark.parametrize("target", ["/x/../old/a?x=1", "http://h/./old/a", "/old/b/../a", "/x%2fy/../../old/a"])
+def test_segments_of_dots(target):
+    """Where the server was uWSGI, routes and the app find the path without them, and the target as it came."""
+    seen = found("^/old/ addvar:A=1", decodes=True, REQUEST_URI=target, PATH_INFO="/its/own")
+    assert (seen["PATH_INFO"], seen["REQUEST_URI"], seen["A"]) == ("/old/a", target, "1")
+    assert found("^/old/ addvar:A=1", REQUEST_URI=target, PATH_INFO="/its/own")["PATH_INFO"] == "/its/own"
 
 
 @pytest.mark.parametrize(
