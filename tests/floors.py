@@ -108,6 +108,7 @@ FLOORS = {
     "aserve/compat/routes/__init__.py": 100,
     "aserve/compat/routes/arguments.py": 100,
     "aserve/compat/routes/changes.py": 100,
+    "aserve/compat/routes/conditions.py": 100,
     "aserve/compat/routes/guards.py": 100,
     "aserve/compat/uwsgi.py": 100,
     "aserve/compat/uwsgi_api/__init__.py": 100,

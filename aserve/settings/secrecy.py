@@ -22,7 +22,8 @@ _PROGRAM_NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
 _WORD = lazy_pattern(r"[\w.~/+@-]+\Z")
 # Pattern, action and function of a route; arguments follow.
 _ROUTE = lazy_pattern(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
-_GUARD = lazy_pattern(r"(\S+\s+)?(basicauth|break|continue|last|redirect-permanent|redirect)(?=[\s:])")
+_CONDITION = lazy_pattern(r"if(-not)?:[^\s:]*")  # a field may have to equal a secret
+_GUARD = lazy_pattern(r"(\S+\s+)?(basicauth|break|continue|last|goto|label|redirect-permanent|redirect)(?=[\s:])")
 _TIME = lazy_pattern(r"[0-9*,/-]{1,40}\Z")
 _SCHEME = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
 # Without a number after the colon, the text is a password whose @ is missing.
@@ -83,7 +84,7 @@ def show_argument(text: str) -> str:
 
 def show_route(text: str) -> str:
     """Return a route without its function's arguments; of a text that is no route, the first word, which may be a pattern."""
-    match = _ROUTE.match(text) or _GUARD.match(text) or re.match(r"[a-z-]+(?=:)|\S*", text)
+    match = _CONDITION.match(text) or _ROUTE.match(text) or _GUARD.match(text) or re.match(r"[a-z-]+(?=:)|\S*", text)
     shown = match[0] if match else ""
     return f"{shown} {HIDDEN}" if text[len(shown) :].strip(": \n") else text
 

@@ -129,7 +129,7 @@ def test_a_pattern_alone(text, lacks):
         ("^/rpc rpc ", "no action"),
         ("^/rpc rpc:", "names no function"),
         ("rpc :a", "names no function"),
-        ("^/(rpc rpc f", "'^/(rpc' is no regular expression: missing )"),
+        ("^/(rpc rpc f", "its pattern is no regular expression: missing )"),
         ("^/x rpcblob f", "there is no action 'rpcblob'; there are rpc, call, rpcraw, rpcret"),
         ("rpcvar:VAR f", "there is no action 'rpcvar'"),
         ("rpcnext f", "there is no action 'rpcnext'"),

@@ -116,6 +116,27 @@ def test_no_spelling_of_a_path_passes(folder, serve, raw_client):
 
 
 @ONCE
+def test_conditions_of_routes(folder, serve, raw_client):
+    """Requests for other hosts, and those that a proxy has over http, are answered as by uWSGI; what leads past a rule does so here."""
+    (folder / "hosts.ini").write_text(
+        f"[uwsgi]\nmodule = site_app\nroute-if = equal:${{HTTP_X_KEY}};{SECRET} goto:known\nroute-host = ^(?!shop.example$) break:400\n"
+        "route-label = known\n"
+        "route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}\n"
+    )
+    client = raw_client(serve("hosts.ini").address)
+
+    def ask_with(*fields):
+        lines = "".join(f"{field}\r\n" for field in fields)
+        client.send(f"GET /a?b HTTP/1.1\r\n{lines}\r\n".encode())
+        return client.recv_response()
+
+    assert ask_with("Host: shop.example").status == ask_with("Host: other", f"X-Key: {SECRET}").status == 200
+    answer = ask_with("Host: shop.example", "X-Forwarded-Proto: http")
+    assert (answer.status, answer.get("location")) == (301, "https://shop.example/a?b")
+    assert ask_with("Host: other", f"X-Key: {SECRET}x").status == 400
+
+
+@ONCE
 def test_a_file_that_cannot_be_obeyed(folder, serve, raw_client):
     """It ends the start, with a line for each such route; --dropped-guards warn drops these, and no others."""
     for words in (["never.ini"], ["--check", "never.ini"], ["uwsgi", "--ini", "never.ini"]):

@@ -21,8 +21,11 @@ from .draft import Draft, Given, check
 # Of --route.
 ACTIONS = (
     "basicauth", "break", "redirect", "redirect-permanent", "continue", "last", "rpc", "call", "rpcraw", "rpcret",
-    "rewrite", "rewrite-last", "seturi", "setpathinfo", "setmethod", "setuser", "addvar",
+    "rewrite", "rewrite-last", "seturi", "setpathinfo", "setmethod", "setuser", "addvar", "goto",
 )  # fmt: skip
+PASSING = ("continue", "last", "goto", "label")  # they only lead past other routes
+# The options of uWSGI whose conditions --route has, as in `host:PATTERN` for route-host.
+CONDITIONS = ("host", "uri", "qs", "remote-addr", "remote-user", "user-agent", "referer", "if", "if-not")
 # uWSGI's other names of these. Its `return` also has a short body.
 SAME = {"redirect-302": "redirect", "redirect-301": "redirect-permanent", "return": "break", "break-with-status": "break"}  # fmt: skip
 MOVE_PATHS = ("rewrite", "rewrite-last", "setpathinfo")
@@ -44,6 +47,7 @@ LATE = {"final-route": "the response has been sent by then", "error-route": "the
 _LARGER = lazy_pattern(r"ishigher(equal)?:\$\{CONTENT_LENGTH\};([0-9]{1,15})\s+break:413\b")
 _STATUS = lazy_pattern(r"[2-5][0-9]{2}\Z")
 _CLASS_OF_PCRE = lazy_pattern(r"\[:\^?[a-z]+:\]")  # in Python a set of these letters
+_CODINGS = lazy_pattern(r"contains?:\$\{HTTP_ACCEPT_ENCODING\};gzip\Z")
 _LITERAL = lazy_pattern(r"\^((?:[\w/-]|\\?\.)+)(\$|/?\.\*)?\Z")  # a path, or the beginning of one
 _EACH_PATH = ("^/", "/", "^", ".*", "^.*", "^/.*", "^.*$", "^/.*$")
 
@@ -51,15 +55,17 @@ _EACH_PATH = ("^/", "/", "^", ".*", "^.*", "^/.*", "^.*$", "^/.*$")
 def add_routes(draft: Draft, routes: Iterable[Given]) -> None:
     """Obey all routes; if one that may guard the app cannot be obeyed, only those that keep requests from it."""
     reasons = [(given, _why_harmless(given)) for given in routes]
-    deciding = [given for given, why in reasons if why is None and _action_of(given)[1] != "goto"]
+    deciding = [given for given, why in reasons if why is None]
+    if all(_action_of(given)[1] in PASSING for given in deciding):
+        deciding = []
     for index, (given, why) in enumerate(reasons):
-        if why is not None or not deciding:
-            is_reached = all(earlier is not None for _, earlier in reasons[:index])
-            _leave_out(draft, given, why or "no route that it leads to, or past, has an effect", is_reached)
+        if why is not None:
+            earlier = [each for each, its_why in reasons[:index] if its_why is None]
+            _leave_out(draft, given, why, earlier)
     read, is_whole = [], True
-    for given in [given for given, why in reasons if why is None and deciding]:
+    for index, given in enumerate(deciding):
         try:
-            read.append((given, *_read(draft, given)))
+            read.append((given, *_read(draft, given, deciding[index + 1 :])))
         except ValueError as fault:
             is_whole = False
             draft.guard(given, f"aserve cannot obey it, and it may keep requests from the app: {fault}; {INSTEAD}")
@@ -73,6 +79,8 @@ def add_routes(draft: Draft, routes: Iterable[Given]) -> None:
 def _action_of(given: Given) -> tuple[str, str, str]:
     """Return the pattern or condition, the action, and its argument."""
     before, action = "", given.value
+    if given.key.endswith("route-label"):
+        return "", "label", given.value.strip()
     if not given.key.endswith("route-run"):
         before, _, action = given.value.partition(" ")
     name, _, argument = action.strip().partition(":")
@@ -82,21 +90,35 @@ def _action_of(given: Given) -> tuple[str, str, str]:
 def _why_harmless(given: Given) -> str | None:
     """Return why a route that has no effect here guards nothing; None: it may guard the app."""
     late = next((why for start, why in LATE.items() if given.key.startswith(start)), None)
-    if given.key.endswith("route-label"):
-        return "it is a place, and no rule"
     return late if late is not None else HARMLESS.get(_action_of(given)[1])
 
 
-def _leave_out(draft: Draft, given: Given, reason: str, is_reached: bool) -> None:
-    """Note a route, or take the setting that does the same; `is_reached`: by each request of its pattern."""
+def _leave_out(draft: Draft, given: Given, reason: str, earlier: Iterable[Given]) -> None:
+    """Note a route, or take the setting that does the same; `earlier`: the routes before it that may keep a request from it."""
     pattern, name, argument = _action_of(given)
-    if given.key == "route-run" and name == "addheader" and _is_field(argument):
+    is_reached = all(_is_for_others(each, pattern) for each in earlier)
+    if given.key == "route-run" and name == "addheader" and _is_field(argument) and is_reached:
         draft.add("add-field", argument.strip(), given)
+    elif name == "gzip" and (given.key == "route-run" or (given.key == "route-if" and _CODINGS.match(pattern))):
+        draft.put("compress", True, given)
     elif given.key == "route" and name == "donotlog" and is_reached and (match := _LITERAL.match(pattern)):
-        path = re.sub(r"\\?\.", lambda dot: dot[0][1:] or "?", match[1])
-        draft.add("access-log-skip", path if match[2] == "$" else f"{path}*", given)
+        draft.add("access-log-skip", _path_in(match) + ("" if match[2] == "$" else "*"), given)
     else:
         draft.note(given, f"it has no effect here: {reason}")
+
+
+def _path_in(literal: re.Match[str]) -> str:
+    return re.sub(r"\\?\.", lambda dot: dot[0][1:] or "?", literal[1])
+
+
+def _is_for_others(earlier: Given, pattern: str) -> bool:
+    """Whether no path is for both, a route and a pattern."""
+    before, name, _ = _action_of(earlier)
+    first, second = _LITERAL.match(before), _LITERAL.match(pattern)
+    if earlier.key != "route" or name in MOVE_PATHS or first is None or second is None:
+        return name == "label"
+    path, other = _path_in(first), _path_in(second)
+    return "?" not in path + other and not re.search(before, other) and not re.search(pattern, path)
 
 
 def _is_field(text: str) -> bool:
@@ -108,32 +130,39 @@ def _is_field(text: str) -> bool:
     return "$" not in text
 
 
-def _read(draft: Draft, given: Given) -> tuple[str, str]:
+def _read(draft: Draft, given: Given, later: Iterable[Given]) -> tuple[str, str]:
     """
-    Return an action and its route, for --route; or max-body, and the largest one.
+    Return an action and its route, for --route; or max-body, and the largest one; `later`: the routes behind it.
 
     Raises:
         ValueError: no route of --route does the same; the text says why, without values.
     """
     if given.key == "route-if" and (match := _LARGER.match(given.value)):
         return "max-body", str(max(1, int(match[2]) - (1 if match[1] else 0)))
-    if given.key not in ("route", "route-run"):
+    kind = given.key[len("route-") :]
+    if given.key[:5] != "route" or kind not in ("", "run", "label", *CONDITIONS):
         raise ValueError("`--route` has no such condition")
     pattern, name, argument = _action_of(given)
     name = SAME.get(name, name) if name not in ("return", "break-with-status") or _STATUS.match(argument) else ""
-    if name not in ACTIONS:
+    if name not in (*ACTIONS, "label"):
         raise ValueError(f"`--route` has the actions {', '.join(ACTIONS)}")
     if _CLASS_OF_PCRE.search(pattern):
         raise ValueError("Python's regular expressions lack such classes of characters")
-    if pattern not in ("", *_EACH_PATH) and "mount" in draft.settings:
+    is_of_path = "PATH_INFO" in pattern if kind else pattern not in ("", *_EACH_PATH)
+    if is_of_path and "mount" in draft.settings:
         raise ValueError("in uWSGI its pattern may be for the path below a mount, and here it is for the whole path")
     if name in MOVE_PATHS and not {"mount", "static"}.isdisjoint(draft.settings):
         raise ValueError("in uWSGI files and mounts are found by the path as it came, and here by the new one")
+    if kind in CONDITIONS:
+        pattern = f"{kind}:{pattern}"
+    elif pattern.partition(":")[0] in CONDITIONS:
+        raise ValueError("its pattern looks like a condition of `--route`")
     text = f"{pattern} {name}:{argument}".strip()
+    labels = [f"label:{argument}"] if any(_action_of(each) == ("", "label", argument) for each in later) else []
     try:
-        extensions_of(Config(route=(text,)))
+        extensions_of(Config(route=(text, *labels)))
     except ConfigError:
-        raise ValueError("its pattern or its argument is not one of `--route`") from None
+        raise ValueError("its condition or its argument is not one of `--route`") from None
     return name, text
 
 

@@ -183,7 +183,7 @@ ROWS: tuple[Row, ...] = (
     maps("static-map2", "static", collect("static"), "the path of a request is the file's below the folder, prefix included"),
     maps("check-static static-check", "static", collect("static"), "`/=FOLDER`: a path without a file there is the app's"),
     unlike("static-expires* static-safe check-static-docroot", "`--static /PREFIX=FOLDER` has folders, each below a path of its own; see files.md"),
-    maps("route route-* final-route* error-route* response-route*", "route", collect("routes"), f"`basicauth:REALM,USER:PASSWORD`, `break`, `return`, `redirect`, `continue`, `last`, `rewrite`, `rewrite-last`, `seturi`, `setpathinfo`, `setmethod`, `setuser`, `addvar` and RPC of `route` and `route-run`; `donotlog` of a path is `--access-log-skip`; for the rest {NGINX}. One that may guard the app, and cannot be obeyed, ends the start: `--dropped-guards`"),
+    maps("route route-* final-route* error-route* response-route*", "route", collect("routes"), f"`basicauth:REALM,USER:PASSWORD`, `break`, `return`, `redirect`, `continue`, `last`, `rewrite`, `rewrite-last`, `seturi`, `setpathinfo`, `setmethod`, `setuser`, `addvar`, `goto` and RPC, with uWSGI's usual conditions; `gzip` of all paths is `--compress`, `donotlog` of a path is `--access-log-skip`; for the rest {NGINX}. One that may guard the app, and cannot be obeyed, ends the start: `--dropped-guards`"),
     unlike("websocket-* websockets-*", "libraries of apps speak WebSocket here: docs/websockets.md"),
     unlike("cgi* scgi-modifier* fastcgi-modifier* php* perl* psgi* ruby* lua* jvm* mono* go-* v8* gccgo* xslt*", "aserve serves Python's WSGI"),
     # Logs

@@ -4,10 +4,10 @@ Owns:     the grammar of --route, its actions, Routes, and Routing, the extensio
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, uWSGI 2.0.30's behaviour.
-Not here: actions without a function (guards.py), placeholders (arguments.py), the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
+Not here: conditions (conditions.py), actions without a function (guards.py), placeholders (arguments.py), the functions (rpc/registry.py), packets that call one (wsgi/rpc_calls.py), calling the app (wsgi/gateway.py).
 
-A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
-searched in PATH_INFO; without a pattern the route is for every request. Actions:
+A route is `[CONDITION] ACTION`, or `label:NAME`, to which `goto:NAME` leads. The condition is a
+regular expression that is searched in PATH_INFO, or another one; without it the route is for every request. Actions:
     rpc, call   the result is the body of a 200 response
     rpcraw      the result is a whole HTTP response
     rpcret      the result says how to go on: next, continue, break[ STATUS]
@@ -38,6 +38,7 @@ from ...wsgi.head import Headers
 from ...wsgi.response import CommonFields, Response, error_response
 from .arguments import Piece, compile_argument, fill
 from .changes import set_variable
+from .conditions import Condition, compile_condition
 from .guards import GUARDS, Guard, compile_guard
 
 logger = logging.getLogger("aserve.rpc")
@@ -45,7 +46,7 @@ logger = logging.getLogger("aserve.rpc")
 ACTIONS = ("rpc", "call", "rpcraw", "rpcret")
 # uWSGI's other actions with RPC: they need its router, which continues after writing or assigning.
 REFUSED_ACTIONS = ("rpcblob", "rpcnext", "rpcvar")
-FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
+FORM = "write '[CONDITION] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
 
 _ACTION = lazy_pattern(r"([a-z-]+)(?:\s+|:)(.*)", re.DOTALL)
 _FUNCTION = lazy_pattern(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
@@ -63,12 +64,14 @@ class Route(NamedTuple):
     """One route, ready to run."""
 
     text: str
-    pattern: re.Pattern[str] | None  # None: every request
+    pattern: re.Pattern[str] | None  # whose groups the arguments may have
     action: str
     function: bytes
     arguments: tuple[tuple[Piece, ...], ...]
     needs_environ: bool
     guard: Guard | None = None  # for an action without a function
+    condition: Condition | None = None  # None: every request
+    label: str = ""  # of goto and label
 
 
 def lacks_action(text: str) -> bool:
@@ -88,26 +91,33 @@ def compile_routes(texts: Iterable[str]) -> tuple[Route, ...]:
     Raises:
         ConfigError: a text is no route; the message says which, and why.
     """
-    return tuple(_compile(text.strip()) for text in texts)
+    routes = tuple(_compile(text.strip()) for text in texts)
+    names = [route.label if route.action == "label" else None for route in routes]
+    for index, route in enumerate(routes):
+        # The first label of this name counts, as in uWSGI.
+        if route.action == "goto" and (route.label in names[:index] or route.label not in names):
+            raise _route_error(route.text, "goto leads to a label behind it: write a route 'label:NAME' there")
+    return routes
 
 
 def _compile(text: str) -> Route:
-    pattern_text, action_text = "", text
+    before, action_text = "", text
     if not _is_action(text):
-        pattern_text, action_text = (*text.split(None, 1), "", "")[:2]
-    pattern = None
-    if pattern_text:
+        before, action_text = (*text.split(None, 1), "", "")[:2]
+    condition, pattern = None, None
+    if before:
         try:
-            pattern = re.compile(_in_environ(pattern_text), re.ASCII)  # of octets, as uWSGI's PCRE
-        except (re.error, ValueError) as fault:  # ValueError: (?u)
-            raise _route_error(text, f"{pattern_text!r} is no regular expression: {fault}") from None
+            condition, pattern = compile_condition(before)
+        except ValueError as fault:
+            raise _route_error(text, str(fault)) from None
     action = _ACTION.match(action_text.strip())
     if action is None:
         raise _route_error(text, f"it has no action; {FORM}")
     name, call = action[1], action[2]
     if name in GUARDS:
         try:
-            return Route(text, pattern, name, b"", (), True, compile_guard(name, call, pattern))
+            guard = compile_guard(name, call, pattern)
+            return Route(text, pattern, name, b"", (), True, guard, condition, call.strip())
         except ValueError as fault:
             raise _route_error(text, str(fault)) from None
     if name not in ACTIONS:
@@ -125,12 +135,8 @@ def _compile(text: str) -> Route:
     if len(arguments) > rpc.MAX_ARGUMENTS:
         raise _route_error(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
     has_variables = any(isinstance(piece, str) for pieces in arguments for piece in pieces)
-    return Route(text, pattern, name, function[1].encode(), arguments, pattern is not None or has_variables)
-
-
-def _in_environ(text: str) -> str:
-    """Return text in the form of PATH_INFO, where a character stands for an octet (PEP 3333, "Unicode Issues")."""
-    return text.encode("utf-8", "surrogateescape").decode("latin-1")
+    needs_environ = condition is not None or has_variables
+    return Route(text, pattern, name, function[1].encode(), arguments, needs_environ, None, condition)
 
 
 def _route_error(text: str, why: str) -> ConfigError:
@@ -156,13 +162,18 @@ class Routes(Before):
             path = decode_path(path_of(exchange.vars.split("\0", 4)[3]))
             set_variable(exchange, {}, "PATH_INFO", path)
         environ: Environ | None = None
+        label = ""  # to which a goto leads
         for route in self._routes:
+            if label:
+                if route.action == "label" and route.label == label:
+                    label = ""
+                continue
             match: re.Match[str] | None = None
             if route.needs_environ:
                 if environ is None:
                     environ = build_bodyless_environ(exchange)
-                if route.pattern is not None:
-                    match = route.pattern.search(environ["PATH_INFO"])
+                if route.condition is not None:
+                    match = route.condition(environ)
                     if match is None:
                         continue
             if route.guard is not None:
@@ -173,6 +184,7 @@ class Routes(Before):
             if forked:
                 end_if_forked(self._common_fields.forked_count)
             if reply == "next":
+                label = route.label if route.action == "goto" else ""
                 continue
             return None if reply == "continue" else reply
         return None

@@ -1,4 +1,4 @@
-"""Actions of routes that let a request pass, or not, without a function: basicauth, break, redirect, continue, last.
+"""Actions of routes that let a request pass, or not, without a function: basicauth, break, redirect, continue, last, goto, label.
 
 Owns:     GUARDS, their names; compile_guard.
 Thread:   compiling: the main thread; a Guard is called in a worker, several at once (with --threads 0: on the event loop).
@@ -22,7 +22,7 @@ from .arguments import compile_text, fill
 from .changes import CHANGES, compile_change, set_variable
 
 REDIRECTS = {"redirect": "302 Found", "redirect-permanent": "301 Moved Permanently"}
-GUARDS = ("basicauth", "break", "continue", "last", *REDIRECTS, *CHANGES)
+GUARDS = ("basicauth", "break", "continue", "last", "goto", "label", *REDIRECTS, *CHANGES)
 
 # Status and fields of an answer without a body; "close": no answer; "next": the routes that follow; "continue": the app.
 Answer = tuple[str, Sequence[tuple[str, str]]]
@@ -30,6 +30,7 @@ Decision = Union[Answer, Literal["close", "next", "continue"]]
 Guard = Callable[[Exchange, Environ, "re.Match[str] | None"], Decision]  # the match: of the route's pattern
 
 _STATUS = lazy_pattern(r"([2-5][0-9]{2})(?: ([\x20-\x7e]*))?\Z")
+_LABEL = lazy_pattern(r"\s*[\w.-]*[^\W\d][\w.-]*\s*\Z")  # no number, which is the place of a route in uWSGI
 _REALM = lazy_pattern(r'[^\x00-\x1f\x7f"\\]*\Z')
 
 
@@ -47,7 +48,11 @@ def compile_guard(action: str, argument: str, pattern: re.Pattern[str] | None = 
     if action in CHANGES:
         return compile_change(action, argument, pattern)
     decision: Decision = "continue"
-    if action == "break":
+    if action in ("goto", "label"):
+        if not _LABEL.match(argument):
+            raise ValueError("the name of a label was expected")
+        decision = "next"
+    elif action == "break":
         decision = (status_line(argument.strip()), [("Content-Type", "text/plain")]) if argument.strip() else "close"
     return lambda exchange, environ, match: decision
 

@@ -46,6 +46,18 @@ def load(tmp_path, monkeypatch):
         ("route = ^/x seturi:/y\nroute-run = addvar:SITE=shop", ["^/x seturi:/y", "addvar:SITE=shop"]),
         ("route = ^/x gzip:\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
         ("mount = /a=b.py\nmodule = c\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
+        ("mount = /a=b.py\nmodule = c\nroute-host = ^x break:403", ["host:^x break:403"]),
+        ("route-remote-addr = ^10\\. break:403", ["remote-addr:^10\\. break:403"]),
+        ("route-host = ^(?!shop.example$) break:400", ["host:^(?!shop.example$) break:400"]),
+        (
+            "route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}",
+            ["if:equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}"],
+        ),
+        ("route-if-not = equal:${HTTPS};on redirect:https://x", ["if-not:equal:${HTTPS};on redirect:https://x"]),
+        (
+            "route-if = equal:${HTTP_X_KEY};s3cret goto:in\nroute-run = break:403\nroute-label = in",
+            ["if:equal:${HTTP_X_KEY};s3cret goto:in", "break:403", "label:in"],
+        ),
     ],
 )
 def test_what_is_obeyed(load, lines, routes):
@@ -62,18 +74,24 @@ def test_what_is_obeyed(load, lines, routes):
         ("route = ^/ basicauth-next:Realm,user:s3cret", None),
         ("route = ^/ ldapauth:Realm,url=ldap://x;bindpw=s3cret", None),
         ("route-run = radius:realm=R,server=1.2.3.4:1812,secret=s3cret", None),
-        ("route-remote-addr = ^10\\. break:403", None),
+        ("route-status = 200 break:403", None),
+        ("route-if = ishigher:${CONTENT_LENGTH};9 redirect:/s3cret", None),
+        ("route-if = equal:${cookie[s3cret]};1 break:403", None),
+        ("route-if = regexp:${HTTP_HOST};[s3cret break:403", None),
+        ("route-host = ^[[:alnum:]]+$ break:403", None),
+        ("route = host:s3cret break:403", None),
+        ("route-label = x\nroute-run = goto:x\nroute-run = break:403", ["label:x", "break:403"]),
+        ("route-run = goto:2\nroute-run = break:403", ["break:403"]),
+        ("mount = /a=b.py\nroute-if = equal:${PATH_INFO};/s3cret break:403", None),
         ("route = ^/admin break-with-status:403 s3cret", None),
         ("route = ^/admin return:s3cret", None),
         ("route-run = addvar:A=shop\nroute-run = access:deny=s3cret", ["addvar:A=shop"]),
-        ("route-if = equal:${HTTP_X_KEY};s3cret continue:\nroute-run = break:403", ["break:403"]),
         ("route = ^/x goto:s3cret\nroute-run = basicauth:R,u:p", ["basicauth:R,u:p"]),
         ("route = [ break:403", None),
         ("route = ^/[[:alpha:]]+$ break:403", None),
         ("route = ^/admin send:HTTP/1.0 403 s3cret", None),
         ("route = ^/admin redirect:", None),
         ("route = ^/admin redirect:/$1", None),
-        ("route-if-not = equal:${HTTPS};on redirect:https://s3cret", None),
         ("route = ^/admin static:/srv/s3cret.html", None),
         ("route = ^/admin file:/srv/s3cret.html", None),
         ("route = ^/admin lua:s3cret.lua", None),
@@ -94,7 +112,7 @@ def test_what_is_obeyed(load, lines, routes):
         ("route = ^/admin", None),
         ("route =", None),
         ("response-route = ^/admin break:s3cret", None),
-        ("route-if = equal:${PATH_INFO};/admin break:403\nroute = ^/ rpc:f s3cret", None),
+        ("route-if = lord:s3cret break:403\nroute = ^/ rpc:f s3cret", None),
         ("mount = /a=b.py\nroute = ^/admin basicauth:R,u:s3cret", None),
     ],
 )
@@ -131,13 +149,18 @@ def test_what_guards_nothing(load, key, action):
 
 @pytest.mark.parametrize(
     "lines",
-    ["final-route = ^/x break:", "error-route-status = 404 redirect:/", "route-label = x", "route-run = goto:end"],
+    [
+        "final-route = ^/x break:",
+        "error-route-status = 404 redirect:/",
+        "route = ^/x goto:a\nroute = ^/x logvar:a=b\nroute-label = a",
+    ],
 )
 def test_where_nothing_is_guarded(load, lines):
-    """When the app has answered, or where no other route has an effect, it is a note."""
+    """When the app has answered, or where a route would only lead past routes without an effect, none is obeyed."""
     draft = load(lines)
     Origin(draft).check_guards("refuse")
-    assert "route" not in draft.settings and draft.notes[0].text.startswith("it has no effect here: ")
+    assert "route" not in draft.settings
+    assert [note.text.startswith("it has no effect here: ") for note in draft.notes] == [True]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +169,11 @@ def test_where_nothing_is_guarded(load, lines):
         ("route = ^/healthz donotlog:", "/healthz*"), ("route = ^/healthz$ donotlog:", "/healthz"), ("route = ^/a-b/.* donotlog:", "/a-b/*"),
         (r"route = ^/x\.txt donotlog:", "/x.txt*"), ("route = ^/x.txt$ donotlog:", "/x?txt"),
         ("route = ^/(a|b) donotlog:", None), ("route-run = donotlog:", None), ("route-uri = ^/a donotlog:", None),
-        ("route = ^/x last:\nroute = ^/x donotlog:", None),
+        ("route = ^/x last:\nroute = ^/x donotlog:", None), ("route = ^/a$ continue:\nroute = ^/b$ donotlog:", "/b"),
+        ("route = ^/a$ break:403\nroute = ^/ab donotlog:", "/ab*"), ("route = ^/a break:\nroute = ^/ab$ donotlog:", None),
+        ("route = ^/ab$ break:\nroute = ^/a donotlog:", None), ("route = ^/a.c last:\nroute = ^/abc donotlog:", None),
+        ("route = ^/a rewrite:/b\nroute = ^/b donotlog:", None), ("route-host = ^x last:\nroute = ^/b donotlog:", None),
+        ("route-label = x\nroute = ^/b donotlog:", "/b*"),
     ],
 )  # fmt: skip
 def test_requests_without_a_line(load, route, skip):
@@ -164,6 +191,24 @@ def test_fields_of_each_response(load, value, fields):
     draft = load(f"route-run = addheader:{value}")
     Origin(draft).check_guards("refuse")
     assert draft.settings.get("add-field") == fields and len(draft.notes) == (fields is None)
+    assert "add-field" not in load(f"route = ^/api last:\nroute-run = addheader:{value}").settings
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_compressed", "count"),
+    [
+        ("route-if = contains:${HTTP_ACCEPT_ENCODING};gzip goto:_gzip\nroute-run = last:\nroute-label = _gzip\nroute-run = gzip:", True, 0),
+        ("route-if = contains:${HTTP_ACCEPT_ENCODING};gzip gzip:\nroute-run = chunked:", True, 1),
+        ("route-if = contains:${HTTP_X};gzip gzip:", None, 1),
+        ("route = ^/css gzip:", None, 1),
+    ],
+)  # fmt: skip
+def test_compressed_responses(load, lines, is_compressed, count):
+    """gzip of all paths is --compress, and what leads to it needs no route; gzip of some is a note."""
+    draft = load(lines)
+    Origin(draft).check_guards("refuse")
+    assert "route" not in draft.settings
+    assert (draft.settings.get("compress"), len(draft.notes)) == (is_compressed, count)
 
 
 @pytest.mark.parametrize(

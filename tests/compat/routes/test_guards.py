@@ -81,6 +81,11 @@ def test_with_the_password():
         (["^/x last:", "break:403"], b"200 OK"),
         (["^/y continue:", "break:403"], b"403 Forbidden"),
         (["^/x continue:", BASIC], b"200 OK"),
+        (["^/x goto:in", "break:403", "label:other", "break:403", "label:in"], b"200 OK"),
+        (["^/y goto:in", "break:403", "label:in"], b"403 Forbidden"),
+        (["goto:in", "label:in", "break:410", "label:in", "break:403"], b"410 Gone"),
+        (["host:^h$ break:403"], b"200 OK"),
+        (["if:empty:${HTTP_HOST} break:403"], b"403 Forbidden"),
     ],
 )
 def test_order(routes, status):
@@ -102,6 +107,7 @@ def test_break_alone():
         '^/ basicauth:a"b,s3cret:x',
         "^/ break:s3cret",
         "basicauth:s3cret,",
+        "if-not:equal:${HTTP_KEY};s3cret break:s",
     ],
 )
 def test_what_is_no_guard(text):
@@ -111,6 +117,13 @@ def test_what_is_no_guard(text):
     assert "s3cret" not in str(caught.value) and (
         "REALM,USER:PASSWORD" in str(caught.value) or "a status" in str(caught.value)
     )
+
+
+@pytest.mark.parametrize("routes", [["goto:a"], ["label:a", "goto:a", "label:a"], ["goto:2", "label:2"], ["label:"]])
+def test_labels_that_lead_nowhere(routes):
+    """A goto leads forward, to the first label of its name."""
+    with pytest.raises(ConfigError, match="label"):
+        compile_routes(routes)
 
 
 def test_statuses():
