@@ -96,10 +96,11 @@ def _why_harmless(given: Given) -> str | None:
 def _leave_out(draft: Draft, given: Given, reason: str, earlier: Iterable[Given]) -> None:
     """Note a route, or take the setting that does the same; `earlier`: the routes before it that may keep a request from it."""
     pattern, name, argument = _action_of(given)
+    is_for_all = given.key == "route-run" or (given.key == "route" and pattern in _EACH_PATH)
     is_reached = all(_is_for_others(each, pattern) for each in earlier)
-    if given.key == "route-run" and name == "addheader" and _is_field(argument) and is_reached:
+    if is_for_all and name == "addheader" and _is_field(argument) and is_reached:
         draft.add("add-field", argument.strip(), given)
-    elif name == "gzip" and (given.key == "route-run" or (given.key == "route-if" and _CODINGS.match(pattern))):
+    elif name == "gzip" and (is_for_all or (given.key == "route-if" and _CODINGS.match(pattern))):
         draft.put("compress", True, given)
     elif given.key == "route" and name == "donotlog" and is_reached and (match := _LITERAL.match(pattern)):
         draft.add("access-log-skip", _path_in(match) + ("" if match[2] == "$" else "*"), given)

@@ -13,6 +13,7 @@ import os
 import re
 from typing import Callable, Optional
 
+from ...core.patterns import lazy_pattern
 from ...wsgi.environ import Environ
 from .arguments import compile_argument, fill
 
@@ -24,7 +25,12 @@ SUBJECTS = {
     "host": "HTTP_HOST", "uri": "REQUEST_URI", "qs": "QUERY_STRING", "remote-addr": "REMOTE_ADDR", "remote-user": "REMOTE_USER",
     "user-agent": "HTTP_USER_AGENT", "referer": "HTTP_REFERER",
 }  # fmt: skip
-_SAME = {"isequal": "equal", "eq": "equal", "==": "equal", "contain": "contains", "re": "regexp"}
+_SAME = {
+    "isequal": "equal", "eq": "equal", "==": "equal", "contain": "contains", "re": "regexp",
+    ">": "ishigher", "<": "islower", ">=": "ishigherequal", "<=": "islowerequal",
+}  # fmt: skip
+_NUMBER = lazy_pattern(rb"\s*([+-]?)([0-9]+)")
+_LARGEST = 2**63 - 1
 _TRUE = re.match("", "")
 
 
@@ -89,8 +95,22 @@ def _contains(text: bytes, part: bytes) -> bool:
     return False
 
 
+def _number(text: bytes) -> int:
+    """Return the number at the beginning, as C's strtol; 0: there is none."""
+    match = _NUMBER.match(text)
+    # A client may send more digits than int() takes.
+    number = min(int(match[2].lstrip(b"0")[:20] or b"0"), _LARGEST) if match else 0
+    return -number if match and match[1] == b"-" else number
+
+
+def _compares(compare: Callable[[int, int], bool]) -> Callable[[bytes, bytes], bool]:
+    return lambda text, other: compare(_number(text), _number(other))
+
+
 _TESTS: dict[str, Callable[[bytes, bytes], bool]] = {
     "equal": operator.eq, "startswith": bytes.startswith, "endswith": bytes.endswith, "contains": _contains,
+    "ishigher": _compares(operator.gt), "islower": _compares(operator.lt),
+    "ishigherequal": _compares(operator.ge), "islowerequal": _compares(operator.le),
 }  # fmt: skip
 _TESTS_OF_ONE: dict[str, Callable[[bytes], bool]] = {
     "empty": operator.not_, "exists": os.path.exists, "isfile": os.path.isfile, "isdir": os.path.isdir,

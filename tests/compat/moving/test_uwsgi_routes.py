@@ -75,7 +75,7 @@ def test_what_is_obeyed(load, lines, routes):
         ("route = ^/ ldapauth:Realm,url=ldap://x;bindpw=s3cret", None),
         ("route-run = radius:realm=R,server=1.2.3.4:1812,secret=s3cret", None),
         ("route-status = 200 break:403", None),
-        ("route-if = ishigher:${CONTENT_LENGTH};9 redirect:/s3cret", None),
+        ("route-if = ipv4in:${REMOTE_ADDR};s3cret redirect:/", None),
         ("route-if = equal:${cookie[s3cret]};1 break:403", None),
         ("route-if = regexp:${HTTP_HOST};[s3cret break:403", None),
         ("route-host = ^[[:alnum:]]+$ break:403", None),
@@ -191,6 +191,8 @@ def test_fields_of_each_response(load, value, fields):
     draft = load(f"route-run = addheader:{value}")
     Origin(draft).check_guards("refuse")
     assert draft.settings.get("add-field") == fields and len(draft.notes) == (fields is None)
+    assert load(f"route = .* addheader:{value}").settings.get("add-field") == fields
+    assert "add-field" not in load(f"route-host = ^/ addheader:{value}").settings
     assert "add-field" not in load(f"route = ^/api last:\nroute-run = addheader:{value}").settings
 
 
@@ -201,6 +203,7 @@ def test_fields_of_each_response(load, value, fields):
         ("route-if = contains:${HTTP_ACCEPT_ENCODING};gzip gzip:\nroute-run = chunked:", True, 1),
         ("route-if = contains:${HTTP_X};gzip gzip:", None, 1),
         ("route = ^/css gzip:", None, 1),
+        ("route = .* gzip:", True, 0),
     ],
 )  # fmt: skip
 def test_compressed_responses(load, lines, is_compressed, count):

@@ -21,6 +21,8 @@ ENVIRON = {"PATH_INFO": "/a/b", "HTTP_X": "aab", "HTTP_E": "", "HTTP_HOST": "sho
         ("if:endswith:${HTTP_X};ab", True), ("if:endswith:${HTTP_X};aaab", False), ("if:endswith:${HTTP_X};", True),
         ("if:contains:${PATH_INFO};a/", True), ("if:contain:${HTTP_X};ab", False), ("if:contains:${HTTP_X};", False), ("if:contains:;a", False),
         ("if:regexp:${HTTP_X};^a+b$", True), ("if:re:${HTTP_X};^b", False),
+        ("if:ishigher:10;9", True), ("if:>:;0", False), ("if:ishigherequal: 9x;+9", True), ("if:islower:-1;x", True), ("if:<=:08;8", True),
+        (f"if:<:{'9' * 5000};9223372036854775807", False), ("if:ishigher:${HTTP_X};0", False),
         ("if:empty:${HTTP_E}", True), ("if:empty:${HTTP_X};", False),
         ("if:isdir:/", True), ("if:isfile:/", False), ("if:exists:/${HTTP_X}/none", False),
     ],
@@ -50,7 +52,7 @@ def test_groups_of_a_test():
 
 @pytest.mark.parametrize(
     "text",
-    ["if:equal:s3cret", "if:ishigher:1;s3cret", "if:regexp:a;(s3cret", "if:equal:$1;s3cret", "if:lord:a;s3cret", "if:", "host:(", "if:empty:${s}"],
+    ["if:equal:s3cret", "if:ipv4in:1;s3cret", "if:regexp:a;(s3cret", "if:equal:$1;s3cret", "if:lord:a;s3cret", "if:", "host:(", "if:empty:${s}"],
 )  # fmt: skip
 def test_what_is_no_condition(text):
     """The error does not show what is compared."""
