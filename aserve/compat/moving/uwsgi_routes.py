@@ -56,6 +56,8 @@ def add_routes(draft: Draft, routes: Iterable[Given]) -> None:
     """Obey all routes; if one that may guard the app cannot be obeyed, only those that keep requests from it."""
     reasons = [(given, _why_harmless(given)) for given in routes]
     deciding = [given for given, why in reasons if why is None]
+    # A route of responses leads past others of responses only, and each of these is a note, or ends the start.
+    deciding = [each for each in deciding if each.key[:8] != "response" or _action_of(each)[1] not in PASSING]
     if all(_action_of(given)[1] in PASSING for given in deciding):
         deciding = []
     for index, (given, why) in enumerate(reasons):

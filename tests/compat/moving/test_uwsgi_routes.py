@@ -46,6 +46,10 @@ def load(tmp_path, monkeypatch):
         ("route = ^/x seturi:/y\nroute-run = addvar:SITE=shop", ["^/x seturi:/y", "addvar:SITE=shop"]),
         ("route = ^/x gzip:\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
         ("mount = /a=b.py\nmodule = c\nroute = ^/ basicauth:R,u:p", ["^/ basicauth:R,u:p"]),
+        (
+            "response-route-if = empty:${A} goto:b\nresponse-route-run = last:\nresponse-route-label = b\nroute = ^/ basicauth:R,u:p",
+            ["^/ basicauth:R,u:p"],
+        ),
         ("mount = /a=b.py\nmodule = c\nroute-host = ^x break:403", ["host:^x break:403"]),
         ("route-remote-addr = ^10\\. break:403", ["remote-addr:^10\\. break:403"]),
         ("route-host = ^(?!shop.example$) break:400", ["host:^(?!shop.example$) break:400"]),
