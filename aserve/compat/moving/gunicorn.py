@@ -32,7 +32,7 @@ from .gunicorn_flags import VARIABLE, WHERE, read_line, read_variable
 from .gunicorn_guards import note_guards
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
 from .gunicorn_stand_in import stand_in
-from .gunicorn_table import DAY, OLD, TABLE
+from .gunicorn_table import DAY, TABLE, meant_by
 from .gunicorn_values import ACCESS_FORMAT, is_unset, number, place_of, texts, whole
 from .unix_rights import put_rights
 from .uwsgi_values import MAX_THREADS
@@ -201,7 +201,7 @@ def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], 
         if TABLE.find(name) is not None and not inspect.ismodule(value):
             found[name] = given
         elif name.islower() and name[0] != "_" and isinstance(value, (bool, int, str, float)):
-            near = OLD.get(name) or TABLE.nearest(name)
+            near = meant_by(name)
             if near is not None and near not in names:
                 row = TABLE.find(near)
                 given = given._replace(is_secret=row is not None and row.is_secret)

@@ -121,7 +121,7 @@ ROWS: tuple[Row, ...] = (
     maps("ssl_context", "dropped-guards", hook("ssl_context"), "it is not called, and beside `certfile` it ends the start; the settings of TLS are in tls.md"),
 )  # fmt: skip
 TABLE = Rows(ROWS)
-OLD = {"logfile": "errorlog"}  # names of early versions, which are still in files
+OLD = {"logfile": "errorlog", "preload": "preload_app"}  # the first is of early versions, and still in files
 
 # Flags whose names differ from the settings'; and those without a value.
 FLAGS = {
@@ -147,3 +147,9 @@ SWITCHES = (
     "disable_redirect_access_to_syslog", "control_socket_disable", "permit_obsolete_folding", "strip_header_spaces",
     "casefold_http_method", "enable_backlog_metric", "permit_unconventional_http_method", "permit_unconventional_http_version",
 )  # fmt: skip
+
+
+def meant_by(name: str) -> str | None:
+    """Return the setting that an unknown name in a file likely means: of its flag, or the nearest. Short flags are names of a file's own variables, too."""
+    of_flag = FLAGS.get(f"--{name.replace('_', '-')}") if "_" in name else OLD.get(name)
+    return of_flag or TABLE.nearest(name)

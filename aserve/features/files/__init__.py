@@ -7,7 +7,7 @@ Not here: the WSGI apps that do it (static.py, compressing.py, x_sendfile.py), w
 
 from __future__ import annotations
 
-from ...extension import Extension
+from ...extension import Extension, Life, LifeContext
 from ...wsgi import WSGIApp
 from .settings import FileSettings
 
@@ -23,6 +23,13 @@ class Static(Extension[FileSettings]):
         from .static import StaticFiles
 
         return StaticFiles(app, self._config)
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """Warn of folders that are not there."""
+        if event in (Life.CHECKS, Life.STARTS, Life.RELOADS):
+            from .static import warn_of_missing
+
+            warn_of_missing(self._config)
 
 
 class Compress(Extension[FileSettings]):

@@ -42,6 +42,14 @@ METHODS = ("GET", "HEAD")
 ASK = "no-cache"
 
 
+def warn_of_missing(config: FileSettings) -> None:
+    """Log, once for all processes, the folders that are not there."""
+    paths = [path for _, path in map(parse_static, config.static) if not os.path.exists(path)]
+    if paths:
+        does = "does not exist; until it does, its" if len(paths) == 1 else "do not exist; until they do, their"
+        logger.warning("--static: %s %s requests go to the app", ", ".join(dict.fromkeys(paths)), does)
+
+
 class StaticFiles:
     """A WSGI app that answers with files, and calls another app for all other requests."""
 
@@ -52,9 +60,6 @@ class StaticFiles:
         self._index_names = config.static_index
         self._expiries: list[Expiry] = [parse_expiry(text) for text in config.static_expires]
         self._added: list[AddedField] = [parse_added_field(text) for text in config.static_fields]
-        for _, path in maps:
-            if not os.path.exists(path):
-                logger.warning("--static: %s does not exist; until it does, its requests go to the app", path)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer with the file of the path, or call the app."""

@@ -9,7 +9,9 @@ from harness import apps
 from harness.calling import call
 from harness.descriptors import none_stays_open
 
+from aserve.extension import Life, LifeContext
 from aserve.features import Config
+from aserve.features.files import Static
 from aserve.features.files.static import StaticFiles
 
 pytestmark = pytest.mark.long_on_pypy
@@ -252,9 +254,18 @@ def test_added_fields(fetch, site):
 
 
 def test_a_folder_that_is_not_there(tmp_path, caplog):
-    """The log says so at the start; a folder that is made later is served."""
-    app = StaticFiles(apps.hello, Config(static=f"/s={tmp_path}/later"))
-    assert caplog.messages == [f"--static: {tmp_path}/later does not exist; until it does, its requests go to the app"]
+    """The log says so once at the start, and in no worker; a folder that is made later is served."""
+    config = Config(static=f"/s={tmp_path}/later")
+    app = StaticFiles(apps.hello, config)
+    assert caplog.messages == []
+    for event in set(Life) - {Life.RELOADS}:
+        Static(config).on_life(event, LifeContext(None))
+    said = f"--static: {tmp_path}/later does not exist; until it does, its requests go to the app"
+    assert caplog.messages == [said, said]  # of --check, and of a start
+    Static(Config(static=[f"/{name}={tmp_path}/{name}" for name in "ab"])).on_life(Life.RELOADS, LifeContext(None))
+    assert caplog.messages[2:] == [
+        f"--static: {tmp_path}/a, {tmp_path}/b do not exist; until they do, their requests go to the app"
+    ]
     assert is_apps(call(app, "/s/a.txt"))
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "a.txt").write_bytes(b"a")
