@@ -120,13 +120,14 @@ def test_what_workers_share(installed):
 @pytest.mark.parametrize(
     ("settings", "is_told"),
     [
-        ({"uwsgi_module": "on"}, True),
+        ({"uwsgi_module": "on"}, False),
+        ({"uwsgi_cache": "items=3"}, True),
         ({"bind": "uwsgi://:0"}, False),
         ({"shared": "redis://x", "spooler": "redis:jobs", "workers": 1}, False),
     ],
 )
 def test_one_host(caplog, settings, is_told):
-    """The log says once, at the start, that other hosts do not share it."""
+    """The log says once, at the start, that other hosts do not share a cache or jobs; of a site without these it says nothing."""
     caplog.set_level(logging.INFO, "aserve")
     plan = Plan(Config(**settings), None)
     UwsgiModule(plan.config).on_life(Life.STARTS, LifeContext(plan))

@@ -83,7 +83,9 @@ def run_translate(argv: Sequence[str], environ: MutableMapping[str, str]) -> int
 def _note_cpus(draft: Draft, text: str) -> None:
     """Add to a draft that its number of workers, which the file computes from the CPUs, is of the machine that translates."""
     workers = draft.settings.get("workers")
-    if (isinstance(workers, int) or ":-" in str(workers)) and CPUS.search(text):  # a number, or the default of a variable
+    if (isinstance(workers, int) or ":-" in str(workers)) and CPUS.search(
+        text
+    ):  # a number, or the default of a variable
         for given in draft.whence["workers"]:
             draft.note(
                 given, 'if it follows the CPUs: workers here is the number of this machine; "auto" is one for each CPU'

@@ -15,7 +15,7 @@ from ...settings.secrecy import show_argument
 from .draft import Given
 from .foreign_flags import explain_unknown
 from .naming import is_configuration
-from .uwsgi_options import LETTERS, OPTIONAL, OTHERS, SWITCHES
+from .uwsgi_options import LETTERS, OPTIONAL, SWITCHES
 from .uwsgi_table import ROWS, TABLE
 
 WHERE = "uWSGI's command line"
@@ -102,7 +102,7 @@ def _read_file(word: str, found: Arguments) -> list[Given]:
 
 def _whole_name(typed: str) -> str | None:
     """Return the name of an option, which may be shortened as long as it is clear."""
-    if typed in SWITCHES or typed in OPTIONAL or typed in OTHERS or TABLE.find(typed) is not None:
+    if TABLE.find(typed) is not None:
         return typed
     begun = [name for name in _names() if name.startswith(typed)]
     return begun[0] if len(begun) == 1 else None
@@ -110,4 +110,4 @@ def _whole_name(typed: str) -> str | None:
 
 def _names() -> list[str]:
     in_table = {name for row in ROWS for name in row.names if name[-1] != "*"}
-    return sorted(in_table | SWITCHES | OPTIONAL | OTHERS)
+    return sorted(in_table | SWITCHES | OPTIONAL)

@@ -3,7 +3,7 @@
 Owns:     data, read by uwsgi_arguments.py.
 Thread:   any; data.
 Spec:     uWSGI 2.0.31, `uwsgi --help`.
-Not here: the meaning of an option (uwsgi_table.py); it has the names of most that take a value.
+Not here: the meaning of an option (uwsgi_table.py, which has the name of each).
 """
 
 from __future__ import annotations
@@ -48,25 +48,5 @@ OPTIONAL = frozenset(
     http-keepalive http-manage-expect http-use-cache http-use-socket ksm log-date log-prefix log-syslog logdate mule mule-msg-size need-app pyshell
     pyshell-oneshot rawrouter-use-cache rawrouter-use-socket snmp ssl-session-use-cache ssl-sessions-use-cache ssl-verify-depth sslrouter-use-cache
     sslrouter-use-socket
-    """.split()  # noqa: SIM905  # a list of literals is three times as long
-)
-# Options with a value that have no row in the table.
-OTHERS = frozenset(
-    """
-    add-cache-item after-request-call after-request-hook allowed-modifiers auto-weight backlog-alarm binary-append-data binary-path binsh blacklist
-    body-read-warning brutal-reload-on-fd build-plugin cap cgroup-dir-mode check-interval check-mount check-mountpoint chunked-input-limit
-    chunked-input-timeout clock connect-and-read cron-legion declare-option2 dlopen error-page-403 error-page-404 error-page-500 exception-handler
-    extract fd-safe file-write flock flock-wait flock-wait2 flock2 for for-glob for-readline for-times force-cwd forkbomb-delay get heartbeat
-    https-session-context https-socket-modifier1 https-socket-modifier2 https2 ifdir ifenv ifexists ifplugin immediate-gid immediate-uid inject-after
-    inject-before iprint jid-file jidfile libjail listen-queue-alarm load-file-in-cache load-file-in-cache-gzip log-socket lq-alarm max-apps
-    mem-collector-freq metric-alarm metric-dir metric-threshold mode mountpoint-check multicast multicast-loop multicast-ttl not-alarm-log
-    not-log-alarm notify-socket ns ns-net optimize pause ping ping-timeout pivot_root post-pymodule-alias print-sym print-symbol
-    privileged-binary-patch privileged-binary-patch-arg py py-executable py-program-name py-programname py-sharedarea py-sys-executable python
-    python-raw python-worker-override raw-modifier1 raw-modifier2 reload reload-on-exception-repr reload-on-exception-type reload-on-exception-value
-    reload-on-fd remap-modifier resolve response-header-collect resume rpc-max rrdtool rrdtool-freq rrdtool-lib rsyslog-packet-size segfault-alarm
-    setns setns-skip setns-socket setns-socket-skip signal signal-bufsize signals-bufsize sni sni-dir sni-dir-ciphers sni-regexp ssl-session-timeout
-    ssl-sessions-timeout ssl-tmp-dir st stop suspend symcall symcall-post-fork symcall-register-rpc tcp-fastopen test udp
-    ugreen-stacksize unique-cron-legion unique-legion-cron unprivileged-binary-patch unprivileged-binary-patch-arg unshare2 upload-progress wait-iface
-    wait-iface-timeout wait-interface wait-interface-timeout weight whitelist worker-mount zergpool
     """.split()  # noqa: SIM905  # a list of literals is three times as long
 )

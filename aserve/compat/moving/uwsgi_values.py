@@ -421,12 +421,16 @@ def take_log_file(draft: Draft, given: Given) -> None:
 
 
 def take_header(draft: Draft, given: Given) -> None:
-    """Take add-header; a field that aserve makes for each response has no effect."""
+    """Take add-header; a field that each response has of its own has no effect, but for Server."""
     value = text_of(given)
+    name, _, server = value.partition(":")
+    if name.strip().lower() == "server":
+        draft.put("server-name", server.strip(), given)
+        return
     try:
         check("add-field", [value])
     except ValueError as fault:
-        draft.note(given, str(fault))
+        draft.note(given, f"it has no effect here: {str(fault).rpartition('; accepted for')[0]}")
     else:
         draft.add("add-field", value, given)
 

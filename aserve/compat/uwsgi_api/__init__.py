@@ -101,7 +101,7 @@ class UwsgiModule(Extension[MuleSettings]):
             config = context.plan.config
             if config.shared is not None and config.spooler:
                 from .spooler import queues  # noqa: F401 (with redis; early, as `modules`)
-            elif config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
+            elif config.shared is None and (config.uwsgi_cache or config.spooler):
                 logger.info(ALONE)
         elif event is Life.WORKERS_BEGIN:
             self._share(context)

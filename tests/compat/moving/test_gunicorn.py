@@ -152,10 +152,17 @@ def test_apps(load, source, app):
             "conf.py:1: logfile = a.log: gunicorn has no such setting, and it has no effect; is errorlog meant?",
         ),
         *(
-            (f"{name} = 'a'", f"conf.py:1: {name} = a: gunicorn has no such setting, and it has no effect; is {meant} meant?")
+            (
+                f"{name} = 'a'",
+                f"conf.py:1: {name} = a: gunicorn has no such setting, and it has no effect; is {meant} meant?",
+            )
             for name, meant in [
-                ("preload", "preload_app"), ("access_logfile", "accesslog"), ("access_logformat", "access_log_format"),
-                ("error_logfile", "errorlog"), ("log_file", "errorlog"), ("log_level", "loglevel"),
+                ("preload", "preload_app"),
+                ("access_logfile", "accesslog"),
+                ("access_logformat", "access_log_format"),
+                ("error_logfile", "errorlog"),
+                ("log_file", "errorlog"),
+                ("log_level", "loglevel"),
             ]
         ),
         ("keepalive = 0", "conf.py:1: keepalive = 0: less than keep-alive may be; it is 0.1 here"),

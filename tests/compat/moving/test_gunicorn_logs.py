@@ -74,7 +74,9 @@ def logs_of(**settings):
     return Logs(cfg)
 
 
-@pytest.mark.parametrize("settings", [{"chdir": "site"}, {"pythonpath": "none,site"}, {"chdir": "none", "pythonpath": "../site"}])
+@pytest.mark.parametrize(
+    "settings", [{"chdir": "site"}, {"pythonpath": "none,site"}, {"chdir": "none", "pythonpath": "../site"}]
+)
 def test_classes_of_the_app(settings, tmp_path, monkeypatch):
     """The Logger, and a formatter of its dictionary, are imported from where gunicorn has them; sys.path stays as it was."""
     monkeypatch.chdir(tmp_path)

@@ -94,7 +94,11 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     [
         ("conf.py", "import os\nworkers = 2 * os.cpu_count() + 1\n", True),
         ("a.ini", "[uwsgi]\nhttp = :80\nprocesses = %k\n", True),
-        ("a.ini", "[uwsgi]\nif-env = W\nprocesses = $(W)\nendif =\nif-not-env = W\nprocesses = %(%k * 2)\nendif =\n", True),
+        (
+            "a.ini",
+            "[uwsgi]\nif-env = W\nprocesses = $(W)\nendif =\nif-not-env = W\nprocesses = %(%k * 2)\nendif =\n",
+            True,
+        ),
         ("conf.py", "workers = 5\n", False),
     ],
 )

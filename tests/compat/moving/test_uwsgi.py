@@ -219,6 +219,12 @@ def test_unlike_cheaper(load):
     [
         ("vaccum = true", "a.ini:2: vaccum = true: aserve does not know it, and it has no effect; is vacuum meant?"),
         ("my-own = 1", "a.ini:2: my-own = 1: aserve does not know it, and it has no effect"),
+        ("optimize = 2", "a.ini:2: optimize = 2: it has no effect here: have `PYTHONOPTIMIZE` set where you start"),
+        ("flock = /a", "a.ini:2: flock = /a: it has no effect here: flock(1) does it"),
+        (
+            "add-header = Connection: close",
+            "a.ini:2: add-header = Connection: close: it has no effect here: Connection differs from response to response",
+        ),
         ("daemonize = 1", "a.ini:2: daemonize = 1: aserve stays in the foreground: systemd, a container"),
         ("daemonize = a.log", "a.ini:2: daemonize = a.log: aserve stays in the foreground: systemd, a container"),
         (

@@ -308,7 +308,15 @@ def test_headers():
     take_header(draft, given("X-A: b", "add-header"))
     assert draft.settings == {"add-field": ["X-Frame-Options: DENY", "X-A: b"]}
     (note,) = draft.notes
-    assert "Content-Type differs from response to response" in str(note)
+    assert "it has no effect here: Content-Type differs from response to response" in str(note)
+
+
+def test_the_name_of_the_server():
+    """It is a setting of its own; a text that is no field is told as such."""
+    draft = Draft("a.ini")
+    take_header(draft, given("Server: nginx", "add-header"))
+    take_header(draft, given("nosniff", "add-header"))
+    assert draft.settings == {"server-name": "nginx"} and "is not of the form NAME: VALUE" in str(draft.notes)
 
 
 def test_patterns_of_the_python_path(tmp_path):
