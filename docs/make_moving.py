@@ -1,25 +1,39 @@
-"""Write the tables of docs/moving-from-uwsgi-options.md and moving-from-gunicorn.md, from those that the loaders read: `make docs`."""
+"""Write the tables of docs/moving-from-*.md, from those that the loaders and the messages about flags read: `make docs`."""
 
 from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aserve.compat.moving.draft import BY_KEY, Row
+from aserve.compat.moving.foreign_flags import SERVERS
 from aserve.compat.moving.gunicorn_table import ROWS as GUNICORN
 from aserve.compat.moving.uwsgi_table import ROWS as UWSGI
 
 DOCS = pathlib.Path(__file__).parent
-PAGES = {"moving-from-uwsgi-options.md": ("uWSGI", UWSGI), "moving-from-gunicorn.md": ("gunicorn", GUNICORN)}
+PAGES = {
+    "moving-from-uwsgi-options.md": {"uWSGI": UWSGI},
+    "moving-from-gunicorn.md": {"gunicorn": GUNICORN},
+    "moving-from-granian.md": {name: SERVERS[name] for name in ("granian", "uvicorn")},
+    "moving-from-waitress.md": {"waitress": SERVERS["waitress"]},
+    "moving-from-mod_wsgi.md": {"mod_wsgi-express": SERVERS["mod_wsgi-express"]},
+}
 LINK = re.compile(r"(?<![\w/(\[])([a-z0-9-]+\.md)")
 
 
-def build_page(text: str, server: str, rows: Sequence[Row]) -> str:
-    """Return a page with its table as it is now."""
+def build_page(text: str, tables: Mapping[str, Sequence[Row]]) -> str:
+    """Return a page with its tables as they are now."""
     begin, end = text.index("<!-- options:begin"), text.index("<!-- options:end")
     begin = text.index("\n", begin) + 1
-    return text[:begin] + _tables(server, rows) + text[end:]
+    made = (_flags(server, rows) if server in SERVERS else _tables(server, rows) for server, rows in tables.items())
+    return text[:begin] + "".join(made) + text[end:]
+
+
+def _flags(server: str, rows: Sequence[Row]) -> str:
+    return "\n".join(
+        ["", f"| {server} | aserve |", "|---|---|", *(f"| {_names(row)} | {_text(row)} |" for row in rows), "", ""]
+    )
 
 
 def _tables(server: str, rows: Sequence[Row]) -> str:
@@ -49,5 +63,5 @@ def _text(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    for name, (server, rows) in PAGES.items():
-        (DOCS / name).write_text(build_page((DOCS / name).read_text(), server, rows))
+    for name, tables in PAGES.items():
+        (DOCS / name).write_text(build_page((DOCS / name).read_text(), tables))

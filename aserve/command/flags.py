@@ -71,7 +71,8 @@ def parse_args(argv: Sequence[str], environ: Mapping[str, str] | None = None) ->
     ours, line = split_line(argv, parser.parse_known_args)
     args, unknown = parser.parse_known_args(_join_parts(ours))
     if unknown:
-        raise ConfigError(_explain_unknown(unknown[0], parser))
+        flags = [word for word in unknown if word.startswith("-")]  # what stands between them may be their values
+        raise ConfigError("\n".join(dict.fromkeys(_explain_unknown(word, parser) for word in flags or unknown[:1])))
     given = vars(args)
     take_host_and_port(given, environ or {})
     return {**given, **line, **({"check": True} if is_check(line) else {})}

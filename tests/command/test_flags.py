@@ -38,6 +38,19 @@ def test_mistakes(argument, said):
         parse_args(["a:b", argument])
 
 
+def test_all_unknown_flags_at_once():
+    """Each has a line that says what to write; the words between them may be their values."""
+    with pytest.raises(ConfigError) as caught:
+        parse_args(["--listen=*:80", "--ident", "x", "--unix-socket-perms", "600", "--call", "a:b", "--threads", "4"])
+    said = [line.partition("; ") for line in str(caught.value).splitlines()]
+    assert [(flag, what[:12]) for flag, _, what in said] == [
+        ("unknown flag --listen", "for waitress"),
+        ("unknown flag --ident", "give --serve"),
+        ("unknown flag --unix-socket-perms", "give --unix-"),
+        ("unknown flag --call", "call it in t"),
+    ]
+
+
 def test_help(monkeypatch):
     """It fits the terminal."""
     monkeypatch.setenv("COLUMNS", "80")
