@@ -44,6 +44,7 @@ class Listener(NamedTuple):
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
     is_given: bool = False  # bound by another program, which may share it: closed here, but never shut down
     is_stats: bool = False  # each client gets statistics at once (features/metrics/stats.py)
+    is_http_stats: bool = False  # each request gets them
     is_agent: bool = False  # each client gets this host's share of the load at once (features/metrics/balance.py)
 
     @property

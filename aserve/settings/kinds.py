@@ -365,6 +365,11 @@ def _parse_listening(value: object) -> str | None:
     return bind.spec
 
 
+def _parse_stats(value: object) -> str | None:
+    spec = _parse_listening(value)
+    return f"{HTTP}{spec}" if spec and str(value).startswith(HTTP) else spec
+
+
 BINDS = Kind(
     "ADDRESS",
     "host:port, [v6]:port, :port, unix:/path, unix:@name, fd:3, systemd:name; before it https://, uwsgi://, scgi:// or proxy+http://",
@@ -372,6 +377,10 @@ BINDS = Kind(
     ", ".join,
 )
 LISTENING = Kind("ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_listening, show_text)
+HTTP = "http://"  # before the address of statistics
+STATS = Kind(
+    "ADDRESS", f"{LISTENING.accepts}; before it http://, for clients that ask by HTTP", _parse_stats, show_text
+)
 PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for every peer",

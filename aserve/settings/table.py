@@ -38,6 +38,7 @@ from .kinds import (
     PROXY_NAME,
     SERVER_NAME,
     SNI,
+    STATS,
     SWITCH,
     TIB,
     UMASK,
@@ -628,7 +629,7 @@ class EngineSettings(Settings):
     @property
     def places(self) -> list[str]:
         """All addresses to listen at, those of features among them."""
-        beside = [getattr(self, row.name) for row in self.rows() if row.kind is LISTENING]
+        beside = [getattr(self, row.name) for row in self.rows() if row.kind in (LISTENING, STATS)]
         return [*self.bind, *(place for place in beside if place is not None)]
 
     @property

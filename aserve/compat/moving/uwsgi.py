@@ -176,7 +176,8 @@ def _place_others(draft: Draft, folder: str) -> None:
     if "fifo" in facts and text_of(facts["fifo"]):
         draft.put("master-fifo", os.path.join(folder, text_of(facts["fifo"])), facts["fifo"])
     if "stats" in facts and text_of(facts["stats"]):
-        draft.put("stats", place_of(text_of(facts["stats"]), folder), facts["stats"])
+        scheme = "http://" if "stats-http" in facts else ""
+        draft.put("stats", scheme + place_of(text_of(facts["stats"]), folder), facts["stats"])
         if "unix-mode" in draft.settings:
             draft.put("metrics-mode", draft.settings["unix-mode"], draft.whence["unix-mode"][0])
 

@@ -170,7 +170,7 @@ ROWS: tuple[Row, ...] = (
     unlike("snmp snmp-* carbon carbon-* stats-push* metrics-* metric-dir metric-dir-restore metric-alarm metric-threshold rrdtool* stats-pusher*", "`--metrics` tells Prometheus; see metrics.md"),
     maps("stats stats-server", "stats", fact("stats"), "for uwsgitop and its like; see metrics.md"),
     always("stats-no-cores stats-no-metrics stats-minified stats-min", "see `stats`"),
-    unlike("stats-http", "`stats` sends its JSON alone; `--metrics ADDRESS` answers HTTP; see metrics.md"),
+    maps("stats-http", "stats", fact("stats-http"), "`http://` before the address of `stats`"),
     # Requests
     maps("buffer-size", "max-head max-request-line", number("max-head", MIN_HEAD_BYTES, 16 << 20), "for request line and fields together"),
     maps("max-vars", "max-fields", number("max-fields", 1, 10_000)),

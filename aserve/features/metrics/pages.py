@@ -56,6 +56,7 @@ class Whence(NamedTuple):
     is_unix: bool = False
     is_own: bool = True  # from this machine
     is_loopback: bool = True  # to an address of loopback
+    is_stats: bool = False  # to that of --stats
 
 
 class Reply(NamedTuple):
@@ -136,6 +137,9 @@ class Pages:
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return respond(400, "this is not HTTP/1.1")
         method, path = words[0], words[1].partition("?")[0]
+        if whence.is_stats:
+            refusal = self._refuse(METRICS, _host_of(lines), whence, method)
+            return refusal if refusal is not None else respond(200, self.stats(), method, kind="application/json")
         if path not in FOR_MACHINES and path != EVENTS and path not in PAGES:
             return respond(404, f"the status page is at /, aserve's metrics are at {METRICS}", method)
         if method not in ("GET", "HEAD"):

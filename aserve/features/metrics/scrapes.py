@@ -34,6 +34,7 @@ from ...core.descriptors import accept
 from ...core.errors import BindError
 from ...core.log_once import LogOnce
 from ...settings import parse_bind, with_reach
+from ...settings.kinds import HTTP
 from .pages import METRICS, Pages, Reply, Whence, respond
 from .settings import MetricsSettings
 
@@ -69,7 +70,8 @@ def open_metrics(config: MetricsSettings) -> list[Listener]:
             listeners += _open_pages(config, config.metrics)
         if config.stats is not None:
             opened = _open_told(config, config.stats, "--stats", "stats, as uWSGI has them,")
-            listeners += [listener._replace(is_stats=True) for listener in opened]
+            by_http = config.stats.startswith(HTTP)
+            listeners += [one._replace(is_stats=not by_http, is_http_stats=by_http) for one in opened]
         if config.agent_check is not None:
             opened = _open_told(config, config.agent_check, "--agent-check", "HAProxy's agent check")
             listeners += [listener._replace(is_agent=True) for listener in opened]
@@ -296,8 +298,8 @@ class Scrapes:
 
 def _whence(listener: Listener, peer: Any) -> Whence:
     if listener.bind.kind == "unix":
-        return Whence(is_unix=True)
-    return Whence(is_own=is_loopback(peer[0]), is_loopback=_is_own(listener))
+        return Whence(is_unix=True, is_stats=listener.is_http_stats)
+    return Whence(is_own=is_loopback(peer[0]), is_loopback=_is_own(listener), is_stats=listener.is_http_stats)
 
 
 class _Connection:

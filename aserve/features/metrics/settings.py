@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, parse_bind, row, whole_address
-from ...settings.kinds import LISTENING, MODE, Kind, choice, show_text
+from ...settings.kinds import HTTP, LISTENING, MODE, STATS, Kind, choice, show_text
+from ...settings.paths import Base
 
 
 def _parse_statsd(value: object) -> str | None:
@@ -30,6 +31,10 @@ def _parse_statsd_prefix(value: object) -> str:
 
 def _parse_mode(value: object) -> object:
     return None if value is None or value == "" else MODE.parse(value)
+
+
+def _whole_stats(text: str, base: Base) -> str:
+    return f"{HTTP if text.startswith(HTTP) else ''}{whole_address(text, base)}"
 
 
 METRICS_MODE = Kind(
@@ -76,11 +81,11 @@ class MetricsSettings(EngineSettings):
         fixed=True,
     )
     stats: str | None = row(
-        None, "Metrics", "--stats", LISTENING,
+        None, "Metrics", "--stats", STATS,
         "address that sends the JSON of uWSGI's stats server to every client, for uwsgitop and its like; see docs/metrics.md",
         "It is of use only with such tools. It counts requests, as --metrics does.",
         fixed=True,
-        path=whole_address,
+        path=_whole_stats,
     )
     status_page: str = row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),

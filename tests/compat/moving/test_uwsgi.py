@@ -200,6 +200,12 @@ def test_cheaper(load, lines, workers):
     assert draft.settings.get("preload", False) is (workers != (1, None))
 
 
+def test_stats_by_http(load):
+    """The switch is a scheme before the address."""
+    assert load("stats = 127.0.0.1:1717; stats-http = 1").settings["stats"] == "http://127.0.0.1:1717"
+    assert load("stats = /run/s; stats-http = false").settings["stats"] == "unix:/run/s"
+
+
 def test_unlike_cheaper(load):
     """The least number starts, and what else a file says of the number is not obeyed: each has a line."""
     draft = load(

@@ -394,8 +394,8 @@ def test_readers_and_another_program(answering):
 def test_whence(bind, is_own):
     """Of a connection is known whether it comes from this machine, and whether others could have come."""
     (listener,) = open_metrics(Config(metrics=bind))
-    assert module._whence(listener, ("127.0.0.1", 1)) == (False, True, is_own)
-    assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == (False, False, is_own)
+    assert module._whence(listener, ("127.0.0.1", 1)) == Whence(False, True, is_own)
+    assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == Whence(False, False, is_own)
     listener.close()
 
 
@@ -456,6 +456,17 @@ def test_stats(answering, tmp_path, caplog):
     assert not scrapes._connections and silent.recv(1)
     listener.close()
     assert metrics != answering.address
+
+
+def test_stats_by_http(answering, tmp_path):
+    """With http:// before the address each request gets them, whatever its path; a page of another site, whose Host is its own, does not."""
+    (listener,) = open_metrics(Config(stats=f"http://unix:{tmp_path}/s"))
+    answering.scrapes.close()
+    answering.scrapes, answering.address = Scrapes([listener], answering.pages), f"{tmp_path}/s"
+    status, fields, body = answering.ask(b"GET / HTTP/1.1\r\n\r\n")
+    assert (status, fields["Content-Type"], body) == (200, "application/json", b"{}" * 200_000)
+    reply = answering.pages.answer(b"GET / HTTP/1.1\r\nHost: rebound.example", Whence(is_stats=True), True)
+    assert reply.octets.startswith(b"HTTP/1.1 421 ")
 
 
 def test_where_stats_are(caplog, tmp_path):
