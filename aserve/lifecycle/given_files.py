@@ -16,7 +16,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Any
+from io import TextIOWrapper
 
 from ..core.log_target import FileModes
 from ..settings import EngineSettings
@@ -49,13 +49,13 @@ def giving_log_files(config: EngineSettings, *, is_check: bool = False) -> Itera
     """Give each file that a handler of `logging` opens meanwhile; with `is_check` open none that the user would have to write."""
     opening = logging.FileHandler._open
 
-    def give_and_open(handler: logging.FileHandler) -> Any:
+    def give_and_open(handler: logging.FileHandler) -> TextIOWrapper:
         if is_check and config.user is not None:
             return open(os.devnull, "a", encoding="utf-8")
         give_files([handler.baseFilename], config.user, config.group, config.umask)
         return opening(handler)
 
-    logging.FileHandler._open = give_and_open  # type: ignore[method-assign]
+    logging.FileHandler._open = give_and_open  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:

@@ -53,7 +53,8 @@ def test_multiprocess_is_true_where_others_serve(start_workers, raw_client, tmp_
     """PEP 3333: with one worker no other process calls the app, also where --warm-up asks."""
     source = """
 def app(environ, start_response):
-    open("seen", "a").write("%s " % environ["wsgi.multiprocess"])
+    with open("seen", "a") as file:
+        file.write("%s " % environ["wsgi.multiprocess"])
     start_response("200 OK", [])
     return []
 """
