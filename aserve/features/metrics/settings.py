@@ -34,7 +34,8 @@ def _parse_mode(value: object) -> object:
 
 
 def _whole_stats(text: str, base: Base) -> str:
-    return f"{HTTP if text.startswith(HTTP) else ''}{whole_address(text, base)}"
+    scheme = HTTP if text.startswith(HTTP) else ""
+    return scheme + whole_address(text[len(scheme) :], base)
 
 
 METRICS_MODE = Kind(

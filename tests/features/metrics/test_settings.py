@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from harness.refusals import error_of
 
-from aserve.features import Config
+from aserve.core.start_folder import StartFolder
+from aserve.features import SETTINGS, Config
 from aserve.features.metrics.settings import METRICS_MODE, settings_of
 from aserve.settings import ConfigError, EngineSettings
+from aserve.settings.paths import Base
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,13 @@ def test_the_mode_of_sockets():
     ]
     with pytest.raises(ConfigError, match="metrics_mode: 'rw' is not the mode of a file"):
         Config(metrics_mode="rw")
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+@pytest.mark.parametrize(("place", "whole"), [("127.0.0.1:1", "127.0.0.1:1"), ("unix:s", "unix:{}/s")])
+def test_the_place_of_stats(scheme, place, whole, tmp_path):
+    """The scheme says that clients ask by HTTP; a path is one of the folder of the start."""
+    (setting,) = (setting for setting in SETTINGS if setting.key == "stats")
+    assert Config(stats=scheme + place).stats == scheme + place
+    base = Base(StartFolder(str(tmp_path), is_said=True), is_left=True)
+    assert setting.with_whole_paths(scheme + place, base) == scheme + whole.format(tmp_path)
