@@ -145,10 +145,12 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
-    from ..compat.moving.foreign_flags import explain_flag  # tables, needed only for unknown flags
+    from ..compat.moving.foreign_flags import explain_family, explain_flag  # tables, needed only for unknown flags
 
     foreign = explain_flag(name)
     if foreign:
         return f"unknown flag {name}; {foreign}"
     near = near_names(name, parser._option_string_actions, 1, NEAR)
-    return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")
+    return f"unknown flag {name}; " + (
+        f"did you mean {near[0]}?" if near else explain_family(name) or "see aserve --help"
+    )

@@ -27,6 +27,11 @@ def test_what_was_given():
     [
         ("--thread", "unknown flag --thread; did you mean --threads"),
         ("--graceful-timeout=3", "unknown flag --graceful-timeout; gunicorn has it, and here it is --drain-timeout"),
+        (
+            "--emperor=/a",
+            "unknown flag --emperor; uWSGI has it; leave it out: have systemd start an aserve for each app",
+        ),
+        ("--hook-asap=exec:b", "unknown flag --hook-asap; uWSGI has it, and its own command line is served as it is"),
         ("--xyzzy=1", "unknown flag --xyzzy; see aserve --help"),
         ("b:c", "unexpected argument 'b:c': one APP, then flags"),
         ("--threads", "expected one argument; see aserve --help"),

@@ -1,6 +1,6 @@
 """Explains flags of other servers that were given to aserve, and unknown ones on their command lines.
 
-Owns:     explain_flag, explain_unknown; SERVERS, the flags of servers from which no settings are read, for docs/make_moving.py, too.
+Owns:     explain_flag, explain_family, explain_unknown; SERVERS, the flags of servers from which no settings are read, for docs/make_moving.py, too.
 Thread:   the main thread, in a command that ends with this.
 Spec:     `--help` of waitress 3.0.2, mod_wsgi-express 6.1.1, granian 2.8.9 and uvicorn 0.54.0.
 Not here: the translation of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (command/flags.py).
@@ -255,6 +255,14 @@ def explain_flag(flag: str) -> str:
     return "; ".join(
         [*(f"for {' or '.join(servers)} {text}" for text, servers in by_text.items()), *filter(None, [read])]
     )
+
+
+def explain_family(flag: str) -> str:
+    """Return what a flag of a family of uWSGI's is here, as that of emperors; "": it has none. Look for a flag of aserve's that is near to it first."""
+    row = UWSGI.find(flag[2:]) if flag.startswith("--") else None
+    if row is not None and row.take is not None and not row.to:
+        return "uWSGI has it, and its own command line is served as it is: aserve uwsgi ..."
+    return _explain("uWSGI", row) if row is not None else ""
 
 
 def _plain(text: str) -> str:
