@@ -255,6 +255,27 @@ def test_a_log_format_has_the_values_of_uwsgi(tmp_path, raw_client):
     assert int(begun) == int(tmicros) // 1_000_000 < int(ended[:-1]) and ended[-1] == "s"
 
 
+def test_what_uwsgi_reads_is_served(tmp_path, raw_client):
+    """A value with a colon and a blank, the output of a command, a character behind a port, and a machine that may have no syslog."""
+    (tmp_path / "app.py").write_text(
+        "import os\n\ndef application(environ, start_response):\n    start_response('200 OK', [])\n    return [os.environ['A'].encode()]\n"
+    )
+    lines = [
+        "module: app",
+        "logformat : X: %(method)",
+        "env: A=@(exec://echo two)",
+        "socket: 127.0.0.1:0;",
+        "log-syslog: true",
+    ]
+    (tmp_path / "app.yaml").write_text("\n".join(["uwsgi:", *(f"  {line}" for line in lines), ""]))
+    process = ServerProcess(["app.yaml"], tmp_path, {})
+    try:
+        assert raw_client(process.address).fetch().body == b"two"
+        stop(process)
+    finally:
+        process.end()
+
+
 def test_a_mistake(serve, tmp_path):
     """A wrong value ends the start, with the file and the line."""
     (tmp_path / "wrong.ini").write_text("[uwsgi]\nprocesses = abc\n")

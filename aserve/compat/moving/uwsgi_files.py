@@ -26,6 +26,8 @@ from .naming import FORMS, SECTION
 from .settings import UWSGI_VERSION
 
 MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times a real file.
+_SWITCHES = {True: "1", False: "0", None: "0"}  # of JSON
+_MARKS = ("'", '"', "|", ">", "&", "*", "!", "[", "{")  # begin a value of YAML that is not plain
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
 
 
@@ -87,25 +89,48 @@ def _read_xml(text: str, path: str, section: str) -> Iterator[Given]:
         root = ElementTree.fromstring(text)  # noqa: S314  # the author of the file may run any code anyway
     except ElementTree.ParseError as fault:
         raise ConfigError(f"{path} is not valid XML: {fault}") from None
-    for element in [root] if root.tag == SECTION else root.iter(SECTION):
-        if element.get("id", SECTION) == section:
-            for option in element:
-                # ElementTree keeps no line numbers.
-                yield Given(str(option.tag), (option.text or "").strip(), path)
+    # As there: an id counts only where one is asked for, and the first element is taken.
+    asked = (None, section) if section != SECTION else ()
+    found = [root] if _name_of(root) == SECTION else [each for each in root if _name_of(each) == SECTION]
+    for element in [each for each in found if each is root or not asked or each.get("id") in asked][:1]:
+        for option in element:
+            if asked and option.get("id") not in asked:
+                continue
+            name, value = _name_of(option), "".join(option.itertext()).strip()
+            if name == "app" and "mountpoint" in option.attrib:
+                name, value = "mount", f"{option.attrib['mountpoint']}={value}"
+            # ElementTree keeps no line numbers.
+            yield Given(name, value or "1", path)
 
 
-def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
+def _name_of(element: Any) -> str:
+    """Return the name of an element of XML, without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _read_yaml(text: str, path: str, section: str) -> list[Given]:
+    own = list(_read_lines_of_yaml(text, path, section))
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
+        if own and not any(given.value[:1] in _MARKS or not given.key for given in own):
+            return own
         raise ConfigError(
             f"{path} is YAML, and the package PyYAML is not installed; `pip install pyyaml` would do it"
         ) from None
     try:
         # As nodes: a dict would keep one of two equal options, and no line numbers.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as fault:
+        return list(_options_of_nodes(yaml, root, path, section))
+    except (yaml.YAMLError, ConfigError) as fault:
+        if own and own[-1].key:
+            return own
+        if isinstance(fault, ConfigError):
+            raise
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(fault).split())}") from None
+
+
+def _options_of_nodes(yaml: Any, root: Any, path: str, section: str) -> Iterator[Given]:
     for key, options in root.value if isinstance(root, yaml.MappingNode) else ():
         if key.value == section and isinstance(options, yaml.MappingNode):
             for name, value in options.value:
@@ -114,6 +139,26 @@ def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
                         raise ConfigError(f"{path}:{item.start_mark.line + 1}: {name.value}: a value was expected")
                     null = "" if item.tag.endswith(":null") else item.value
                     yield Given(name.value, null, f"{path}:{item.start_mark.line + 1}")
+
+
+def _read_lines_of_yaml(text: str, path: str, section: str) -> Iterator[Given]:
+    """Yield what uWSGI's own reader finds, line by line, which takes any value; an option without a name where it stops within the section."""
+    is_inside = False
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.partition("#")[0].rstrip("\r")
+        if not line.strip():
+            continue
+        is_deeper = line[0].isspace()
+        if not is_inside:
+            is_inside = not is_deeper and line.partition(":")[0] == section
+        elif not is_deeper:
+            return
+        else:
+            name, colon, value = line.partition(": " if ": " in line else ":\t")
+            if not colon or name.strip()[:1] in ("-", "[", "{"):
+                yield Given("", "", f"{path}:{number}")
+                return
+            yield Given(name.strip(), value.strip(), f"{path}:{number}")
 
 
 def _read_json(text: str, path: str, section: str) -> Iterator[Given]:
@@ -126,7 +171,10 @@ def _read_json(text: str, path: str, section: str) -> Iterator[Given]:
         if name == section and isinstance(options, tuple):
             for key, value in options:
                 for item in value if isinstance(value, list) else [value]:
-                    yield Given(key, item if isinstance(item, str) else json.dumps(item), path)
+                    if not isinstance(item, (list, tuple)):  # an object is not looked at there
+                        yield Given(
+                            key, _SWITCHES.get(item) or (item if isinstance(item, str) else json.dumps(item)), path
+                        )
 
 
 _READERS = {"ini": _read_ini, "xml": _read_xml, "yaml": _read_yaml, "json": _read_json}

@@ -15,6 +15,7 @@ import sysconfig
 from typing import Callable
 from urllib.parse import quote
 
+from ...core.log_target import LOCAL_SYSLOG, SYSLOG
 from ...settings.secrecy import HIDDEN
 from .draft import Draft, Given, check, is_number
 from .uwsgi_logic import found_by
@@ -146,7 +147,7 @@ def place_of(value: str, folder: str) -> str:
     Raises:
         ValueError: the address is a descriptor of the emperor, or the like.
     """
-    value = value.replace(" ", "")
+    value = re.sub(r"(:[0-9]+)[^]:0-9][^]:]*\Z", r"\1", value.replace(" ", ""))  # a port ends with its digits
     if re.match(r"fd://[0-9]+\Z", value):
         return f"fd:{value[5:]}"
     value = value[5:] if value.startswith("unix:") else value
@@ -403,7 +404,10 @@ def take_logger(draft: Draft, given: Given) -> None:
 
 
 def add_log(draft: Draft, name: str, target: str, given: Given) -> None:
-    """Keep a place of lines for the end, once: all of them are written to."""
+    """Keep a place of lines for the end, once: all of them are written to; uWSGI starts without the machine's syslog, too."""
+    if target == SYSLOG and not os.path.exists(LOCAL_SYSLOG):
+        draft.note(given, f"there is no {LOCAL_SYSLOG}: lines of requests go to standard output")
+        target = "-"
     draft.facts.setdefault(name, {}).setdefault(target, given)
 
 

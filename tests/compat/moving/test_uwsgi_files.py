@@ -85,7 +85,7 @@ def test_nobody(monkeypatch, tmp_path):
 
 FORMS = {
     "a.xml": "<uwsgi><master/><env>A=1</env><env>B=%n</env></uwsgi>",
-    "b.xml": '<all><uwsgi id="x"><a>1</a></uwsgi><uwsgi><master/><env>A=1</env><env>B=a</env></uwsgi></all>',
+    "b.xml": '<all><uwsgi><master/><env>A=1</env><env>B=a</env></uwsgi><uwsgi id="x"><a>1</a></uwsgi></all>',
     "a.yaml": "uwsgi:\n  master: \n  env: A=1\n  env: B=%n\n",
     "a.yml": "other: 1\nuwsgi:\n  master:\n  env:\n    - A=1\n    - B=%n\n",
     "a.json": '{"uwsgi": {"master": "", "env": ["A=1", "B=%n"]}}',
@@ -97,13 +97,13 @@ FORMS = {
 def test_forms(tmp_path, name):
     """Each form has the same options, those that are there twice included."""
     (tmp_path / name).write_text(FORMS[name])
-    assert options(tmp_path / name) == [("master", ""), ("env", "A=1"), ("env", "B=a")]
+    assert options(tmp_path / name) == [("master", "1" if "xml" in name else ""), ("env", "A=1"), ("env", "B=a")]
 
 
 def test_json_has_numbers(tmp_path):
-    """What is no text is one."""
-    (tmp_path / "a.json").write_text('{"uwsgi": {"threads": 4, "master": true}}')
-    assert options(tmp_path / "a.json") == [("threads", "4"), ("master", "true")]
+    """What is no text is one; an object is not looked at."""
+    (tmp_path / "a.json").write_text('{"uwsgi": {"threads": 4, "master": true, "vacuum": null, "x": {"y": 1}}}')
+    assert options(tmp_path / "a.json") == [("threads", "4"), ("master", "1"), ("vacuum", "0")]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,40 @@ def test_what_is_no_file(path, why):
 
 def test_yaml_without_its_package(tmp_path, monkeypatch):
     """The error names the package."""
-    (tmp_path / "a.yaml").write_text(FORMS["a.yaml"])
+    (tmp_path / "a.yaml").write_text(FORMS["a.yml"])
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match="is YAML, and the package PyYAML is not installed"):
         read_options(str(tmp_path / "a.yaml"), "")
+    (tmp_path / "a.yaml").write_text(FORMS["a.yaml"])
+    assert len(options(tmp_path / "a.yaml")) == 3  # which has no more than uWSGI's own reader takes
+
+
+def test_yaml_that_only_uwsgi_reads(tmp_path):
+    """A value may be any text, as recorded from uWSGI 2.0.31; where its reader would stop, YAML's error is told."""
+    lines = ["logformat : X: %(method) # y", "env: A=a: b", "\tenv: B=*x", "", "    http: [::]:8080\r"]
+    (tmp_path / "a.yaml").write_text(
+        "\n".join(["uwsgi:", *(f"  {line}" for line in lines), "other:", "  env: C=1", ""])
+    )
+    assert options(tmp_path / "a.yaml") == [
+        ("logformat", "X: %(method)"), ("env", "A=a: b"), ("env", "B=*x"), ("http", "[::]:8080"),
+    ]  # fmt: skip
+    (tmp_path / "a.yaml").write_text("uwsgi:\n  a: b: c\n  d:\n")
+    with pytest.raises(ConfigError, match="is not valid YAML: mapping values"):
+        options(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "found"),
+    [
+        ('<uwsgi id="x"><a>1</a></uwsgi>', "", [("a", "1")]),
+        ('<x><uwsgi id="a"><a>1</a></uwsgi><uwsgi id="b"><b>2</b></uwsgi></x>', "", [("a", "1")]),
+        ('<x><uwsgi id="a"><a>1</a></uwsgi><uwsgi id="b"><b>2</b></uwsgi></x>', "b", [("b", "2")]),
+        ('<uwsgi><a id="x">1</a><a id="y">2</a><b/></uwsgi>', "y", [("a", "2"), ("b", "1")]),
+        ('<uwsgi xmlns="http://x" xmlns:y="http://y"><y:a>1</y:a></uwsgi>', "", [("a", "1")]),
+        ('<uwsgi><app mountpoint="/x"><script>shop</script></app></uwsgi>', "", [("mount", "/x=shop")]),
+    ],
+)
+def test_xml_that_uwsgi_reads(tmp_path, text, section, found):
+    """An id counts where one is asked for, and a namespace never, as recorded from uWSGI 2.0.31."""
+    (tmp_path / "a.xml").write_text(text)
+    assert options(tmp_path / "a.xml", section) == found

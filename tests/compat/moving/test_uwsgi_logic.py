@@ -261,3 +261,8 @@ def test_beside_uwsgi(tmp_path, monkeypatch, name):
     ours = resolve(include(read_options(name, ""), environ, name), environ)
     kept = [option for option in ours if option.key not in ("ini", "include")]
     assert [" ".join(f"{option.key} = {option.value}".rstrip(" =").split()) for option in kept] == theirs
+
+
+def test_the_output_of_a_command():
+    """It is a value, or a part of one; without the newline at its end."""
+    assert resolved("env = A=@(exec://echo two)\nx = a@(exec://exit 3)b") == ["env = A=two", "x = ab"]

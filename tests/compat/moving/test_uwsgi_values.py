@@ -7,6 +7,7 @@ import sysconfig
 
 import pytest
 
+from aserve.compat.moving import uwsgi_values
 from aserve.compat.moving.draft import Draft, Given
 from aserve.compat.moving.uwsgi_values import (
     https_bind,
@@ -327,3 +328,26 @@ def test_patterns_of_the_python_path(tmp_path):
     for value in ("/no/such/*", f"{tmp_path}/*"):
         take_python_path(draft, Given("pythonpath", value, "a.ini:1"))
     assert draft.settings == {"python-path": [f"{tmp_path}/b/", f"{tmp_path}/a/", "/no/such/*"]}
+
+
+def test_a_machine_without_syslog(monkeypatch):
+    """uWSGI starts there, too; lines are not lost here."""
+    monkeypatch.setattr(uwsgi_values, "LOCAL_SYSLOG", "/no/such/log")
+    draft = Draft("a.ini")
+    take_logger(draft, Given("logger", "syslog:app", "a.ini:1"))
+    assert [*draft.facts["log"]] == ["-"]
+    assert draft.notes[0].text == "there is no /no/such/log: lines of requests go to standard output"
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("localhost:8080;", "localhost:8080"),
+        (":80 # web", "0.0.0.0:80"),
+        ("[::1]:80;", "[::1]:80"),
+        ("[::1]:80", "[::1]:80"),
+    ],
+)
+def test_a_port_ends_with_its_digits(value, place):
+    """uWSGI looks at no character behind them."""
+    assert place_of(value, "") == place
