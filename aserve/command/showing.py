@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from ..compat.moving.lines import asked_for_help, asks_for_version
+from ..compat.moving.lines import asked_for_help, asks_for_version, sends_signal
 from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
 from ..extension import Life, LifeContext
@@ -34,7 +34,7 @@ logger = logging.getLogger("aserve")
 
 
 def show(args: MutableMapping[str, object]) -> bool:
-    """Print the text of a flag that needs no plan, and remove the flag; return whether there was one."""
+    """Do what needs no plan: print the text of a flag, which is removed, or send a signal; return whether there was such a thing."""
     if "print_completion" in args:
         from .completion import completion_of
 
@@ -47,7 +47,7 @@ def show(args: MutableMapping[str, object]) -> bool:
     if args.pop("version", False) or asks_for_version(args):
         sys.stdout.write(version_line() + "\n")
         return True
-    return False
+    return sends_signal(args)
 
 
 def show_found(plan: Plan) -> bool:

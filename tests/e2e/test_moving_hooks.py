@@ -148,3 +148,18 @@ def test_a_pattern_of_the_python_path(tmp_path, raw_client):
         assert raw_client(process.address).fetch().body == b"ba"
     finally:
         process.end()
+
+
+def test_reload_and_stop_by_a_pid_file(folder, raw_client):
+    """`aserve uwsgi --reload PIDFILE` and `--stop PIDFILE` do what uWSGI's do."""
+    (folder / "app.ini").write_text(f"{INI}pidfile = pid\n")
+    process = ServerProcess(["app.ini"], folder, {})
+    try:
+        assert raw_client(process.address).fetch().status == 200
+        for flag in ("--reload", "--stop"):
+            subprocess.run([*ServerProcess.command, "uwsgi", flag, "pid"], cwd=folder, timeout=60, check=True)
+            if flag == "--reload":
+                process.wait_for_log("SIGHUP: done in")
+        assert process.wait() == 0 and process.faults() == ""
+    finally:
+        process.end()

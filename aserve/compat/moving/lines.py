@@ -1,12 +1,14 @@
 """Other programs' command lines: `aserve uwsgi ARGS...`, `aserve gunicorn ARGS...`, and `aserve python PROGRAM ARGS...`.
 
-Owns:     LINES, PYTHON_LINE; splitting such a line from aserve's own flags; what `--help` says about it.
+Owns:     LINES, PYTHON_LINE; splitting such a line from aserve's own flags; what `--help` says about it; the signals of `--reload` and `--stop`.
 Thread:   the main thread.
 Not here: reading the words (uwsgi_arguments.py, gunicorn_flags.py), which most starts do not import.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
@@ -17,6 +19,7 @@ PYTHON, PYTHON_LINE = "python", "python_line"  # the same of a program that sets
 _ALL = {**LINES, PYTHON: PYTHON_LINE}
 HELP = ("-h", "--help", "--usage")
 VERSION = {"uwsgi": ("--version",), "gunicorn": ("-v", "--version")}
+SIGNALS = {"--reload": signal.SIGHUP, "--stop": signal.SIGINT}  # uWSGI's, before the name of a pid file
 CHECK, CHECK_BEGINS = "--check-config", "--che"  # gunicorn's, and the beginning by which it knows it
 _TEXT = """\
 usage: aserve [flags of aserve] {word} [{server}'s command line]
@@ -91,3 +94,27 @@ def asked_for_help(args: Mapping[str, Any]) -> str:
 def asks_for_version(args: Mapping[str, Any]) -> bool:
     """Whether the line asks for the version."""
     return any(asked in args.get(LINES[word], ()) for word, flags in VERSION.items() for asked in flags)
+
+
+def sends_signal(args: Mapping[str, Any]) -> bool:
+    """
+    Whether uWSGI's line asks for a signal to the process of a pid file, which is sent then.
+
+    Raises:
+        ConfigError: there is no such process.
+    """
+    words = args.get(LINES["uwsgi"], ())
+    for word, following in zip(words, [*words[1:], ""]):
+        flag, equals, value = word.partition("=")
+        if flag in SIGNALS:
+            path = value if equals else following
+            try:
+                with open(path, encoding="ascii") as file:
+                    pid = int(file.read(20))
+                if pid < 1:  # of a group, or of all processes
+                    raise ValueError(f"there is no process {pid}")
+                os.kill(pid, SIGNALS[flag])
+            except (OSError, ValueError) as fault:
+                raise ConfigError(f"{flag} {path}: {getattr(fault, 'strerror', None) or fault}") from None
+            return True
+    return False

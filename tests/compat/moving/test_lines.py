@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from aserve.command.flags import parse_args
-from aserve.compat.moving.lines import asked_for_help, asks_for_version, is_check, split_line
+from aserve.compat.moving.lines import asked_for_help, asks_for_version, is_check, sends_signal, split_line
 from aserve.settings import ConfigError
 
 
@@ -47,3 +50,21 @@ def test_help_and_version(word):
     assert max(map(len, text.splitlines())) <= 80
     assert asked_for_help({f"{word}_line": []}) == "" == asked_for_help({})
     assert asks_for_version({f"{word}_line": ["--version"]}) and not asks_for_version({f"{word}_line": ["-w"]})
+
+
+def test_signals_to_the_process_of_a_pid_file(tmp_path, monkeypatch):
+    """As uWSGI's --reload and --stop; no signal goes to a group of processes."""
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *signal: sent.append(signal))
+    path = tmp_path / "pid"
+    path.write_text("4711\n")
+    assert sends_signal({"uwsgi_line": ["--reload", str(path)]}) and sends_signal({"uwsgi_line": [f"--stop={path}"]})
+    assert sent == [(4711, signal.SIGHUP), (4711, signal.SIGINT)]
+    assert not sends_signal({"uwsgi_line": ["--module", "app"]}) and not sends_signal({})
+    for text, why in (("0", "there is no process 0"), ("-1", "there is no process -1"), ("x", "invalid literal")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=why):
+            sends_signal({"uwsgi_line": ["--stop", str(path)]})
+    with pytest.raises(ConfigError, match=r"--stop : No such file"):
+        sends_signal({"uwsgi_line": ["--stop"]})
+    assert len(sent) == 2
