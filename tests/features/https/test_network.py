@@ -120,8 +120,9 @@ def cases():
 def test_wrong_answers_cost_no_certificate(site, authority, monkeypatch, row, step):
     """Each ends within its bounds, leaves what is there, has one line with the reason, and another try comes."""
     if row.lasts:
-        monkeypatch.setattr(network_module, "ORDER_SECONDS", 2.0)
         monkeypatch.setattr(network_module, "ANSWER_SECONDS", 1.0)
+        if "no whole" not in row.reason:  # the limit of the answer is to come first there, on a busy machine, too
+            monkeypatch.setattr(network_module, "ORDER_SECONDS", 2.0)
     authority.wrong = {step: row.wrong}
     assert not site.order()
     assert re.search(f"localhost:[0-9]+ ({row.reason})", site.caplog.records[-1].getMessage())
