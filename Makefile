@@ -107,7 +107,7 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler PYTHON=$(abspath $(VENV))/bin/python || exit 1; \
 	done
 
-# What has refused changes that pass their own tests: pages that are made from code, links, the order of rooms, floors of new modules, the build.
+# What has refused changes that pass their own tests: pages that are made from code, links, the order of rooms, the build.
 QUICK := tests/test_layout.py tests/test_docs.py tests/test_measures.py tests/test_faults.py tests/test_features.py tests/test_setup.py \
 	tests/test_benchmarks.py tests/test_simulate_scale.py tests/settings/test_table.py tests/command/test_cli.py \
 	tests/compat/moving/test_uwsgi_table.py tests/compat/uwsgi_api/test_names.py \
