@@ -15,7 +15,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from harness.outages import APP, Site, SlowHeads, clients_of
+from harness.process import run_command
 from harness.recordings import numbers_of
 from harness.waiting import wait_until
 
@@ -196,8 +196,7 @@ FAULTS = (
 
 def ask_status(site: Site) -> tuple[int, str]:
     """Return the exit status of `aserve status`, and what it writes."""
-    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", str(site.control)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = run_command("status", "--control", site.control)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.process import run_command
 
 from aserve.command import banner, cli, outcome, program, serving, start
 from aserve.compat.gunicorn.python import STAND_INS
@@ -22,18 +23,10 @@ pytestmark = pytest.mark.long_on_pypy
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
 
-def run_command(*argv, cwd=None, **environ):
+def run(*argv, cwd=None, **environ):
     """Run the installed command in a process of its own."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
-    return subprocess.run(
-        [sys.executable, "-Im", "aserve", *argv],
-        env={**env, **environ},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_command(*argv, env={**env, **environ}, cwd=cwd)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO], ids=["a lack", "another fault"])
@@ -248,7 +241,7 @@ def test_logging_survives_the_apps(served, capsys, tmp_path):
 def test_process_check(tmp_path):
     """The command finds an app in the current folder, though Python would not."""
     (tmp_path / "hello.py").write_text(APP)
-    done = run_command("--check", "hello:app", cwd=tmp_path)
+    done = run("--check", "hello:app", cwd=tmp_path)
     assert done.returncode == 0 and "hello:app" in done.stdout
     assert all("the app runs as root" in line for line in done.stderr.splitlines())
 
@@ -259,14 +252,14 @@ def test_process_check_as_the_user(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "closed" / "hidden.py").write_text(APP)
     words = ("--check", "hidden:app", "--python-path", f"{tmp_path}/closed")
-    assert run_command(*words, cwd=tmp_path).returncode == 0
-    done = run_command(*words, "--user", "nobody", cwd=tmp_path)
+    assert run(*words, cwd=tmp_path).returncode == 0
+    done = run(*words, "--user", "nobody", cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == "" and "hidden" in done.stderr
 
 
 def test_process_mistake():
     """A mistake ends with status 2, one line and no traceback."""
-    done = run_command(ASERVE_THREADS="x")
+    done = run(ASERVE_THREADS="x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("aserve: error: ASERVE_THREADS: 'x' is not a whole number")
     assert done.stderr.count("\n") == 1
@@ -274,7 +267,7 @@ def test_process_mistake():
 
 def test_process_version():
     """The version is said by the real command."""
-    done = run_command("--version")
+    done = run("--version")
     assert done.returncode == 0 and done.stdout.startswith(f"aserve {banner.VERSION} on ")
 
 

@@ -7,12 +7,11 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 from harness.combining import long
-from harness.process import ServerProcess
+from harness.process import ServerProcess, run_command
 from harness.waiting import wait_until
 from harness.workers import is_alive
 
@@ -231,12 +230,12 @@ def test_status(start_workers, programs, tmp_path):
     )
     (pid,) = programs.wait()
     process.wait_for_log("attached false .* it exited with status 3; it is started once more in 1.6 s", 40)
-    ask = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
-    done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
+    ask = ("status", "--control", control)
+    done = run_command(*ask)
     assert re.search(r"\nattached +pid +state +for +restarts +memory +last end +command\n", done.stdout)
     assert re.search(rf"\none +{pid} +running +\d+ s +0 +\S+ +- +{re.escape(sys.executable)} \.\.\.\n", done.stdout)
     assert re.search(r"\nfalse +(-|\d+) +(waiting|running) +\S.* \d+ .* exited with status 3 +sh \.\.\.\n", done.stdout)
-    found = json.loads(subprocess.run([*ask, "--json"], capture_output=True, text=True, timeout=60).stdout)
+    found = json.loads(run_command(*ask, "--json").stdout)
     assert [each["name"] for each in found["attached"]] == ["one", "false"] and found["attached"][1]["restarts"] >= 5
     assert found["attached"][0]["rss_bytes"] > 0
 
@@ -245,8 +244,8 @@ def test_status(start_workers, programs, tmp_path):
 def test_a_command_that_is_not_there(tmp_path):
     """It is told before anything is bound; one that cannot be run in the end is told in the log."""
     (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
-    command = [sys.executable, "-I", "-m", "aserve", "app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach"]
-    done = subprocess.run([*command, "no-such-program x"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    words = ("app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach", "no-such-program x")
+    done = run_command(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert "aserve: error: attach: cannot run 'no-such-program' of 'no-such-program ...'" in done.stderr
 

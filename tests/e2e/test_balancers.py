@@ -12,7 +12,6 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -23,6 +22,7 @@ from harness.client import RawClient
 from harness.front import DOCS, Page, fronts
 from harness.halting import halt
 from harness.interpreter import ONCE
+from harness.process import run_command
 from harness.waiting import wait_until
 
 pytestmark = [
@@ -64,8 +64,7 @@ class Host:
 
     def tell(self, wish):
         """Type aserve balancers."""
-        command = [sys.executable, "-I", "-m", "aserve", "balancers", wish, "--control", self.control]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        return run_command("balancers", wish, "--control", self.control).stdout
 
     @contextlib.contextmanager
     def held(self, folder, count):

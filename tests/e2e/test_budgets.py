@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 from harness import apps
+from harness.process import run_command
 from harness.rules import rule
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, mounts")]
@@ -254,9 +254,7 @@ def test_space_that_comes_and_goes(start_process, raw_client, small_disk, wait_u
         return reply.status == status and (status == 200 or reply.get("Retry-After") == "10")
 
     def warnings():
-        words = [sys.executable, "-Im", "aserve", "status", "--control", f"{tmp_path}/control"]
-        told = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
-        return lines_of(told, "no room for request bodies")
+        return lines_of(run_command("status", "--control", tmp_path / "control").stdout, "no room for request bodies")
 
     assert answers(503) and answers(503)
     process.wait_for_log(rf"no room for request bodies .* in {small_disk}")

@@ -8,13 +8,13 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 import sys
 
 import pytest
 from harness.client import RawClient
 from harness.combining import long
 from harness.interpreter import later_on_pypy
+from harness.process import run_command
 from harness.waiting import wait_until
 
 pytestmark = [
@@ -30,9 +30,7 @@ def control(tmp_path):
 
 def run(control, *argv):
     """Run a command; return its exit status, standard output and error."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "aserve", *argv, "--control", control], capture_output=True, text=True, timeout=60
-    )
+    done = run_command(*argv, "--control", control)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from harness.interpreter import first_on_pypy, later_on_pypy
+from harness.process import run_command
 
 APP = """
 import atexit, multiprocessing, os, signal, sys, threading, time
@@ -204,8 +205,7 @@ def test_a_process_is_waited_for(start, tmp_path):
 def test_an_import_that_fails_behind_an_exit_function_that_waits(tmp_path, flags):
     """The command ends by itself, and says where the app waits."""
     (tmp_path / "failing.py").write_text("import atexit, threading\natexit.register(threading.Event().wait)\n1 / 0\n")
-    command = [sys.executable, "-I", "-m", "aserve", "failing:app", "--bind", "127.0.0.1:0", *flags]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    done = run_command("failing:app", "--bind", "127.0.0.1:0", *flags, cwd=tmp_path)
     assert done.returncode == 1 and "importing failing raised" in done.stderr
     assert "leaving what the app does at exit unfinished" in done.stderr
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 from harness.interpreter import ONCE
-from harness.process import ServerProcess
+from harness.process import ServerProcess, run_command
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
 
@@ -61,9 +60,7 @@ def ask(raw_client, process, path, password=None):
 def run(folder, *words, **variables):
     """Run the command to its end; return its status, and what it has written."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "aserve", *words], cwd=folder, env={**env, **variables}, capture_output=True, text=True, timeout=120
-    )  # fmt: skip
+    done = run_command(*words, cwd=folder, env={**env, **variables})
     return done.returncode, done.stdout + done.stderr
 
 

@@ -12,13 +12,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import pytest
 from harness.https_site import DAY, NEEDS, RENEWAL, SECONDS, UMASK, load_over_tls, private, rights_below
 from harness.pebble import NOBODYS_ADDRESS
+from harness.process import run_command
 from harness.waiting import wait_until
 
 pytestmark = NEEDS
@@ -83,9 +83,7 @@ def certificate_ends(pebble):
 
 def status(site):
     """Return what `aserve status --json` tells of the certificates."""
-    command = [sys.executable, "-I", "-m", "aserve", "status", "--json", "--control", site.folder / "control"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    return json.loads(done.stdout)["certificates"]
+    return json.loads(run_command("status", "--json", "--control", site.folder / "control").stdout)["certificates"]
 
 
 @pytest.mark.long_on_pypy

@@ -14,6 +14,7 @@ from harness.client import RawClient
 from harness.combining import long
 from harness.interpreter import first_on_pypy
 from harness.load import load
+from harness.process import run_command
 from harness.workers import is_alive
 
 pytestmark = [
@@ -174,9 +175,8 @@ BROKEN = [
 def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
     """At the first start it ends the command, as without the flag."""
     (tmp_path / "broken.py").write_text(app)
-    command = [sys.executable, "-Im", "aserve", "broken:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0"]
     timeout = ["--start-timeout", "5"] if "timeout" in why else []
-    done = subprocess.run([*command, *timeout], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = run_command("broken:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0", *timeout, cwd=tmp_path)
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(rf"aserve: error: the mold \(pid \d+\) could not start: {why}.*", last), done.stderr
     assert done.returncode == 1 and done.stderr.count("Traceback (most recent call last)") == tracebacks
@@ -189,8 +189,7 @@ def test_a_hook_that_raises(tmp_path):
         "import aserve\n@aserve.post_fork\ndef connect():\n    raise OSError('no database')\n"
         "def app(environ, start_response): pass\n"
     )
-    command = [sys.executable, "-Im", "aserve", "hooked:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = run_command("hooked:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0", cwd=tmp_path)
     last = done.stderr.splitlines()[-1]
     why = "calling the post_fork function hooked:connect raised OSError: no database"
     assert re.fullmatch(rf"aserve: error: worker 1 \(pid \d+\) could not start: {why}", last), done.stderr

@@ -15,6 +15,7 @@ import sys
 import pytest
 from harness.combining import long
 from harness.interpreter import later_on_pypy
+from harness.process import run_command
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
@@ -187,8 +188,7 @@ def test_threads_that_the_system_does_not_start(
     )
 
     def status():
-        words = [sys.executable, "-Im", "aserve", "status", "--control", str(control)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+        return run_command("status", "--control", control).stdout
 
     def send():
         clients.append(raw_client(process))
@@ -233,15 +233,8 @@ def test_a_warning_for_root(start_process):
     assert "WARNING  the app runs as root" in start_process("hello").log
 
 
-def run(*arguments, **env):
-    return subprocess.run(
-        [sys.executable, "-I", "-m", "aserve", *arguments],
-        env={"PATH": os.environ["PATH"], **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(*arguments):
+    return run_command(*arguments, env={"PATH": os.environ["PATH"]})
 
 
 @pytest.mark.long_on_pypy

@@ -23,6 +23,7 @@ import urllib.parse
 
 import pytest
 from harness.combining import long
+from harness.process import run_command
 from harness.waiting import wait_until
 from harness.workers import Workers
 
@@ -155,8 +156,7 @@ def request_of(path: str) -> str:
 
 def run(*words: str, folder: pathlib.Path | None = None) -> str:
     """Run a command of ours; return all that it says."""
-    command = [sys.executable, "-Im", "aserve", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+    done = run_command(*words, cwd=folder)
     return done.stdout + done.stderr
 
 

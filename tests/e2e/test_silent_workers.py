@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,6 +13,7 @@ import pytest
 from harness.client import RawClient
 from harness.halting import halt
 from harness.interpreter import IS_PYPY
+from harness.process import run_command
 from harness.shared_pages import SharedPages
 from harness.waiting import wait_until
 
@@ -44,8 +44,7 @@ def control(tmp_path):
 
 def run(control, *argv):
     """Run a command; return its exit status, and all that it has printed."""
-    command = [sys.executable, "-I", "-m", "aserve", *argv, "--control", control]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = run_command(*argv, "--control", control)
     return done.returncode, done.stdout + done.stderr
 
 

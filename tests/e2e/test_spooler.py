@@ -6,11 +6,11 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 from harness.client import RawClient
+from harness.process import run_command
 from harness.waiting import wait_until
 
 pytestmark = [
@@ -91,8 +91,7 @@ def test_jobs(start, tmp_path):
     process.wait_for_log(rf"attached spooler \(pid {pid}\) has begun", PATIENCE_SECONDS)
     process.wait_for_log(rf"spooler: doing the jobs of {re.escape(str(tmp_path))}/jobs", PATIENCE_SECONDS)
     process.wait_for_log("in the spooler 0 True", PATIENCE_SECONDS)
-    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", str(tmp_path / "control")]
-    status = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    status = run_command("status", "--control", tmp_path / "control")
     assert re.search(rf"\nspooler +{pid} +running ", status.stdout)
     assert process.stop() == 0
 
@@ -149,8 +148,7 @@ def test_limits(start, tmp_path):
     process.wait_for_log(
         r"imported more(.*\n)*.* has ended, to be started anew: it has done its jobs", PATIENCE_SECONDS
     )
-    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
-    status = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    status = run_command("status", "--control", control)
     assert re.search(r"\njobs: 0 waiting; 1 done, [1-9]\d* failed, 0 retried\n", status.stdout), status.stdout
     assert process.stop() == 0
 

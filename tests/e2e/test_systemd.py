@@ -15,6 +15,7 @@ from harness.client import RawClient
 from harness.interpreter import first_on_pypy
 from harness.lanes import uwsgi
 from harness.manager import Manager
+from harness.process import run_command
 from harness.workers import children_of, is_alive
 
 ACTIVATE = shutil.which("systemd-socket-activate")
@@ -133,14 +134,8 @@ def test_systemds_own_activation(tmp_path, wait_until):
 @pytest.mark.long_on_pypy
 def test_a_socket_for_another_process(listening, tmp_path):
     """A script that starts aserve without exec: one line says so, and status 2."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "aserve", "--bind", "systemd:web"],
-        env={**os.environ, "LISTEN_FDS": "1", "LISTEN_PID": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "LISTEN_FDS": "1", "LISTEN_PID": "1"}
+    done = run_command("--bind", "systemd:web", env=env, cwd=tmp_path)
     assert done.returncode == 2
     assert "aserve: error: cannot listen on systemd:web: systemd passed its sockets to process 1" in done.stderr
 

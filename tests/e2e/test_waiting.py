@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +14,7 @@ from harness.client import RawClient
 from harness.halting import halt
 from harness.metrics import UnixConnection
 from harness.outages import clients_of as clients_of_site
+from harness.process import run_command
 from harness.shared_pages import SharedPages, let_hang, let_turn
 
 from aserve.core.page import Field
@@ -270,11 +271,7 @@ def test_a_stall_that_no_client_waits_out(start_workers, wait_until, tmp_path, f
     app = STUCK.format(stuck=stuck)
     process = start_workers(*flags, "--threads", "2", "--metrics", f"unix:{metrics}", "--control", control, app=app)
     process.wait_for_log("serving on")
-    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
-
-    def status():
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
+    status = functools.partial(run_command, "status", "--control", control)
     wait_until(lambda: status().returncode == 0 and ready_of(metrics) == 200)
     (tmp_path / "stuck").touch()
     with clients_of_site(process, count=40, patience_seconds=8.0):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import ssl
-import subprocess
 import sys
 
 import pytest
@@ -15,7 +14,7 @@ from flask import Flask
 from flask_sock import Sock
 from flask_socketio import SocketIO
 from harness.front import Page, fronts
-from harness.process import ServerProcess
+from harness.process import ServerProcess, run_command
 from harness.waiting import wait_until
 
 __all__ = ["fronts"]  # a fixture
@@ -206,8 +205,7 @@ def test_a_reload(start_workers, connect, tmp_path):
     assert set(found) <= before
 
     def counted():
-        asked = [sys.executable, "-I", "-m", "aserve", "status", "--json", "--control", control]
-        workers = json.loads(subprocess.run(asked, capture_output=True, timeout=60, check=True).stdout)["workers"]
+        workers = json.loads(run_command("status", "--json", "--control", control, check=True).stdout)["workers"]
         return {worker["pid"]: worker["websockets"] for worker in workers if worker["websockets"]} == found
 
     wait_until(counted, 30)

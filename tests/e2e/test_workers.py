@@ -18,6 +18,7 @@ from harness.client import RawClient
 from harness.combining import each_once, long
 from harness.interpreter import first_on_pypy
 from harness.load import Load, load
+from harness.process import run_command
 from harness.workers import GATED, children_of, is_alive
 
 pytestmark = [
@@ -120,11 +121,8 @@ BROKEN = [
 def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
     """At the first start it ends the command: the app's traceback once, one line, status 1."""
     (tmp_path / "broken.py").write_text(source)
-    command = [sys.executable, "-Im", "aserve", "broken:app", "--workers", "4", "--bind", "127.0.0.1:0"]
     timeout = ["--start-timeout", "5"] if "timeout" in why else []
-    done = subprocess.run(
-        [*command, *timeout], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )  # fmt: skip
+    done = run_command("broken:app", "--workers", "4", "--bind", "127.0.0.1:0", *timeout, cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(rf"aserve: error: worker 1 \(pid \d+\) could not start: {why}.*", last), done.stderr
@@ -141,8 +139,7 @@ def test_a_port_in_use(tmp_path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         bind = "127.0.0.1:%d" % other.getsockname()[1]
-        command = [sys.executable, "-Im", "aserve", "--workers", "2", "--bind", bind]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = run_command("--workers", "2", "--bind", bind, cwd=tmp_path)
     assert done.returncode == 2 and "another program listens there" in done.stderr and "worker" not in done.stderr
 
 

@@ -26,6 +26,7 @@ from .benchmarks import modules
 from .client import RawClient
 from .front import SEARCH_PATH
 from .network import Network, Place
+from .process import run_command
 from .steady import QUICK, Ask, Steady, summary
 from .waiting import wait_until
 from .workers import Workers
@@ -145,8 +146,7 @@ class Node:
 
     def tell(self, wish: str) -> None:
         """Type aserve balancers."""
-        command = [sys.executable, "-I", "-m", "aserve", "balancers", wish, "--control", self._control]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        run_command("balancers", wish, "--control", self._control, check=True)
 
     def end_server(self) -> None:
         """Send SIGTERM, and wait until it has ended as it should."""

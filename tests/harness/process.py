@@ -130,3 +130,9 @@ class ServerProcess:
             self.process.wait(30)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def run_command(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end; return its status, and what it has written."""
+    command = [*ServerProcess.command, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
