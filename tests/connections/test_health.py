@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from harness.asking import hello
 from harness.fakes import FakeConnection
 from harness.responses import parse
 
@@ -225,11 +226,6 @@ def test_a_client_that_has_gone(asked):
 
 
 # In the lane
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [])
-    return [b"hello"]
 
 
 @pytest.mark.one_way

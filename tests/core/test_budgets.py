@@ -8,19 +8,12 @@ import os
 import threading
 
 import pytest
+from harness.limits import lines
 
 from aserve.core import budgets as budgets_module
 from aserve.core.budgets import BodySpace, Budget, MemoryBudget, SpoolFile, SpoolSpace
 from aserve.core.errors import RequestRefused
 from aserve.core.incident import CALM_SECONDS
-
-
-def messages(caplog):
-    """Return what was logged since the last call."""
-    found = [record.getMessage() for record in caplog.records]
-    caplog.clear()
-    return found
-
 
 # A count
 
@@ -63,21 +56,21 @@ def test_told_once(caplog):
     """One line when there is no room, another when there has been for some seconds; then it may begin again."""
     budget = Budget(10, "used up", "free again")
     budget.reserve(8)
-    assert messages(caplog) == []
+    assert lines(caplog) == []
     for _ in range(3):
         assert not budget.reserve(5)
     for _ in range(CALM_SECONDS + 1):
         budget.on_second()
-    assert messages(caplog) == ["used up"]  # for 5 more there is no room yet, whoever asks
+    assert lines(caplog) == ["used up"]  # for 5 more there is no room yet, whoever asks
     budget.release(3)
     for _ in range(CALM_SECONDS):
         budget.on_second()
-    assert messages(caplog) == []
+    assert lines(caplog) == []
     for _ in range(3):
         budget.on_second()
-    assert messages(caplog) == ["free again"]
+    assert lines(caplog) == ["free again"]
     assert not budget.reserve(6)
-    assert messages(caplog) == ["used up"]
+    assert lines(caplog) == ["used up"]
 
 
 def test_more_than_there_ever_is(caplog):
@@ -86,7 +79,7 @@ def test_more_than_there_ever_is(caplog):
     assert not budget.reserve(6)
     for _ in range(CALM_SECONDS + 2):
         budget.on_second()
-    assert messages(caplog) == ["used up", "free again"]
+    assert lines(caplog) == ["used up", "free again"]
 
 
 def test_room_that_comes_back_as_it_is_looked_for():
@@ -108,7 +101,7 @@ def test_a_budget_of_which_nobody_need_know(caplog):
     budget.release(1)
     for _ in range(CALM_SECONDS + 2):
         budget.on_second()
-    assert messages(caplog) == []
+    assert lines(caplog) == []
 
 
 def test_dropped_while_the_lock_is_held():
@@ -326,9 +319,9 @@ def test_what_the_system_says(bodies, caplog, number, status):
     """What passes is 503, and what somebody must mend is 500; the log has it once for as long as it goes on."""
     for _ in range(3):
         assert bodies.refuse_fault(OSError(number, os.strerror(number))).status == status
-    assert len(messages(caplog)) == 1
+    assert len(lines(caplog)) == 1
     for _ in range(CALM_SECONDS + 1):
         bodies.on_second()
-    assert messages(caplog) == ["no temporary file aserve-test-* has failed for some seconds"]
+    assert lines(caplog) == ["no temporary file aserve-test-* has failed for some seconds"]
     bodies.refuse_fault(OSError(number, "again"))
-    assert "again; see TMPDIR, `ulimit -n`, --body-spool-total" in messages(caplog)[0]
+    assert "again; see TMPDIR, `ulimit -n`, --body-spool-total" in lines(caplog)[0]

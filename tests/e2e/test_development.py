@@ -15,7 +15,7 @@ import urllib.request
 
 import pytest
 from harness.interpreter import IS_PYPY
-from harness.process import ServerProcess
+from harness.process import ServerProcess, save
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="a supervisor needs Linux"), pytest.mark.long_on_pypy]
@@ -70,12 +70,6 @@ CHROMIUM = (
     "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
     "--disable-dev-shm-usage", "--no-proxy-server",
 )  # fmt: skip
-
-
-def save(path, text):
-    """Write a file as an editor does: at once, so that nobody reads a half of it."""
-    path.with_name("." + path.name).write_text(text)
-    os.replace(path.with_name("." + path.name), path)
 
 
 def ask(process, accept="*/*"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import urllib.error
 import urllib.request
 
 import pytest
-from harness.process import ServerProcess
+from harness.process import ServerProcess, save
 from harness.waiting import wait_until
 
 PATIENCE_SECONDS = 30.0
@@ -66,12 +65,6 @@ class Framework(ServerProcess):
         except urllib.error.HTTPError as error:
             with error:
                 return error.read().decode()
-
-
-def save(path, text):
-    """Write a file at once."""
-    path.with_name("." + path.name).write_text(text)
-    os.replace(path.with_name("." + path.name), path)
 
 
 @pytest.fixture

@@ -24,19 +24,12 @@ def start(request, start_server):
     )
 
 
-def ask(raw_client, server, octets):
-    """Return all that comes before the connection closes."""
-    client = raw_client(server)
-    client.send(octets)
-    return client.recv_to_end()
-
-
 @pytest.mark.parametrize(("scgi_status", "beginning"), [("field", b"Status: "), ("line", b"HTTP/1.1 ")])
 def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
     """--scgi-status: what a response begins with, be it the app's, a failure or a refusal."""
     server = start(apps.hello, scgi_status=scgi_status, max_body_bytes=10)
-    assert ask(raw_client, server, request()).startswith(beginning + b"200 OK\r\n")
-    assert ask(raw_client, server, request()).endswith(b"\r\n\r\nhello\n")
+    assert raw_client(server).ask(request()).startswith(beginning + b"200 OK\r\n")
+    assert raw_client(server).ask(request()).endswith(b"\r\n\r\nhello\n")
     client = raw_client(server)
     client.send(request(b"x" * 11))
     assert client.recv_until(b"\r\n") == beginning + b"413 Content Too Large\r\n"
@@ -44,7 +37,7 @@ def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
     client.send(b"17:CONTENT_LENGTH\x000\0,")
     assert client.recv_until(b"\r\n") == beginning + b"400 Bad Request\r\n"
     failing = start(apps.raises, scgi_status=scgi_status)
-    assert ask(raw_client, failing, request()).startswith(beginning + b"500 Internal Server Error\r\n")
+    assert raw_client(failing).ask(request()).startswith(beginning + b"500 Internal Server Error\r\n")
 
 
 @pytest.mark.parametrize("size", [0, 5, 300_000])
@@ -66,9 +59,9 @@ def test_bodies(start, raw_client, size):
 def test_no_second_content_length(start, raw_client):
     """HTTP_CONTENT_LENGTH and HTTP_CONTENT_TYPE, which nginx sends as well, are not in the environ, nor obeyed."""
     server = start(apps.environ_json)
-    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="4", HTTP_CONTENT_TYPE="text/wrong"))
+    octets = raw_client(server).ask(request(b"12345", HTTP_CONTENT_LENGTH="4", HTTP_CONTENT_TYPE="text/wrong"))
     assert b'"CONTENT_LENGTH": "5"' in octets and b"HTTP_CONTENT" not in octets and b"wrong" not in octets
-    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="999"))
+    octets = raw_client(server).ask(request(b"12345", HTTP_CONTENT_LENGTH="999"))
     assert octets.startswith(b"Status: 400 ") and b"scgi_param CONTENT_LENGTH $content_length" in octets
 
 
@@ -85,7 +78,7 @@ def test_repeated_names(start, raw_client):
     def repeat(*pairs, body=b""):
         pairs = [("CONTENT_LENGTH", str(len(body) and 1)), ("SCGI", "1"), ("TENANT", "red"), *pairs]
         data = "".join(f"{name}\0{value}\0" for name, value in pairs).encode("latin-1")
-        return ask(raw_client, server, b"%d:%s,%s" % (len(data), data, body))
+        return raw_client(server).ask(b"%d:%s,%s" % (len(data), data, body))
 
     server = start(apps.environ_json)
     octets = repeat(("CONTENT_LENGTH", ""), ("SCGI", "1"), ("TENANT", "blue"))
@@ -97,8 +90,8 @@ def test_repeated_names(start, raw_client):
 def test_the_environ(start, raw_client):
     """PATH_INFO is derived where the front server sends none; nothing is decoded twice."""
     server = start(apps.environ_json)
-    octets = ask(
-        raw_client, server, request(DOCUMENT_URI="/%41/x", REQUEST_URI="/%2541/x?y", QUERY_STRING="y", HTTPS="on")
+    octets = raw_client(server).ask(
+        request(DOCUMENT_URI="/%41/x", REQUEST_URI="/%2541/x?y", QUERY_STRING="y", HTTPS="on")
     )
     assert b'"PATH_INFO": "/%41/x"' in octets and b'"wsgi.url_scheme": "https"' in octets
     assert b'"REQUEST_URI": "/%2541/x?y"' in octets and b'"SCGI": "1"' in octets
@@ -108,9 +101,9 @@ def test_the_environ(start, raw_client):
 def test_head_and_framing(start, raw_client):
     """No chunks, no interim responses, no body for HEAD."""
     server = start(apps.early_hints)
-    octets = ask(raw_client, server, request())
+    octets = raw_client(server).ask(request())
     assert octets.startswith(b"Status: 200 OK\r\n") and octets.endswith(b"\r\n\r\nfinal")
-    assert ask(raw_client, server, request(REQUEST_METHOD="HEAD")).endswith(b"\r\n\r\n")
+    assert raw_client(server).ask(request(REQUEST_METHOD="HEAD")).endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n\r\n", b"\0\x10\0\0", b"\x16\x03\x01"])

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness.client import RawClient
+from harness.terminal import text_of
 from harness.waiting import wait_until
 
 pytest.importorskip("textual", reason="the screen needs textual, which this interpreter has not")
@@ -22,11 +23,6 @@ pytestmark = [
     pytest.mark.any_parser,
     pytest.mark.long_on_pypy,
 ]
-
-
-def text_of(app):
-    """Return the lines that the terminal shows."""
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 async def until_shown(pilot, *texts):

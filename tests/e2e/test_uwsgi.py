@@ -36,13 +36,6 @@ def start(request, start_server):
     return lambda app, **settings: start_server(app, lane=request.param, **settings)
 
 
-def ask(raw_client, server, octets):
-    """Return all that comes before the connection closes."""
-    client = raw_client(server)
-    client.send(octets)
-    return client.recv_to_end()
-
-
 @pytest.fixture(params=["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s", "uwsgi://unix:@aserve-test-{}"])
 def bind(request, tmp_path):
     """A bind of every kind."""
@@ -80,10 +73,10 @@ def test_a_body_in_pieces(start, raw_client):
 def test_no_chunks_and_no_interim_responses(start, raw_client):
     """A body of unknown length ends with the connection; 103 is not for a front server."""
     server = start(apps.early_hints, bind="uwsgi://127.0.0.1:0")
-    octets = ask(raw_client, server, packet())
+    octets = raw_client(server).ask(packet())
     assert octets.startswith(b"HTTP/1.1 200 OK\r\n") and octets.endswith(b"\r\n\r\nfinal")
     streaming = start(apps.Streamer(lambda: iter([b"a", b"b"])), bind="uwsgi://127.0.0.1:0")
-    octets = ask(raw_client, streaming, packet())
+    octets = raw_client(streaming).ask(packet())
     assert octets.endswith(b"\r\n\r\nab") and b"hunked" not in octets and b"Connection" not in octets
 
 
@@ -91,7 +84,7 @@ def test_no_chunks_and_no_interim_responses(start, raw_client):
 def test_head(start, raw_client):
     """HEAD has no body."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
-    octets = ask(raw_client, server, packet(REQUEST_METHOD="HEAD"))
+    octets = raw_client(server).ask(packet(REQUEST_METHOD="HEAD"))
     assert octets.endswith(b"\r\n\r\n") and b"Content-Length: 6\r\n" in octets
 
 
@@ -124,7 +117,7 @@ def test_the_mount(start, raw_client):
 def test_a_ping(start, raw_client):
     """A healthy server answers with an empty warning, and closes."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
-    assert ask(raw_client, server, PING) == b"\x64\0\0\1"
+    assert raw_client(server).ask(PING) == b"\x64\0\0\1"
 
 
 def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
@@ -135,10 +128,10 @@ def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
     for client in clients:
         client.send(packet())
     gate.wait_entered()
-    wait_until(lambda: ask(raw_client, server, PING)[4:].startswith(b"requests wait for 0."))
+    wait_until(lambda: raw_client(server).ask(PING)[4:].startswith(b"requests wait for 0."))
     gate.open(len(clients))
     assert {client.recv_response().status for client in clients} == {200}
-    assert ask(raw_client, server, PING) == b"\x64\0\0\1"
+    assert raw_client(server).ask(PING) == b"\x64\0\0\1"
 
 
 class DelayUntilTold:
@@ -162,7 +155,7 @@ def test_a_ping_within_the_drain_delay(start, raw_client, monkeypatch):
     monkeypatch.setattr(server_module, "asyncio", delay)
     server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=HOUR)
     server.begin_drain()
-    assert ask(raw_client, server, PING) == b"\x64\x08\0\1draining"
+    assert raw_client(server).ask(PING) == b"\x64\x08\0\1draining"
     client = raw_client(server.server.addresses[1])
     assert client.fetch().body == b"hello\n"
     client.close()  # or the drain would linger for it
@@ -207,7 +200,7 @@ def test_a_ping_while_draining(start, raw_client):
 def test_silence(start, raw_client, caplog, octets, text):
     """What is not served is closed without an octet, with one line in the log that names the listener."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
-    assert ask(raw_client, server, octets) == b""
+    assert raw_client(server).ask(octets) == b""
     lines = [record.getMessage() for record in caplog.records if text in record.getMessage()]
     assert len(lines) == 1 and lines[0].startswith(f"{server.url}: ")
 
@@ -227,14 +220,14 @@ def test_limits(start, raw_client, caplog, settings, vars, setting):
     reply = client.recv_response()
     assert reply.status == 431 and f"{setting} raises it".encode() in reply.body
     assert f"{setting} raises it" in caplog.text
-    assert ask(raw_client, server, packet()).endswith(b"hello\n")
+    assert raw_client(server).ask(packet()).endswith(b"hello\n")
 
 
 @pytest.mark.parametrize("size", [11, 300_000])
 def test_a_body_over_the_limit(start, raw_client, size):
     """413, and the front server's rest of the body is taken."""
     server = start(apps.echo, bind="uwsgi://127.0.0.1:0", max_body_bytes=10)
-    assert ask(raw_client, server, packet(body=b"x" * 10)).endswith(b"\r\n\r\n" + b"x" * 10)
+    assert raw_client(server).ask(packet(body=b"x" * 10)).endswith(b"\r\n\r\n" + b"x" * 10)
     client = raw_client(server)
     client.send(packet(body=b"x" * size))
     assert client.recv_response().status == 413
@@ -254,8 +247,8 @@ def test_truncation(start, raw_client):
 def test_the_access_log(start, raw_client, tmp_path):
     """The log names the client of the front server."""
     server = start(apps.hello, bind=f"uwsgi://unix:{tmp_path}/s", access_log=str(tmp_path / "log"))
-    ask(raw_client, server, packet(REMOTE_ADDR="198.51.100.1"))
-    ask(raw_client, server, packet(REQUEST_URI=""))
+    raw_client(server).ask(packet(REMOTE_ADDR="198.51.100.1"))
+    raw_client(server).ask(packet(REQUEST_URI=""))
     server.stop()
     lines = (tmp_path / "log").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["198.51.100.1", "-"]
@@ -266,7 +259,7 @@ def test_an_app_that_fails(start, raw_client, caplog):
     """Vars in any order, or missing, do not keep a failure from the log."""
     server = start(apps.raises, bind="uwsgi://127.0.0.1:0")
     for octets in (packet(), b"\0\x05\0\0\x01\0A\0\0"):
-        assert ask(raw_client, server, octets).startswith(b"HTTP/1.1 500 ")
+        assert raw_client(server).ask(octets).startswith(b"HTTP/1.1 500 ")
     assert "ValueError at GET /a" in caplog.text and "ValueError at - -" in caplog.text
 
 
@@ -275,9 +268,9 @@ def test_side_by_side(start, raw_client, tmp_path):
     binds = [f"uwsgi://unix:{tmp_path}/u", "scgi://127.0.0.1:0", "http://127.0.0.1:0"]
     server = start(apps.environ_json, bind=binds)
     uwsgi, scgi, http = server.server.addresses
-    assert json.loads(ask(raw_client, uwsgi, packet()).partition(b"\r\n\r\n")[2])["PATH_INFO"] == "/a"
+    assert json.loads(raw_client(uwsgi).ask(packet()).partition(b"\r\n\r\n")[2])["PATH_INFO"] == "/a"
     head = b"CONTENT_LENGTH\x000\0SCGI\x001\0PATH_INFO\0/b\0"
-    octets = ask(raw_client, scgi, b"%d:%s," % (len(head), head))
+    octets = raw_client(scgi).ask(b"%d:%s," % (len(head), head))
     assert (
         octets.startswith(b"Status: 200 OK\r\n") and json.loads(octets.partition(b"\r\n\r\n")[2])["PATH_INFO"] == "/b"
     )
@@ -292,7 +285,7 @@ def test_the_rights_of_a_socket(start, raw_client, tmp_path):
         apps.hello, bind=f"uwsgi://unix:{path}", unix_mode="600", unix_owner=os.getuid(), unix_group=str(os.getgid())
     )
     assert path.stat().st_mode & 0o777 == 0o600
-    assert ask(raw_client, server, packet()).endswith(b"hello\n")
+    assert raw_client(server).ask(packet()).endswith(b"hello\n")
     server.stop()
     assert not path.exists()
 
@@ -306,7 +299,7 @@ def test_a_server_that_was_killed(start_process, raw_client, tmp_path):
     process.wait()
     assert os.path.exists(path)
     process = start_process("hello", "--bind", f"uwsgi://unix:{path}")
-    assert ask(raw_client, path, packet()).endswith(b"hello\n")
+    assert raw_client(path).ask(packet()).endswith(b"hello\n")
     process.signal()
     assert process.wait() == 0 and not os.path.exists(path)
 

@@ -7,10 +7,9 @@ import pwd
 import types
 
 import pytest
-from harness.extensions import new_context
+from harness.extensions import new_context, new_exchange
 
 from aserve.core.errors import BindError, RequestRefused
-from aserve.core.exchange import Exchange
 from aserve.extension import Extensions, Life, LifeContext, Lost
 from aserve.features import Config
 from aserve.features.access_log import AccessLogging
@@ -28,12 +27,6 @@ def start(tmp_path):
         return extensions, extensions.new_ends(InlineExecutor())
 
     return start
-
-
-def end():
-    exchange = Exchange("", 0)
-    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
-    return exchange
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -71,7 +64,7 @@ def test_each_second(start, tmp_path):
 def test_the_end(start, tmp_path):
     """What waits is written then."""
     extensions, ends = start()
-    ends.write(end())
+    ends.write(new_exchange())
     assert extensions.ask("access_log_lines_lost") == 0 and ends.parts[-1] is not None
     extensions.stop()
     assert (tmp_path / "log").read_text().count("10.0.0.1") == 1
@@ -96,7 +89,7 @@ def test_what_it_wants(start, line_format, wants):
 def test_the_number_of_the_process(start, tmp_path):
     """A format may show it."""
     extensions, ends = start(access_log_format="process %(worker)")
-    ends.write(end())
+    ends.write(new_exchange())
     extensions.stop()
     assert (tmp_path / "log").read_text() == "process 3\n"
 

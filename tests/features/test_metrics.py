@@ -7,12 +7,11 @@ import mmap
 import types
 
 import pytest
-from harness.extensions import new_context
+from harness.extensions import new_context, new_exchange
 
 from aserve.connections.monitoring.statistics import Statistics
 from aserve.core import error_log
 from aserve.core.errors import BindError, RequestRefused
-from aserve.core.exchange import Exchange
 from aserve.extension import Extensions, Life, LifeContext
 from aserve.features import Config, extensions_of
 from aserve.features.metrics import AgentCheck, Metrics
@@ -40,12 +39,6 @@ def start(statistics=NOTHING, counters=None, **settings):
     context = new_context(server, loop=loop, busy=busy, counters=counters, bound=bound, ask=extensions.ask)
     extensions.start(context)
     return extensions, bound
-
-
-def end():
-    exchange = Exchange("", 0)
-    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
-    return exchange
 
 
 def memory_of(extensions):
@@ -76,13 +69,13 @@ async def test_one_process_with_a_log(tmp_path):
     executor = InlineExecutor()
     ends = extensions.new_ends(executor)
     executor.jobs.append((print, "a job"))
-    ends.write(end())
+    ends.write(new_exchange())
     memory, count = memory_of(extensions), PLACES["aserve_response_body_bytes_total"]
     assert not sum(read_words(memory)[:count])
     ends.flush()
     extensions.on_second()
     assert sum(read_words(memory)[:count]) == 1
-    ends.write(end())
+    ends.write(new_exchange())
     ends.flush()
     extensions.stop()
     assert (tmp_path / "log").read_text().count("10.0.0.1") == 2

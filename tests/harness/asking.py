@@ -6,6 +6,12 @@ import asyncio
 import socket
 
 
+def hello(environ, start_response):
+    """An app; its body has no line end."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+
+
 async def get(address, path="/", keep_alive=False):
     """Return the response's octets; with keep_alive, also the streams, still open."""
     if isinstance(address, str):

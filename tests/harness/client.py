@@ -152,6 +152,11 @@ class RawClient:
                 return
             yield chunk
 
+    def ask(self, data: bytes) -> bytes:
+        """Send octets; return all that comes before the connection closes."""
+        self.send(data)
+        return self.recv_to_end()
+
     def recv_to_end(self) -> bytes:
         """Receive until the server closes; a reset raises Truncated."""
         while True:

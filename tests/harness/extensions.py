@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, TypeVar
 
+from aserve.core.exchange import Exchange
 from aserve.extension import Extension, ServerContext
 from aserve.server.server import Server
 from aserve.workers.busy import Busy
@@ -27,3 +29,10 @@ def new_context(server: Any = None, **changes: Any) -> ServerContext:
     """Return what an extension of this server, or of none, is given at its start."""
     nothing = ServerContext(server, None, None, Busy(1), None, [], lambda name: None)  # type: ignore[arg-type]
     return nothing._replace(**changes)
+
+
+def new_exchange() -> Exchange:
+    """Return one of a client, without a request."""
+    exchange = Exchange("", 0)
+    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")  # type: ignore[assignment]
+    return exchange

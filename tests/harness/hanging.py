@@ -239,3 +239,14 @@ def deadlines_of(server):
 
 def messages(caplog, level="ERROR"):
     return [record.getMessage() for record in caplog.records if record.levelname == level]
+
+
+@contextlib.contextmanager
+def switching_often():
+    """Let threads meet one another where they seldom do."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

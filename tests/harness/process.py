@@ -136,3 +136,9 @@ def run_command(*words: object, **more: Any) -> subprocess.CompletedProcess[str]
     """Run the command to its end; return its status, and what it has written."""
     command = [*ServerProcess.command, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
+
+
+def save(path: pathlib.Path, text: str) -> None:
+    """Write a file as an editor does: at once, so that nobody reads a half of it."""
+    path.with_name("." + path.name).write_text(text)
+    os.replace(path.with_name("." + path.name), path)

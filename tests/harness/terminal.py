@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 from . import faults, native
 from .certificates import Authority
@@ -223,3 +224,8 @@ class Terminal:
         self._shell.stdin.close()
         self._shell.stdout.close()
         self._shell.wait(30)
+
+
+def text_of(app: Any) -> str:
+    """Return the lines that a terminal shows of an app of textual."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 
 import pytest
+from harness.http1 import body_of
 
 from aserve.core.budgets import BodySpace, Budget
 from aserve.core.errors import ClientDisconnected
@@ -52,10 +53,6 @@ class Kind:
 @pytest.fixture(params=HEADS)
 def kind(request):
     return Kind(request.param)
-
-
-def body_of(exchange):
-    return None if exchange.body is None else exchange.body.open().read()
 
 
 def facts(exchanges):

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 from harness.front_vars import own_first
+from harness.http1 import vars_of
 
 from aserve.core.exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE
 from aserve.protocols import PROTOCOLS
@@ -30,11 +31,6 @@ def request(*pairs, length="0"):
 
 def new(**limits):
     return PROTOCOLS["scgi", "c"](Limits(**limits))()
-
-
-def vars_of(exchange):
-    parts = iter(exchange.vars.split("\0"))
-    return list(zip(parts, parts))
 
 
 def check_refusal(exchanges, status, *texts):

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 from harness.front_vars import own_first
+from harness.http1 import vars_of
 
 from aserve.core.exchange import UWSGI
 from aserve.protocols import PROTOCOLS
@@ -37,11 +38,6 @@ GET = [(b"REQUEST_METHOD", b"GET"), (b"PATH_INFO", b"/a")]
 
 def new(**limits):
     return PROTOCOLS["uwsgi", "c"](Limits(**limits))()
-
-
-def vars_of(exchange):
-    parts = iter(exchange.vars.split("\0"))
-    return list(zip(parts, parts))
 
 
 def check_silent(exchanges, status, *texts):

@@ -8,7 +8,7 @@ import socket
 import types
 
 import pytest
-from harness.asking import get, is_open
+from harness.asking import get, hello, is_open
 
 from aserve._cparsers import lib
 from aserve.connections.in_flight import TABLE_BYTES
@@ -19,11 +19,6 @@ from aserve.server.commons import Commons
 from aserve.server.listening import Listening
 
 LOOPBACK = "127.0.0.1:0"
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"hello"]
 
 
 def serving(shared=None, **settings):

@@ -16,7 +16,7 @@ import threading
 
 import anyio
 import pytest
-from harness.asking import get, is_open
+from harness.asking import get, hello, is_open
 from harness.manager import Manager
 
 import aserve
@@ -30,11 +30,6 @@ from aserve.server.server import Server
 from aserve.settings import ConfigError
 
 LOOPBACK = "127.0.0.1:0"
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"hello"]
 
 
 # serve()

@@ -11,7 +11,7 @@ import threading
 import types
 
 import pytest
-from harness.asking import get, is_open
+from harness.asking import get, hello, is_open
 from harness.front import free_port
 
 from aserve.connections.accepting.acceptor import Acceptor
@@ -26,11 +26,6 @@ from aserve.settings import ConfigError
 from aserve.wsgi.response import CommonFields
 
 LOOPBACK = "127.0.0.1:0"
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"hello"]
 
 
 # Settings

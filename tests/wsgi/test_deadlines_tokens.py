@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-import sys
 import threading
 import time
 import types
 
 import pytest
-from harness.hanging import HOUR
+from harness.hanging import HOUR, switching_often
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
@@ -177,17 +176,6 @@ def test_an_interrupt_at_the_last_moment():
 
     late = InterruptedLate(run._deadlines, run.exchange)
     assert late.call(app) == "done"
-
-
-@contextlib.contextmanager
-def switching_often():
-    """Let threads meet one another where they seldom do."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def test_an_answer_to_a_refused_body():

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from harness import apps
-from harness.hanging import HOUR, Hanging, deadlines_of
+from harness.hanging import HOUR, Hanging, deadlines_of, switching_often
+from harness.plain import engine_of
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
@@ -26,10 +27,6 @@ pytestmark = pytest.mark.one_way
 def serve(start_server, app, **settings):
     """Start a server of `app` whose plain requests C serves."""
     return start_server(app, is_checked=False, native="auto", request_seconds=HOUR, **settings)
-
-
-def engine_of(server):
-    return server.server._listening.lane.native.engine
 
 
 def expire(server):
@@ -174,17 +171,6 @@ def test_what_the_socket_has_not_taken():
     exchange = SimpleNamespace(response=SimpleNamespace(), connection=SimpleNamespace(wire=wire), began_at=1.0)
     Native.leave(None, exchange, (b"rest", 9), SimpleNamespace(end=lambda: said.append("end")))
     assert said == ["end", b"rest"] and exchange.response.is_full
-
-
-@contextlib.contextmanager
-def switching_often():
-    """Let threads meet one another where they seldom do."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 class Busy:

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 from harness import apps
+from harness.plain import engine_of
 from harness.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -38,10 +39,6 @@ def environ_of(server, fields):
     return re.sub(rb"Content-Length: \d+", b"", head), {
         name: "a port" if name in own and len(value) == 5 else value for name, value in environ.items()
     }
-
-
-def engine_of(server):
-    return server.server._listening.lane.native.engine
 
 
 def lines_of(caplog, word):

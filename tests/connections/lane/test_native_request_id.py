@@ -9,6 +9,7 @@ import struct
 
 import pytest
 from harness import apps
+from harness.plain import engine_of
 from harness.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -63,10 +64,6 @@ def parts_of(octets):
     return head, {
         name: "a port" if name in ("REMOTE_PORT", "SERVER_PORT") else value for name, value in environ.items()
     }
-
-
-def engine_of(server):
-    return server.server._listening.lane.native.engine
 
 
 @pytest.mark.parametrize("settings", [NAMING, {**NAMING, "trusted_proxies": "*"}])

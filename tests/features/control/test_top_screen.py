@@ -14,6 +14,7 @@ import time
 import pytest
 from harness.fake_control import FakeControl
 from harness.interpreter import ONCE
+from harness.terminal import text_of
 
 pytest.importorskip("textual", reason="the screen needs textual, which this interpreter has not")
 
@@ -69,11 +70,6 @@ class Until:
 
     async def hides(self, text):
         await self(lambda: text not in text_of(self._pilot.app))
-
-
-def text_of(app):
-    """Return the lines that the terminal shows."""
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 def colours_of(app, text):

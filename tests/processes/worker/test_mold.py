@@ -10,6 +10,7 @@ import signal
 import types
 
 import pytest
+from harness.asking import hello
 from harness.leading import Leading, lead_by
 
 from aserve.connections.in_flight import TABLE_BYTES
@@ -23,11 +24,6 @@ from aserve.processes.children.role import Role
 from aserve.processes.worker import mold as mold_module
 from aserve.processes.worker.mold import run_mold
 from aserve.processes.worker.opened import Opened
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [])
-    return [b"hello"]
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import threading
 import types
 
 import pytest
-from harness.asking import get
+from harness.asking import get, hello
 from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
@@ -32,11 +32,6 @@ from aserve.processes.worker.worker import Worker, run_worker
 from aserve.server import running as running_module
 
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"hello"]
 
 
 @pytest.fixture(autouse=True)

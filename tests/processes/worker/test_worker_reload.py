@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from harness.asking import get
+from harness.asking import get, hello
 from harness.leading import Leading, lead_by
 
 from aserve.core.errors import Fault
@@ -19,11 +19,6 @@ from aserve.processes.worker.worker import Worker
 DRAIN = {"do": "drain", "stopping": True}
 FAULT = Fault("no module 'a'", "")
 EXTRA = "extra.html"
-
-
-def hello(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [b"hello"]
 
 
 class Reloading(Leading):
