@@ -249,6 +249,30 @@ def open_folder() -> Iterator[pathlib.Path]:
         yield pathlib.Path(path)
 
 
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The temporary files that are made; all are closed in the end."""
+    made = []
+    real = tempfile.TemporaryFile
+
+    def make(**options: Any) -> Any:
+        made.append(real(**options))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", make)
+    yield made
+    assert all(file.closed for file in made), "a file was left open"
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Nothing is freed but by its reference count, and finalizers of earlier tests' garbage do not run."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture(autouse=True)
 def plain_collector() -> None:
     """Take away the callback that Hypothesis leaves in the garbage collector: a RequestTimeout that is raised in it is lost."""

@@ -15,21 +15,6 @@ from aserve.core.errors import ClientDisconnected
 from aserve.core.spool import ResponseSpool
 
 
-@pytest.fixture
-def files(monkeypatch):
-    """The temporary files that are made; all are closed in the end."""
-    made = []
-    real = tempfile.TemporaryFile
-
-    def make(*arguments, **options):
-        made.append(real(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", make)
-    yield made
-    assert all(file.closed for file in made), "a file was left open"
-
-
 def space(octets=1 << 30, files=100):
     return SpoolSpace(Budget(octets), Budget(files), "aserve-test-")
 

@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from harness.client import RawClient
+from harness.client import fetch_once
 from harness.interpreter import can_unshare
 from harness.waiting import wait_until
 from harness.workers import Workers, children_of
@@ -52,11 +52,7 @@ class Contained(Workers):
 
 
 def ask(process, path):
-    client = RawClient(process.address)
-    try:
-        return client.fetch(path, "Connection: close").body
-    finally:
-        client.close()
+    return fetch_once(process.address, path).body
 
 
 @pytest.mark.parametrize("flags", [[], ["--workers", "1"], ["--threads", "0"]])

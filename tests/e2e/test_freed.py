@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 import tempfile
@@ -52,18 +51,15 @@ class Watching:
         yield b"y"
 
 
-@pytest.fixture
-def no_collector(monkeypatch):
-    """Nothing is freed but by its reference count; no log keeps a traceback, with all its frames."""
+@pytest.fixture(autouse=True)
+def quiet(no_collector, monkeypatch):
+    """No log keeps a traceback, with all its frames."""
     monkeypatch.setattr(logging.getLogger("aserve.app"), "disabled", True)
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("kind", ["http", "tls", "live", "logged"])
 @pytest.mark.parametrize("path", ["/", "/large", "/file", "/write", "/pieces", "/cut", "/raises"])
-def test_freed_at_once(start_server, raw_client, request, wait_until, no_collector, path, kind, tmp_path, way):
+def test_freed_at_once(start_server, raw_client, request, wait_until, path, kind, tmp_path, way):
     """In every form of a response, with and without a body of the request."""
     settings = {"body_memory_bytes": 1000}
     if kind == "tls":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.combining import long
 from harness.interpreter import first_on_pypy
 from harness.load import load
@@ -82,11 +82,7 @@ def wait_for(process, count=2):
 
 def ask(process):
     """Return the version and pid that a fresh connection finds, and what else it says."""
-    client = RawClient(process.address)
-    try:
-        version, pid, *rest = client.fetch("/", "Connection: close").body.decode().split()
-    finally:
-        client.close()
+    version, pid, *rest = fetch_once(process.address).body.decode().split()
     return version, int(pid), *rest
 
 

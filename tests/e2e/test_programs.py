@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
@@ -134,11 +133,7 @@ def start(request, tmp_path):
 
 def ask(process):
     """Return what the app tells."""
-    client = RawClient(process.address)
-    try:
-        return json.loads(client.fetch("/", "Connection: close").body)
-    finally:
-        client.close()
+    return fetch_once(process.address).json()
 
 
 def change(folder, name, old, new):

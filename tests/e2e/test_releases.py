@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.client import RawClient
+from harness.client import fetch_once
 from harness.front import Page
 from harness.waiting import wait_until
 from harness.workers import Workers
@@ -64,12 +64,8 @@ def lead_to(folder, name):
 
 def versions(process):
     """Return which releases an answer is from: the app, what it reads and imports; then the settings."""
-    client = RawClient(process.address)
-    try:
-        *code, setting, _ = client.fetch("/", "Connection: close").body.decode().split()
-        return set(code), setting
-    finally:
-        client.close()
+    *code, setting, _ = fetch_once(process.address).body.decode().split()
+    return set(code), setting
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.halting import halt
 from harness.interpreter import IS_PYPY
 from harness.process import run_command
@@ -67,9 +67,7 @@ def silent(request, start_workers, control):
 
 def ask(process):
     """Return the pid of the worker that answers on a new connection."""
-    with contextlib.closing(RawClient(process.address)) as client:
-        client.request("/")
-        return int(client.recv_response().body)
+    return int(fetch_once(process.address).body)
 
 
 def test_one_worker_less(silent, control):
@@ -165,6 +163,4 @@ def test_an_import_that_takes_long_without_workers(start_process, tmp_path):
     process = start_process("site_app:app")
     text = r"site_app:app is being imported, for [12]\d s; that is at \(the last call first\):\n +File .*site_app.py"
     assert re.search(text, process.log)
-    with contextlib.closing(RawClient(process.address)) as client:
-        client.request("/")
-        assert client.recv_response().status == 200
+    assert fetch_once(process.address).status == 200

@@ -9,7 +9,7 @@ import signal
 import sys
 
 import pytest
-from harness.client import RawClient
+from harness.client import fetch_once
 from harness.process import run_command
 from harness.waiting import wait_until
 
@@ -65,13 +65,9 @@ def start(start_workers, tmp_path):
 
 def ask(process, name):
     """Have a job done; return its file."""
-    client = RawClient(process.address)
-    try:
-        response = client.fetch(f"/{name}", "Connection: close")
-        assert response.status == 200
-        return pathlib.Path(os.fsdecode(response.body))
-    finally:
-        client.close()
+    response = fetch_once(process.address, f"/{name}")
+    assert response.status == 200
+    return pathlib.Path(os.fsdecode(response.body))
 
 
 def done(process, name):

@@ -13,7 +13,7 @@ import sysconfig
 import time
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.combining import long
 from harness.interpreter import can_unshare
 from harness.load import load
@@ -44,11 +44,7 @@ def upgrade(process):
 
 
 def ask(process):
-    client = RawClient(process.address)
-    try:
-        return client.fetch("/", "Connection: close").body.decode().split()[0]
-    finally:
-        client.close()
+    return fetch_once(process.address).body.decode().split()[0]
 
 
 # It works

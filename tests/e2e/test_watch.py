@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.combining import long
 from harness.interpreter import first_on_pypy
 
@@ -43,11 +43,7 @@ def app(environ, start_response):
 
 def ask(process, path="/"):
     """Return the pid that a fresh connection finds."""
-    client = RawClient(process.address)
-    try:
-        return int(client.fetch(path, "Connection: close").body)
-    finally:
-        client.close()
+    return int(fetch_once(process.address, path).body)
 
 
 @pytest.mark.long_on_pypy

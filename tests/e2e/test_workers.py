@@ -14,7 +14,7 @@ import time
 from importlib.util import find_spec
 
 import pytest
-from harness.client import RawClient
+from harness.client import RawClient, fetch_once
 from harness.combining import each_once, long
 from harness.interpreter import first_on_pypy
 from harness.load import Load, load
@@ -39,11 +39,7 @@ def ask(process):
 
 
 def ask_at(address):
-    client = RawClient(address)
-    try:
-        version, pid = client.fetch("/", "Connection: close").body.decode().split()
-    finally:
-        client.close()
+    version, pid = fetch_once(address).body.decode().split()
     return version, int(pid)
 
 

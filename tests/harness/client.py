@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -256,3 +257,9 @@ class TLSClient(RawClient):
         except ssl.SSLEOFError:
             self.is_reset = True
             raise Truncated(self._buffer, self.is_reset) from None
+
+
+def fetch_once(address: Any, target: str = "/", *fields: str) -> Reply:
+    """Return the response to a request on a connection of its own."""
+    with contextlib.closing(RawClient(address)) as client:
+        return client.fetch(target, "Connection: close", *fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .client import RawClient
+from .client import fetch_once
 
 # /: does what `do` says, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
 APP = """\
@@ -32,11 +32,7 @@ def app(environ, start_response):
 
 def ask(process: Any, do: str) -> tuple[str, int]:
     """Have a worker do this; return what it says, and its pid."""
-    client = RawClient(process.address)
-    try:
-        reply = client.fetch(f"/?{do.encode().hex()}", "Connection: close")
-    finally:
-        client.close()
+    reply = fetch_once(process.address, f"/?{do.encode().hex()}")
     assert reply.status == 200
     value, _, pid = reply.body.decode().rpartition(" ")
     return value, int(pid)

@@ -28,15 +28,8 @@ from aserve.protocols.base import Limits
 
 CORPUS = pathlib.Path(__file__).parent.parent / "corpus"
 LINE_NAMES = [name for name, _ in LINE]
+pytestmark = pytest.mark.usefixtures("forget")
 OWN_MAX = 32  # native/environ.c: more pairs of its own has no request
-
-
-@pytest.fixture(autouse=True)
-def forget(native):
-    """Begin each test with nothing kept, and leave nothing."""
-    native.forget()
-    yield
-    native.forget()
 
 
 # Any request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import random
 import threading
 import time
@@ -193,15 +192,6 @@ def test_an_answer_to_a_refused_body():
     run.refused_at -= ANSWER_SECONDS
     deadlines.on_second()
     assert [what[0] for what in aborted] == [exchange]
-
-
-@pytest.fixture
-def no_collector():
-    """Finalizers of earlier tests' garbage, which hold logging's lock, do not run within the app, and are not interrupted."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def test_interrupts_hit_the_app_alone(no_collector):

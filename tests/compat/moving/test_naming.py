@@ -8,17 +8,6 @@ from aserve.compat.moving.naming import has_section, is_configuration, is_uwsgi_
 from aserve.settings import ConfigError
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a file of each kind, and the current one."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = a:b\nuid = nobody\nvaccum\nthreads = 2\n[x]\nthreads = 3\n")
-    (tmp_path / "paste.ini").write_text("[app:main]\n")
-    (tmp_path / "app.xml").write_text("<uwsgi/>")
-    (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("app", "is_it"),
     [

@@ -13,17 +13,6 @@ from aserve.features import Config
 pytestmark = pytest.mark.long_on_pypy
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a file of each kind, and the current one."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = a:b\nuid = nobody\nvaccum\nthreads = 2\n[x]\nthreads = 3\n")
-    (tmp_path / "paste.ini").write_text("[app:main]\n")
-    (tmp_path / "app.xml").write_text("<uwsgi/>")
-    (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
-    return tmp_path
-
-
 def test_reading(folder, monkeypatch, caplog):
     """Each source says what it has; only root becomes another."""
     assert read_origin({}, {}) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 
 import pytest
@@ -14,21 +13,6 @@ from aserve.connections.loop import sending as sending_module
 from aserve.connections.loop.spooled import send_spooled
 from aserve.core import spool as spool_module
 from aserve.core.errors import ClientDisconnected
-
-
-@pytest.fixture
-def files(monkeypatch):
-    """The temporary files that are made; all are closed in the end."""
-    made = []
-    real = tempfile.TemporaryFile
-
-    def make(**options):
-        made.append(real(**options))
-        return made[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", make)
-    yield made
-    assert all(file.closed for file in made), "a file was left open"
 
 
 def test_a_slow_client_holds_no_worker(new, files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 import sys
 import tempfile
@@ -210,7 +209,7 @@ def test_lost_while_a_file_is_sent(new, tmp_path):
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy collects everything by tracing")
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_lost_connection_is_freed_at_once(new, is_running):
+def test_a_lost_connection_is_freed_at_once(new, no_collector, is_running):
     """Nothing of a connection waits for the garbage collector, whether the app was still running or not."""
     harness, wire, transport = new()
     if is_running:
@@ -220,12 +219,8 @@ def test_a_lost_connection_is_freed_at_once(new, is_running):
     if is_running:
         harness.executor.run()
     transport.protocol = None  # as event loops do
-    gc.disable()
-    try:
-        del wire
-        assert connection() is None
-    finally:
-        gc.enable()
+    del wire
+    assert connection() is None
 
 
 class Canary:
@@ -307,7 +302,7 @@ def test_a_connection_that_comes_from_elsewhere(new):
 
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy collects everything by tracing")
-def test_a_connection_that_is_let_go_is_freed_at_once(new):
+def test_a_connection_that_is_let_go_is_freed_at_once(new, no_collector):
     """Nothing of it waits for the garbage collector."""
     harness, wire, transport = new()
     wire.data_received(GET)
@@ -316,9 +311,5 @@ def test_a_connection_that_is_let_go_is_freed_at_once(new):
     socket.socket(fileno=wire.detach()).close()
     wire.connection_lost(None)
     transport.protocol = None  # as event loops do
-    gc.disable()
-    try:
-        del wire
-        assert connection() is None
-    finally:
-        gc.enable()
+    del wire
+    assert connection() is None

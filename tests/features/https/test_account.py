@@ -11,18 +11,9 @@ pytest.importorskip("acme", reason="needs the extra acme")
 from acme import client, errors
 
 from aserve.features.https.account import connect, key_of
-from aserve.features.https.folder import Folder
 from aserve.features.https.network import Answers, new_network
 
 JOB = {"directory": "https://ca.example/dir", "email": "me@example.org", "ca": None}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return an empty folder."""
-    made = Folder(str(tmp_path / "https"))
-    made.make(None)
-    return made
 
 
 @pytest.fixture

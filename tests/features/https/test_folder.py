@@ -13,14 +13,6 @@ from aserve.features.https.folder import Folder, Owner
 from aserve.settings import ConfigError
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder that was made."""
-    made = Folder(str(tmp_path / "state/https"))
-    made.make(None)
-    return made
-
-
 def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 

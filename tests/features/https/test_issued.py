@@ -7,18 +7,9 @@ import time
 import pytest
 from harness.certificates import HAS_OPENSSL, Authority
 
-from aserve.features.https.folder import Folder
 from aserve.features.https.issued import Issued, UnusableError, refuse_unusable, show_time
 
 DAY = 86400.0
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder."""
-    made = Folder(str(tmp_path / "https"))
-    made.make(None)
-    return made
 
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")

@@ -6,20 +6,11 @@ import json
 
 import pytest
 
-from aserve.features.https.folder import Folder
 from aserve.features.https.notes import MAX_RETRY_SECONDS, Notes
 
 NAME = "shop.example.org"
 DIRECTORY, OTHER = "https://ca.example/dir", "https://staging.example/dir"
 FAILED = Notes(DIRECTORY, 2, 1000.0, 2200.0, "refused", True, DIRECTORY)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder."""
-    made = Folder(str(tmp_path / "https"))
-    made.make(None)
-    return made
 
 
 @pytest.mark.parametrize("notes", [Notes(), Notes(DIRECTORY), FAILED, FAILED._replace(is_asked=False)])

@@ -13,16 +13,7 @@ pytest.importorskip("acme", reason="needs the extra acme")
 
 from aserve.features.https import program
 from aserve.features.https.child import Child
-from aserve.features.https.folder import Folder
 from aserve.features.https.notes import Notes
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Return a folder."""
-    made = Folder(str(tmp_path / "https"))
-    made.make(None)
-    return made
 
 
 def test_its_input_and_output(folder, monkeypatch):

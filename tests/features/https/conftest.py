@@ -1,0 +1,15 @@
+"""The folder of --https, for the tests in this folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.features.https.folder import Folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return an empty folder."""
+    made = Folder(str(tmp_path / "state/https"))
+    made.make(None)
+    return made
