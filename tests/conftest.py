@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -399,6 +399,15 @@ def server(start_server: Any) -> RunningServer:
     return start_server(apps.hello)
 
 
+def end_all(running: Sequence[ServerProcess], node: Any) -> None:
+    """End servers; none has a fault that its test has not provoked."""
+    for process in running:
+        process.end()
+    for process in running:
+        text = process.faults(provoked_by(node))
+        assert not text, f"the server's standard error has:\n{text}"
+
+
 @pytest.fixture
 def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
     """Start servers: start_process(app, *flags, launcher=(), fds=(), **env) -> ServerProcess; app: a name in harness/apps.py, or a spec."""
@@ -411,11 +420,7 @@ def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
         return process
 
     yield start
-    for process in running:
-        process.end()
-    for process in running:
-        text = process.faults(provoked_by(request.node))
-        assert not text, f"the server's standard error has:\n{text}"
+    end_all(running, request.node)
 
 
 @pytest.fixture
@@ -428,11 +433,7 @@ def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
         return running[-1]
 
     yield start
-    for process in running:
-        process.end()
-    for process in running:
-        text = process.faults(provoked_by(request.node))
-        assert not text, f"the server's standard error has:\n{text}"
+    end_all(running, request.node)
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import json
 
 import pytest
 from harness import apps
 from harness.combining import long
-from harness.front import Page, fronts, octets, site
+from harness.front import Page, check_bodies, check_environ, check_statuses, environ_of, fronts, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
 
@@ -36,29 +35,9 @@ def apache(request, behind):
     return behind(request.param)
 
 
-def environ_of(apache, target, **fields):
-    status, _, body = apache.fetch(target, **fields)
-    assert status == 200
-    return json.loads(body)
-
-
 def test_the_environ(apache):
     """Apache's words are the environ's."""
-    environ = environ_of(apache, "/a/b?c=d", X_Custom="1", Cookie="e=f")
-    expected = {
-        "REQUEST_METHOD": "GET",
-        "SCRIPT_NAME": "",
-        "PATH_INFO": "/a/b",
-        "QUERY_STRING": "c=d",
-        "REQUEST_URI": "/a/b?c=d",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "SERVER_PORT": str(apache.port),
-        "REMOTE_ADDR": "127.0.0.1",
-        "HTTP_X_CUSTOM": "1",
-        "HTTP_COOKIE": "e=f",
-        "wsgi.url_scheme": "http",
-    }
-    assert {name: environ.get(name) for name in expected} == expected
+    check_environ(apache)
 
 
 @pytest.mark.parametrize(
@@ -75,30 +54,12 @@ def test_paths_are_decoded_once(apache, target, path_info):
 @pytest.mark.parametrize("size", [0, 71_453, long(20_000_000)])
 def test_bodies_up_and_down(apache, size):
     """Bodies arrive whole: down with and without a length, and there and back."""
-    data = octets(size)
-    for target in ("/octets", "/pieces"):
-        status, _, body = apache.fetch(f"{target}?{size}")
-        assert status == 200 and body == data
-    status, _, body = apache.fetch("/echo", "PUT", data)
-    assert status == 200 and body == data
+    check_bodies(apache, size)
 
 
 def test_head_and_statuses(apache):
     """HEAD has no body, the app's status is the client's, and the client's connection stays."""
-    connection = apache.connect()
-    for status in (201, 204, 304, 404, 503):
-        for method in ("HEAD", "GET"):
-            connection.request(method, f"/status?{status}")
-            response = connection.getresponse()
-            assert response.status == status and (method == "GET" or response.read() == b"")
-            response.read()
-    for target in ("/octets?5000", "/pieces?5000"):
-        connection.request("HEAD", target)
-        assert connection.getresponse().read() == b""
-        connection.request("GET", target)
-        assert connection.getresponse().read() == octets(5000)
-    connection.close()
-    assert apache.fetch("/fail")[0] == 500
+    check_statuses(apache)
 
 
 def test_truncation(apache):

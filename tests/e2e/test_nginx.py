@@ -15,7 +15,7 @@ import threading
 import pytest
 from harness import apps
 from harness.client import RawClient
-from harness.front import Page, fronts, octets, site
+from harness.front import Page, check_environ, environ_of, fronts, octets, site
 from harness.interpreter import first_on_pypy
 from harness.load import load
 
@@ -55,31 +55,10 @@ def nginx(request, behind):
     return behind(request.param)
 
 
-def environ_of(nginx, target, **fields):
-    status, _, body = nginx.fetch(target, **fields)
-    assert status == 200
-    return json.loads(body)
-
-
 def test_the_environ(nginx):
     """nginx's words are the environ's."""
-    environ = environ_of(nginx, "/a/b?c=d", X_Custom="1", Cookie="e=f")
-    expected = {
-        "REQUEST_METHOD": "GET",
-        "SCRIPT_NAME": "",
-        "PATH_INFO": "/a/b",
-        "QUERY_STRING": "c=d",
-        "REQUEST_URI": "/a/b?c=d",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "SERVER_NAME": "example.com",
-        "SERVER_PORT": str(nginx.port),
-        "REMOTE_ADDR": "127.0.0.1",
-        "HTTP_X_CUSTOM": "1",
-        "HTTP_COOKIE": "e=f",
-        "wsgi.url_scheme": "http",
-        "REQUEST_SCHEME": "http",
-    }
-    assert {name: environ.get(name) for name in expected} == expected
+    environ = check_environ(nginx)
+    assert (environ["SERVER_NAME"], environ["REQUEST_SCHEME"]) == ("example.com", "http")
     assert environ["REMOTE_PORT"].isdigit() and environ["HTTP_HOST"].startswith("127.0.0.1")
     assert environ.get("CONTENT_LENGTH", "") in ("", "0")
     status, _, body = nginx.fetch("/a", "POST", b"12345", Content_Type="text/x")

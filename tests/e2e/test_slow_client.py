@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import socket
 import sys
-import tempfile
 import threading
 
 import pytest
@@ -236,15 +235,8 @@ def fail_after(count):
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_client_that_leaves_its_spool(start_server, raw_client, monkeypatch, wait_until, how):
+def test_a_client_that_leaves_its_spool(start_server, raw_client, files, wait_until, how):
     """Its temporary file is closed while the app is done, or not done, with the response."""
-    files, temporary_file = [], tempfile.TemporaryFile
-
-    def remember(**options):
-        files.append(temporary_file(**options))
-        return files[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
     more = threading.Event()
     app = apps.Streamer(lambda: wait_after(256, more))
     server = start_server(app)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import http.client
+import json
 import os
 import pathlib
 import pwd
@@ -431,3 +432,62 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
         start_response(f"{query} Chosen", [*apps.PLAIN, ("Content-Length", "0")])
         return []
     return apps.environ_json(environ, start_response)
+
+
+# What a client sees through them
+
+
+def environ_of(front: Any, target: str, **fields: str) -> dict[str, Any]:
+    """Return the environ of a request that comes through a front server."""
+    status, _, body = front.fetch(target, **fields)
+    assert status == 200
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def check_environ(front: Any) -> dict[str, Any]:
+    """The front server's words are the environ's; return it."""
+    environ = environ_of(front, "/a/b?c=d", X_Custom="1", Cookie="e=f")
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a/b",
+        "QUERY_STRING": "c=d",
+        "REQUEST_URI": "/a/b?c=d",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_PORT": str(front.port),
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_X_CUSTOM": "1",
+        "HTTP_COOKIE": "e=f",
+        "wsgi.url_scheme": "http",
+    }
+    assert {name: environ.get(name) for name in expected} == expected
+    return environ
+
+
+def check_bodies(front: Any, size: int) -> None:
+    """Bodies arrive whole: down with and without a length, and there and back."""
+    data = octets(size)
+    for target in ("/octets", "/pieces"):
+        status, _, body = front.fetch(f"{target}?{size}")
+        assert status == 200 and body == data
+    status, _, body = front.fetch("/echo", "PUT", data)
+    assert status == 200 and body == data
+
+
+def check_statuses(front: Any) -> None:
+    """HEAD has no body, the app's status is the client's, and the client's connection stays."""
+    connection = front.connect()
+    for status in (201, 204, 304, 404, 503):
+        for method in ("HEAD", "GET"):
+            connection.request(method, f"/status?{status}")
+            response = connection.getresponse()
+            assert response.status == status and (method == "GET" or response.read() == b"")
+            response.read()
+    for target in ("/octets?5000", "/pieces?5000"):
+        connection.request("HEAD", target)
+        assert connection.getresponse().read() == b""
+        connection.request("GET", target)
+        assert connection.getresponse().read() == octets(5000)
+    connection.close()
+    assert front.fetch("/fail")[0] == 500

@@ -6,7 +6,6 @@ Beside this file: refusals (test_http1_refusals.py) and live bodies (_live).
 from __future__ import annotations
 
 import pathlib
-import tempfile
 import zlib
 
 import pytest
@@ -368,15 +367,8 @@ def test_receive_eof_with_requests_kept(new_http1):
 
 
 @pytest.mark.parametrize("end", ["eof", "bad chunk", "too large"])
-def test_a_spooled_body_that_ends_early_is_closed(new_http1, end, monkeypatch):
+def test_a_spooled_body_that_ends_early_is_closed(new_http1, end, files):
     """The file of a body that will never be complete is closed at once, not when it is collected."""
-    files, temporary_file = [], tempfile.TemporaryFile
-
-    def remember(**kwargs):
-        files.append(temporary_file(**kwargs))
-        return files[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
     protocol = new_http1(body_memory_bytes=2, max_body_bytes=6)
     protocol.receive(CHUNKED_HEAD + b"5\r\nhello\r\n")
     assert len(files) == 1 and not files[0].closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import struct
-import tempfile
 import weakref
 
 import pytest
@@ -184,15 +183,8 @@ def test_a_live_body_cut_off(kind):
         exchange.body.read()
 
 
-def test_a_spooled_body_that_ends_early_is_closed(kind, monkeypatch):
+def test_a_spooled_body_that_ends_early_is_closed(kind, files):
     """The file of a body that will never be complete is closed at once, not when it is collected."""
-    files, temporary_file = [], tempfile.TemporaryFile
-
-    def remember(**kwargs):
-        files.append(temporary_file(**kwargs))
-        return files[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
     protocol = kind.new(body_memory_bytes=2)
     assert protocol.receive(kind.request(b"hello", "POST")[:-1]) == []
     assert not files[0].closed and protocol.live_body is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import tempfile
 import threading
 import weakref
 
@@ -71,19 +70,6 @@ def test_eof_within_a_live_body(new):
 # connection_lost, at every stage, frees everything
 
 
-@pytest.fixture
-def spools(monkeypatch):
-    """The temporary files of request bodies."""
-    files, temporary_file = [], tempfile.TemporaryFile
-
-    def remember(**kwargs):
-        files.append(temporary_file(**kwargs))
-        return files[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", remember)
-    return files
-
-
 @pytest.mark.parametrize(
     ("raw", "stage"),
     [
@@ -100,7 +86,7 @@ def spools(monkeypatch):
         (b"", "closing"),
     ],
 )
-def test_lost(new, spools, raw, stage):
+def test_lost(new, files, raw, stage):
     """Whatever the stage: no connection, no file, no waiting request is left, and nothing raises."""
     harness, connection, transport = new(body_memory_bytes=2)
     if raw:
@@ -114,7 +100,7 @@ def test_lost(new, spools, raw, stage):
     transport.lose(ConnectionResetError() if stage == "answered" else None)
     harness.executor.run()
     assert harness.service.connections == set() and harness.executor.jobs == []
-    assert all(file.closed for file in spools)
+    assert all(file.closed for file in files)
 
 
 class Fault(Exception):
@@ -127,7 +113,7 @@ def raise_fault(*_):
 
 @pytest.mark.provokes("please report this as a bug")
 @pytest.mark.parametrize("step", ["discard", "body", "protocol", "sending", "writing"])
-def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
+def test_one_step_of_the_end_fails(new, files, monkeypatch, caplog, step):
     """Whatever raises at the end of a connection, all else is freed, and a worker that waits is woken; the log has it."""
     harness, connection, transport = new(body_memory_bytes=2)
     connection.data_received(POST + POST)
@@ -148,12 +134,12 @@ def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     assert connection._inbox._waiting == [] and not waiter.locked()
     assert step == "discard" or harness.service.connections == set()
     if step != "body":
-        assert spools[1].closed
+        assert files[1].closed
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [Fault]
     monkeypatch.undo()
     connection.exchange.spool = None
     harness.executor.run()
-    for file in spools:
+    for file in files:
         file.close()
 
 
