@@ -74,25 +74,18 @@ def test_every_prefix_waits(accepted_request, parse_request):
 # The netstring
 
 
-def test_first_octet(parse_request):
-    """A netstring begins with a digit; anything else is another protocol, known at once."""
+@pytest.mark.parametrize(
+    ("before", "octets", "answer", "otherwise"),
+    [
+        (b"", b"0123456789", "INCOMPLETE", "NOT_SCGI"),  # another protocol is known at once
+        (b"2", b"0123456789:", "INCOMPLETE", "BAD_NETSTRING"),
+        (b"0", b":", "LENGTH_NOT_FIRST", "BAD_NETSTRING"),  # the length of no head
+    ],
+)
+def test_octets_of_the_size(parse_request, before, octets, answer, otherwise):
+    """A netstring begins with digits and a colon, and no other octet of the 256; a zero is followed by the colon alone."""
     for octet in range(256):
-        answer = parse_request(bytes([octet]))
-        assert answer == ("INCOMPLETE" if octet in b"0123456789" else "NOT_SCGI")
-
-
-def test_size_octets(parse_request):
-    """A length takes digits and a colon, and no other octet of the 256."""
-    for octet in range(256):
-        answer = parse_request(b"2" + bytes([octet]))
-        assert answer == ("INCOMPLETE" if octet in b"0123456789:" else "BAD_NETSTRING")
-
-
-def test_leading_zero(parse_request):
-    """A zero is followed by a colon alone, and even so it is the length of no head."""
-    for octet in range(256):
-        answer = parse_request(b"0" + bytes([octet]))
-        assert answer == ("LENGTH_NOT_FIRST" if octet == ord(":") else "BAD_NETSTRING")
+        assert parse_request(before + bytes([octet])) == (answer if octet in octets else otherwise)
 
 
 def test_comma(parse_request):

@@ -132,11 +132,16 @@ def test_nohup(start, raw_client):
     assert "SIGHUP" not in server.log
 
 
-def test_a_thread_is_waited_for(start, tmp_path):
-    """A thread of the app's that is no daemon keeps the process, which says so, and ends with it."""
-    server = start(THREAD)
+@pytest.mark.parametrize(
+    ("app", "word"),
+    [(THREAD, "thread of-the-app"), later_on_pypy(LASTING, r"process of-the-app \(pid \d+\)")],
+    ids=["thread", "process"],
+)
+def test_a_thread_or_process_is_waited_for(start, tmp_path, app, word):
+    """One of the app's that is no daemon keeps the server's process, which names it, and ends with it."""
+    server = start(app)
     server.signal()
-    server.wait_for_log("waiting for the app's thread of-the-app; a second signal ends it")
+    server.wait_for_log(f"waiting for the app's {word}; a second signal ends it")
     (tmp_path / "go").touch()
     assert server.wait() == 0
 
@@ -189,16 +194,6 @@ def test_a_daemon_process(start, raw_client):
     server.signal()
     assert server.wait() == 0
     assert is_gone(int(reply.body))
-
-
-@pytest.mark.long_on_pypy
-def test_a_process_is_waited_for(start, tmp_path):
-    """A process that is no daemon is named, and waited for."""
-    server = start(LASTING)
-    server.signal()
-    server.wait_for_log(r"waiting for the app's process of-the-app \(pid \d+\); a second signal ends it")
-    (tmp_path / "go").touch()
-    assert server.wait() == 0
 
 
 @pytest.mark.parametrize("flags", [[], ["--workers", "1"], ["--check"]])

@@ -199,24 +199,15 @@ def test_who_needs_no_spool_keeps_its_slot(new, files):
     assert len(transport.received()) > 20_000 and harness.executor.slices == []
 
 
-def test_the_limit_of_the_spool(new, files):
-    """A full spool is back-pressure: the app waits for its client after all, and goes on."""
-    chunks = Chunks(*numbered(100))
-    app = returning(chunks, [("Content-Length", "100000")])
-    harness, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=10_500)
-    assert worker.is_alive() and chunks.made < 20
+@pytest.mark.parametrize(("spool_bytes", "count", "most"), [(10_500, 100, 20), (999, 20, 6)], ids=["full", "too small"])
+def test_the_limit_of_the_spool(new, files, spool_bytes, count, most):
+    """A full spool is back-pressure: the app waits for its client, and goes on. What the spool can never hold goes by memory."""
+    chunks = Chunks(*numbered(count))
+    app = returning(chunks, [("Content-Length", f"{count}000")])
+    harness, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=spool_bytes)
+    assert worker.is_alive() and chunks.made < most
     octets = read_to_the_end(harness, transport, worker)
-    assert body_of(octets) == b"".join(numbered(100))
-
-
-def test_pieces_larger_than_the_spool(new, files):
-    """What the spool can never hold goes by memory, one piece at a time."""
-    chunks = Chunks(*numbered(20))
-    app = returning(chunks, [("Content-Length", "20000")])
-    harness, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=999)
-    assert worker.is_alive() and chunks.made < 6
-    octets = read_to_the_end(harness, transport, worker)
-    assert body_of(octets) == b"".join(numbered(20)) and files == []
+    assert body_of(octets) == b"".join(numbered(count)) and len(files) == (spool_bytes > 1000)
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

@@ -184,29 +184,17 @@ def test_sending_more_is_not_reading(new):
     assert is_reset(transport)
 
 
-def test_a_client_that_reads_slowly_is_not_cut_off(new):
-    """--write-timeout: whoever reads something is served, however little it is at a time."""
-    harness, connection, transport = new(large, write_seconds=5)
+@pytest.mark.parametrize(("settings", "count", "seconds"), [({}, 1000, 3), ({"min_rate_bytes": 0}, 1, 1)])
+def test_a_client_that_reads_slowly_is_not_cut_off(new, settings, count, seconds):
+    """--write-timeout: whoever reads something is served, however little it is at a time; with --min-rate 0 an octet a second."""
+    harness, connection, transport = new(large, write_seconds=5, **settings)
     through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
     for _ in range(20):
-        del transport.held[:1000]
-        pass_seconds(connection, 3)
-    assert not transport.is_closing()
-
-
-def test_there_need_be_no_minimum_rate(new):
-    """--min-rate 0: an octet a second is enough."""
-    harness, connection, transport = new(large, write_seconds=5, min_rate_bytes=0)
-    through_transports(harness)
-    transport.is_stuck = True
-    connection.data_received(GET)
-    harness.executor.run()
-    for _ in range(20):
-        del transport.held[:1]
-        pass_seconds(connection, 1)
+        del transport.held[:count]
+        pass_seconds(connection, seconds)
     assert not transport.is_closing()
 
 
