@@ -113,11 +113,6 @@ class Budgets:
         return self.responses.octets.count
 
     @property
-    def spool_file_count(self) -> int:
-        """Descriptors of temporary files, and of files being sent."""
-        return self.files.count
-
-    @property
     def refused_count(self) -> int:
         """How often there was no room for a temporary file, since the start."""
         return self.files.refused_count + self.bodies.octets.refused_count + self.responses.octets.refused_count

@@ -52,7 +52,7 @@ def test_the_disk_of_request_bodies(start_server, raw_client, wait_until, caplog
     assert small.fetch(method="POST", body=b"x" * 40 * KIB).status == 200
     first.send(b"x" * 10 * KIB)
     assert first.recv_response().body.startswith(b"%d " % (60 * KIB))
-    wait_until(lambda: budgets.body_spool_bytes == budgets.spool_file_count == 0)
+    wait_until(lambda: budgets.body_spool_bytes == budgets.files.count == 0)
     assert first.fetch(method="POST", body=b"x" * 100 * KIB).status == 200
     assert len(lines_of(caplog.text, "(--body-spool-total)")) == 1 and "answered 503:" not in caplog.text
 
@@ -135,7 +135,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
         assert b"".join(client.recv_chunks()) == block * count
     if lack == "files":
         budgets.files.release(1)
-    wait_until(lambda: budgets.response_spool_bytes == budgets.spool_file_count == 0)
+    wait_until(lambda: budgets.response_spool_bytes == budgets.files.count == 0)
     mark = "(--response-spool-total)" if lack == "disk" else "(--spool-files)"
     assert len(lines_of(caplog.text, mark)) == 1
 
@@ -152,10 +152,10 @@ def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
     for client in clients:
         client.request("/")
         client.recv_until(b"\r\n\r\n")
-    wait_until(lambda: budgets.spool_file_count >= 2)
+    wait_until(lambda: budgets.files.count >= 2)
     for client in clients:
         assert client.recv_exactly(8 * MIB) == (tmp_path / "file").read_bytes()
-    wait_until(lambda: budgets.spool_file_count == 0)
+    wait_until(lambda: budgets.files.count == 0)
 
 
 # Descriptors

@@ -167,13 +167,13 @@ def test_too_many_files(new, file):
     other, other_transport = harness.connect()
     connection.data_received(GET)
     other.data_received(GET)
-    assert harness.budgets.spool_file_count == 2 and len(harness.loop.writers) == 1
+    assert harness.budgets.files.count == 2 and len(harness.loop.writers) == 1
     octets = [b"", b""]
     for _ in range(1000):
         octets = [have + one.received() for have, one in zip(octets, (transport, other_transport))]
         harness.loop.turn()
     assert [body_of(one) == content_of(file) for one in octets] == [True, True]
-    assert harness.budgets.spool_file_count == 0 and harness.budgets.refused_count == 1
+    assert harness.budgets.files.count == 0 and harness.budgets.refused_count == 1
 
 
 @needs_sendfile
