@@ -232,7 +232,9 @@ class HTTPTools1(RequestReceiver):
             self._limits.strip_forwarded(exchange)
         if not is_1_1:
             exchange.form = HTTP_1_0
-        exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())
+        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
+        is_kept = is_1_1 or b"close" not in self._elements(b"CONNECTION")
+        exchange.keep_alive = is_kept and self._parser.should_keep_alive()
         exchange.is_head = method == b"HEAD"
         if is_1_1 and method == b"GET" and not length and not is_chunked and self._parser.should_upgrade():
             exchange.asks_websocket = exchange.is_for_loop = b"websocket" in self._elements(b"UPGRADE")
@@ -309,10 +311,6 @@ class HTTPTools1(RequestReceiver):
             if len(names) > 1:
                 raise refusal(lib.ASERVE_UNKNOWN_CODING)
         return (int(lengths[0]) if lengths else 0), bool(codings)
-
-    def _is_told_to_close(self) -> bool:
-        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
-        return b"close" in self._elements(b"CONNECTION")
 
     def _check_expectation(self) -> bool:
         expectations = self._values(b"EXPECT")

@@ -8,12 +8,12 @@ from aserve.compat.moving import uwsgi_values
 __all__ = ["closed_streams", "fork"]
 
 
-<<<<<<< HEAD
 @pytest.fixture(autouse=True)
 def syslog_is_there(monkeypatch):
     """A container has none."""
     monkeypatch.setattr(uwsgi_values, "LOCAL_SYSLOG", __file__)
-=======
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder, with a file of settings of each kind."""
@@ -23,4 +23,3 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "app.xml").write_text("<uwsgi/>")
     (tmp_path / "conf.py").write_text("workers = 2\ndef post_fork(server, worker): server.log.info('x')\n")
     return tmp_path
->>>>>>> 16df1d03 (tests: fetch_once, and fixtures that stood in several files)

@@ -96,7 +96,7 @@ def write_job(
     now = time.time()
     name = name_of(max(at, now))
     path, new = os.path.join(place, _PREFIX + name), os.path.join(place, _NEW + name)
-    with open(new, "xb", opener=_private) as file:
+    with open(new, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         try:
             file.write(octets)
             file.flush()
@@ -142,10 +142,6 @@ def _make(folder: str) -> None:
         with contextlib.suppress(FileExistsError):  # another process has made it
             os.mkdir(folder, 0o700)
         _sync(parent)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _sync(folder: str) -> None:
