@@ -7,12 +7,12 @@ import json
 import os
 import re
 import signal
-import sys
 
 import pytest
 from harness import apps
 from harness.client import RawClient
 from harness.extensions import extension_of
+from harness.interpreter import NEEDS_LINUX
 
 from aserve.features.metrics import Metrics
 from aserve.features.metrics.counting import read_words
@@ -233,7 +233,7 @@ def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 def test_an_app_that_goes_elsewhere(start_workers, tmp_path):
     """The log is where the command was started: the supervisor of workers writes to it, too."""
     app = (

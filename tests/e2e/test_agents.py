@@ -14,6 +14,7 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.workers import Workers
 
 BIN = pathlib.Path(sys.executable).parent
@@ -69,12 +70,7 @@ AGENTS = {
     ),
 }
 
-pytestmark = [
-    pytest.mark.any_parser,
-    pytest.mark.slow,
-    pytest.mark.checkout,
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-]
+pytestmark = [pytest.mark.any_parser, pytest.mark.slow, pytest.mark.checkout, NEEDS_LINUX]
 
 
 class Watched(Workers):

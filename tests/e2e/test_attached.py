@@ -11,14 +11,12 @@ import sys
 
 import pytest
 from harness.combining import long
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess, run_command
 from harness.waiting import wait_until
 from harness.workers import is_alive
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 # Says in a file of its own pid what it was given, then waits; it tells of SIGTERM, and ends by it unless there is a file `stubborn`.
 PROGRAM = """\

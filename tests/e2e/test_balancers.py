@@ -12,7 +12,6 @@ import pathlib
 import re
 import signal
 import socket
-import sys
 import urllib.error
 import urllib.request
 
@@ -21,16 +20,11 @@ from harness import apps
 from harness.client import RawClient
 from harness.front import DOCS, Page, fronts
 from harness.halting import halt
-from harness.interpreter import ONCE
+from harness.interpreter import NEEDS_LINUX, ONCE
 from harness.process import run_command
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.one_way,
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way, NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
 PAGE = Page("balancers")

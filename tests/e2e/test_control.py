@@ -13,14 +13,11 @@ import sys
 import pytest
 from harness.client import RawClient
 from harness.combining import long
-from harness.interpreter import later_on_pypy
+from harness.interpreter import NEEDS_LINUX, later_on_pypy
 from harness.process import run_command
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 
 import pytest
 from harness import apps
 from harness.combining import long
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.workers import APP
 
 pytestmark = pytest.mark.any_parser
@@ -235,7 +234,7 @@ while not os.path.exists({0!r} + ".go"):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.provokes("has crashed", "degraded", "has ended after")
 @pytest.mark.parametrize(
     ("bind", "flags"), [long(("127.0.0.1:0", [])), ("unix:{}/s", []), ("127.0.0.1:0", ["--preload"])], ids=str

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import re
-import sys
 
 import pytest
-from harness.interpreter import ONCE
+from harness.interpreter import NEEDS_LINUX, ONCE
 from harness.process import ServerProcess, run_command
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 SECRET = "hunter2"
 APP = """\

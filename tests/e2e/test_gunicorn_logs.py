@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import pathlib
 import socket
-import sys
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.one_way,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.one_way]
 
 APP = """\
 def application(environ, start_response):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import struct
-import sys
 
 import pytest
 from harness import apps
+from harness.interpreter import NEEDS_LINUX
 
 PATH = "/-/health"
 LIVE, READY = f"{PATH}/live", f"{PATH}/ready"
@@ -247,7 +247,7 @@ def test_the_command(start_process, raw_client, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.plain
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 def test_workers(start_workers, raw_client, wait_until):
     """SIGTERM makes each of them not ready within --drain-delay, while it goes on to accept and to serve."""
     process = start_workers("--workers", "2", "--healthcheck-path", PATH, "--drain-delay", "600")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
-import sys
 
 import pytest
-
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+from harness.interpreter import NEEDS_LINUX
 
 APP = """\
 def app(environ, start_response):
@@ -45,7 +43,7 @@ if importlib.util.find_spec("opentelemetry.trace") and importlib.util.find_spec(
     FLAGS["libraries"] = ("--tracing", "--process-titles")
 if importlib.util.find_spec("httptools"):
     FLAGS["httptools"] = ("--http-parser", "httptools")
-PROCESSES = [pytest.param((), id="alone"), pytest.param(("--workers", "1"), id="workers", marks=needs_linux)]
+PROCESSES = [pytest.param((), id="alone"), pytest.param(("--workers", "1"), id="workers", marks=NEEDS_LINUX)]
 
 
 @pytest.mark.parametrize("processes", PROCESSES)

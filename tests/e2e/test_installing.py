@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 
 import pytest
 from harness.client import RawClient
 from harness.http1 import PARSERS
 from harness.http2_client import HTTP2Client
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 from harness.workers import Copied
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 LONG = """\
 def app(environ, start_response):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import sys
 
 import pytest
 from harness.client import RawClient
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.load import Load, load
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 CLIENTS = 8
 

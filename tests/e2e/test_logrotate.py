@@ -7,12 +7,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 from harness.client import RawClient
 from harness.front import SEARCH_PATH
-from harness.interpreter import ONCE
+from harness.interpreter import NEEDS_LINUX, ONCE
 
 LOGROTATE = shutil.which("logrotate", path=SEARCH_PATH)
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "logging.md"
@@ -51,9 +50,7 @@ def rotate(tmp_path):
     "flags",
     [
         (),
-        pytest.param(
-            ("--workers", "2"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-        ),
+        pytest.param(("--workers", "2"), marks=NEEDS_LINUX),
     ],
     ids=["alone", "workers"],
 )

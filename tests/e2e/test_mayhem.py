@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from harness.combining import long
+from harness.interpreter import NEEDS_LINUX
 from harness.mayhem import CLIENTS, SECONDS, start_mayhem
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.timeout(120 + 2 * SECONDS),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.timeout(120 + 2 * SECONDS), pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 @pytest.mark.parametrize(("lane", "kills"), [("auto", True), long(("off", True)), ("auto", False)])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 
 import pytest
 from harness import apps
 from harness.client import RawClient
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.load import KINDS, Load, load
 from harness.metrics import requests, scrape, scraping
 from harness.waiting import wait_until
 
 from aserve.core.ends import MOST
 
-needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 DONE = r"%s: done in [\d.]+ s: code and settings of 2 workers are new"
 
 
@@ -106,7 +105,7 @@ def test_gauges(served, raw_client, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.any_parser
 @pytest.mark.slow
 @pytest.mark.provokes("has crashed")
@@ -159,7 +158,7 @@ def test_no_number_falls(start_workers, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.any_parser
 def test_while_no_worker_can(start_workers, raw_client, tmp_path):
     """The supervisor answers, whatever becomes of its workers; and shows for how long one is at a request."""
@@ -183,7 +182,7 @@ def test_while_no_worker_can(start_workers, raw_client, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.any_parser
 def test_preloaded_workers(start_workers, raw_client, tmp_path):
     """Those that are forked from a mold count as others do."""

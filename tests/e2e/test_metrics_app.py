@@ -7,14 +7,13 @@ import os
 import pathlib
 import re
 import signal
-import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.metrics import scrape
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
-needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 APP = """\
 import os
 from prometheus_client import Counter, Gauge, REGISTRY
@@ -53,7 +52,7 @@ def ready_of(process):
     return [int(pid) for pid in re.findall(r"\(pid (\d+)\) is ready", process.log)][-1:]
 
 
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.slow
 @pytest.mark.provokes("has crashed")
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])
@@ -93,7 +92,7 @@ def test_over_workers(start_workers, raw_client, tmp_path, flags):
     assert len(list(folder.glob("counter_*.db"))) <= 7  # the user's folder stays
 
 
-@needs_workers
+@NEEDS_LINUX
 def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
     """It is made where the user has named none; it is neither at home nor here, and the end removes it."""
     path = tmp_path / "m"
@@ -108,7 +107,7 @@ def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
     assert not folder.exists() and not list(tmp_path.rglob("*.db"))
 
 
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.provokes("has crashed|left out")
 @pytest.mark.parametrize("flags", [(), pytest.param(("--preload",), marks=pytest.mark.long)], ids=["each", "preload"])
 def test_a_folder_that_is_full(start_workers, raw_client, tmp_path, small_disk, flags):
@@ -161,7 +160,7 @@ def test_the_apps_fault(start_process, raw_client, tmp_path):
     process.wait_for_log("the app's own metrics are left out: ZeroDivisionError: no sales")
 
 
-@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_workers)], ids=["one", "workers"])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=NEEDS_LINUX)], ids=["one", "workers"])
 def test_off(start_process, raw_client, tmp_path, flags):
     """Then the app's metrics are its own business."""
     (tmp_path / "site_app.py").write_text(APP)

@@ -12,13 +12,12 @@ import subprocess
 import sys
 
 import pytest
-from harness.interpreter import ONCE
+from harness.interpreter import NEEDS_LINUX, ONCE
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
 MOVING = pathlib.Path(__file__).parents[1] / "compat/moving"
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-pytestmark = [ON_LINUX, pytest.mark.long_on_pypy]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 VARIABLES = {
     "SHOP_WHO": "me", "SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2",

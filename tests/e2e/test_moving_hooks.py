@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 APP = """
 import json, os
 

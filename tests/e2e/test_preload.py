@@ -12,15 +12,12 @@ import sys
 import pytest
 from harness.client import RawClient, fetch_once
 from harness.combining import long
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.load import load
 from harness.process import run_command
 from harness.workers import is_alive
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 # Notes each import, each call of its hook, and each request of /warm-up, with the process; /: its version, pid, parent and a random number.
 APP = """\

@@ -14,11 +14,10 @@ import sys
 
 import pytest
 from harness.combining import long
-from harness.interpreter import later_on_pypy
+from harness.interpreter import NEEDS_LINUX, later_on_pypy
 from harness.process import run_command
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 NOBODY = pwd.getpwnam("nobody")
 
 TELLING = """\
@@ -56,7 +55,7 @@ def folder(tmp_path):
     [
         long((("--threads", "0"),)),
         ("--threads", "4"),
-        pytest.param(("--workers", "2"), marks=needs_linux),
+        pytest.param(("--workers", "2"), marks=NEEDS_LINUX),
     ],
 )
 def test_another_user(start_process, raw_client, folder, tmp_path, flags):
@@ -172,7 +171,7 @@ def app(environ, start_response):
 
 @pytest.mark.long_on_pypy
 @needs_root
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=str)
 def test_threads_that_the_system_does_not_start(
     need_python_of_all, start_process, raw_client, tmp_path, wait_until, flags
@@ -252,9 +251,7 @@ def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
     "flags",
     [
         (),
-        pytest.param(
-            ("--workers", "1"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-        ),
+        pytest.param(("--workers", "1"), marks=NEEDS_LINUX),
     ],
 )
 def test_a_second_server_with_the_same_pid_file(start_process, tmp_path, flags):
@@ -360,7 +357,7 @@ def test_a_read_only_root(threads):
         assert word not in text, text
 
 
-@needs_linux
+@NEEDS_LINUX
 @pytest.mark.parametrize("flags", [later_on_pypy(()), ("--preload",)], ids=["forked", "by a mold"])
 def test_nothing_is_left_open(start_process, raw_client, flags):
     """With -X dev neither the supervisor nor a worker tells of a socket that was not closed."""
@@ -372,7 +369,7 @@ def test_nothing_is_left_open(start_process, raw_client, flags):
     assert process.wait(30) == 0 and "ResourceWarning" not in process.log, process.log
 
 
-@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_linux), ("--user", "root")])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=NEEDS_LINUX), ("--user", "root")])
 def test_an_app_that_changes_the_folder_at_import(start_process, raw_client, tmp_path, flags):
     """Every path is one of the folder of the start: sockets, files, a mounted app, and the folder of temporary files."""
     if "--user" in flags and os.geteuid() != 0:

@@ -10,14 +10,11 @@ import sys
 
 import pytest
 from harness.client import RawClient, fetch_once
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.one_way,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.one_way]
 
 SHOP = """\
 import json, os, sys

@@ -10,11 +10,11 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 import yaml
 from harness.client import RawClient
+from harness.interpreter import NEEDS_LINUX
 from harness.load import load
 from harness.prometheus import HAS_PROMETHEUS, JOBS, running
 from harness.waiting import wait_until
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.any_parser,
     pytest.mark.slow,
     pytest.mark.skipif(not HAS_PROMETHEUS, reason="prometheus is not installed"),
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    NEEDS_LINUX,
     pytest.mark.long_on_pypy,
 ]
 APP = """\

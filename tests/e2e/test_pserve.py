@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from harness.combining import long
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 
 pytestmark = pytest.mark.long_on_pypy
@@ -120,7 +121,7 @@ def test_a_mistake(pserve, tmp_path):
     assert f"run aserve --paste {tmp_path}/site.ini --workers 2 --bind 127.0.0.1:6543, whose workers import it" in last
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 def test_without_pserve(tmp_path, raw_client):
     """`aserve --paste` serves the file's app in workers, with its logging, and reads it anew for each."""
     (tmp_path / "pages.py").write_text(SITE)

@@ -10,14 +10,11 @@ import sys
 import pytest
 from harness.client import fetch_once
 from harness.front import Page
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 IS_PYPY = sys.implementation.name == "pypy"
 

@@ -12,10 +12,11 @@ import sys
 import pytest
 from harness.client import RawClient
 from harness.front import free_port
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.any_parser]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 PATIENCE_SECONDS = 60.0
 APP = """\

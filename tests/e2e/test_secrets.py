@@ -23,15 +23,12 @@ import urllib.parse
 
 import pytest
 from harness.combining import long
+from harness.interpreter import NEEDS_LINUX
 from harness.process import run_command
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 APP = '''\
 """An app whose factory is given a password."""

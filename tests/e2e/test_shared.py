@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import threading
 
 import pytest
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.stores import SERVERS
 from harness.uwsgi_apps import APP, ask, notes, who
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 PATIENCE_SECONDS = 40.0  # processes have to import the app first, and others use the machine
 TICKING = "@timer(0.05)\ndef tick(number):\n    note('tick')\n"

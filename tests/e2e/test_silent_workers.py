@@ -6,23 +6,19 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import time
 
 import pytest
 from harness.client import RawClient, fetch_once
 from harness.halting import halt
-from harness.interpreter import IS_PYPY
+from harness.interpreter import IS_PYPY, NEEDS_LINUX
 from harness.process import run_command
 from harness.shared_pages import SharedPages
 from harness.waiting import wait_until
 
 from aserve.core.page import Field
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 # /hang holds the GIL for longer than the test takes. While there is a file `stuck`, the import never ends.
 APP = """

@@ -6,17 +6,14 @@ import os
 import pathlib
 import re
 import signal
-import sys
 
 import pytest
 from harness.client import fetch_once
+from harness.interpreter import NEEDS_LINUX
 from harness.process import run_command
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 PATIENCE_SECONDS = 40.0  # a process has to import the app first, and others use the machine
 

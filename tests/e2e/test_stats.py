@@ -17,14 +17,14 @@ import sys
 import termios
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.long_on_pypy
 
 UWSGITOP = pathlib.Path(sys.executable).parent / "uwsgitop"
-needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 KINDS = [
-    pytest.param(["--workers", "2"], marks=needs_workers, id="workers"),
+    pytest.param(["--workers", "2"], marks=NEEDS_LINUX, id="workers"),
     pytest.param([], id="single", marks=pytest.mark.long),
 ]
 

@@ -6,9 +6,9 @@ import collections
 import os
 import signal
 import socket
-import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
@@ -63,7 +63,7 @@ def test_one_process(start_process, raw_client, collector):
     assert collector.hear().counts["aserve.requests"] == 6 and collector.gauges["aserve.workers"] == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.provokes("has crashed")
 def test_workers(start_workers, raw_client, collector):
     """Nothing is sent twice, or lost with a worker, or counted again by new code."""

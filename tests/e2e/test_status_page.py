@@ -15,6 +15,7 @@ import tempfile
 import pytest
 from harness.browser import browsing, needs_chromium
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 
 from aserve.features.metrics.scrapes import MAX_READERS
@@ -22,9 +23,8 @@ from aserve.features.metrics.scrapes import MAX_READERS
 pytestmark = pytest.mark.long_on_pypy
 
 IS_PYPY = sys.implementation.name == "pypy"
-needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
 KINDS = [
-    pytest.param(["--workers", "2"], marks=needs_workers, id="workers"),
+    pytest.param(["--workers", "2"], marks=NEEDS_LINUX, id="workers"),
     pytest.param([], id="single", marks=pytest.mark.long),
 ]
 
@@ -120,7 +120,7 @@ def test_who_may_look(served, flags):
     assert process.stop() == 0
 
 
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.any_parser
 def test_while_no_worker_can(served):
     """The supervisor tells of workers that hang."""
@@ -140,7 +140,7 @@ CELLS = "[...document.querySelectorAll('#at td.text')].map((cell) => cell.textCo
 
 
 @needs_chromium
-@needs_workers
+@NEEDS_LINUX
 @pytest.mark.any_parser
 @pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
 def test_a_browser(served, raw_client, tmp_path, short_folder):

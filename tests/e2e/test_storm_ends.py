@@ -20,17 +20,13 @@ import pytest
 from harness.client import RawClient
 from harness.front import fronts
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.storm import CLIENTS, IS_LONG, TEST_SECONDS, kept_results, start_storm
 from harness.waiting import wait_until
 from harness.workers import Workers, children_of, is_alive
 
 __all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.slow,
-    pytest.mark.checkout,
-    pytest.mark.timeout(TEST_SECONDS),
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.slow, pytest.mark.checkout, pytest.mark.timeout(TEST_SECONDS)]
 
 
 def test_a_worker_that_is_killed(start_storm):

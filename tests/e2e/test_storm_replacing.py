@@ -10,22 +10,17 @@ import os
 import random
 import re
 import signal
-import sys
 
 import pytest
 from harness.callers import TestCaller
 from harness.combining import long
 from harness.front import fronts
+from harness.interpreter import NEEDS_LINUX
 from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
 from harness.waiting import wait_until
 
 __all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.slow,
-    pytest.mark.checkout,
-    pytest.mark.timeout(TEST_SECONDS),
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.slow, pytest.mark.checkout, pytest.mark.timeout(TEST_SECONDS)]
 
 HUP, TERM, TTIN, TTOU = signal.SIGHUP, signal.SIGTERM, signal.SIGTTIN, signal.SIGTTOU
 SLOW_SECONDS = 5.0 if IS_LONG else 0.5

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from harness.client import RawClient
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.lanes import uwsgi
 from harness.manager import Manager
 from harness.process import run_command
@@ -236,7 +236,7 @@ def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, wor
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.provokes("nothing was reloaded")
 def test_what_systemd_is_told_of_workers(start_workers, manager):
     """READY, also after a reload only when the new workers serve; the watchdog, while a worker's loop turns; STOPPING."""
@@ -260,7 +260,7 @@ def test_what_systemd_is_told_of_workers(start_workers, manager):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.provokes("nothing was upgraded", "the app's traceback", "Traceback", "Error: no")
 def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
     """RELOADING with its time; READY when the new workers serve, or, when the trial fails, with a status that says so."""
@@ -282,7 +282,7 @@ def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.provokes("has crashed", "could not start", "degraded", "the app's traceback", "Traceback", "Error: no")
 def test_the_status_of_missing_workers(start_workers, manager, wait_until):
     """It says how many are missing, and why; and when they are there again."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.interpreter import IS_PYPY
+from harness.interpreter import IS_PYPY, NEEDS_LINUX
 from harness.waiting import wait_until
 
 # One of each kind; each notes its name when it has finished, which it does as soon as there is a file `go`. What is never to finish waits for another.
@@ -76,7 +76,7 @@ COLUMNS = {
 if IS_PYPY:  # whose processes take longer to start: what follows is the same code for the others
     COLUMNS = {name: COLUMNS[name] for name in ("SIGTERM, one process", "reload")}
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness.client import RawClient
+from harness.interpreter import NEEDS_LINUX
 from harness.terminal import text_of
 from harness.waiting import wait_until
 
@@ -18,11 +19,7 @@ pytest.importorskip("textual", reason="the screen needs textual, which this inte
 
 from aserve.features.control.top_screen import Top
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 async def until_shown(pilot, *texts):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -87,7 +86,7 @@ def test_with_a_proxy(start_server, raw_client, spans):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.any_parser
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])
 def test_exporters_of_workers(start_workers, raw_client, tmp_path, flags):
     """What `post_fork` starts sends the spans of each worker."""

@@ -15,7 +15,7 @@ import time
 import pytest
 from harness.client import RawClient, fetch_once
 from harness.combining import long
-from harness.interpreter import can_unshare
+from harness.interpreter import NEEDS_LINUX, can_unshare
 from harness.load import load
 from harness.waiting import wait_until
 from harness.workers import GATED, Copied, Workers, is_alive
@@ -23,10 +23,7 @@ from harness.workers import GATED, Copied, Workers, is_alive
 import aserve
 from aserve.features.metrics.scrapes import CONNECTION_SECONDS
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 DONE = r"SIGUSR2: done in [\d.]+ s: code and settings of \d workers? are new"
 

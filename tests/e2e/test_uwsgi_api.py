@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 
 import pytest
 from harness.client import RawClient
 from harness.combining import long
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.uwsgi_apps import APP, ask, notes, who
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 CACHE = ["--uwsgi-cache", "name=default,items=100,blocksize=1k"]
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.uwsgi_apps import APP, ask, notes, who
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 PATIENCE_SECONDS = 60.0  # a mule has to import the app first, and others use the machine
 MULES = ["--uwsgi-module", "on", "--uwsgi-cache", "items=100"]

@@ -13,14 +13,11 @@ from typing import NamedTuple
 import pytest
 from harness.client import RawClient
 from harness.front import free_port
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 PATIENCE_SECONDS = 60.0
 INI = """\

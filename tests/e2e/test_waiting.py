@@ -7,11 +7,11 @@ import functools
 import os
 import re
 import signal
-import sys
 
 import pytest
 from harness.client import RawClient
 from harness.halting import halt
+from harness.interpreter import NEEDS_LINUX
 from harness.metrics import UnixConnection
 from harness.outages import clients_of as clients_of_site
 from harness.process import run_command
@@ -19,10 +19,7 @@ from harness.shared_pages import SharedPages, let_hang, let_turn
 
 from aserve.core.page import Field
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 # Each path /hold/NAME waits until there is a file NAME; all others are answered at once.
 APP = """

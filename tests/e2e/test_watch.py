@@ -8,17 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 import pytest
 from harness.client import RawClient, fetch_once
 from harness.combining import long
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 # /die: SIGSEGV. /grow: 256 MiB more. /hang: it does not return.
 APP = """\

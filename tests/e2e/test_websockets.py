@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import ssl
-import sys
 
 import pytest
 import simple_websocket
@@ -14,6 +13,7 @@ from flask import Flask
 from flask_sock import Sock
 from flask_socketio import SocketIO
 from harness.front import Page, fronts
+from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess, run_command
 from harness.waiting import wait_until
 
@@ -153,7 +153,7 @@ MOVED = {
 
 @pytest.mark.one_way
 @pytest.mark.plain
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.parametrize("transports", [["websocket"], ["polling"]])
 @pytest.mark.parametrize(
     ("name", "mode", "chosen"),

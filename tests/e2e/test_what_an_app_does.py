@@ -6,9 +6,9 @@ import os
 import pathlib
 import re
 import signal
-import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until
 
 from .test_finalizers import APP as FINALIZING
@@ -66,7 +66,7 @@ DONE = {
 }
 MODES = {"alone": (), "workers": ("--workers", "1"), "preload": ("--workers", "1", "--preload")}
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 
 def test_the_table_has_these_rows():

@@ -16,15 +16,12 @@ from importlib.util import find_spec
 import pytest
 from harness.client import RawClient, fetch_once
 from harness.combining import each_once, long
-from harness.interpreter import first_on_pypy
+from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.load import Load, load
 from harness.process import run_command
 from harness.workers import GATED, children_of, is_alive
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
 
 @pytest.fixture

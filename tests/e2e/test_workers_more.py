@@ -7,19 +7,14 @@ import os
 import re
 import signal
 import socket
-import sys
 
 import pytest
 from harness.client import RawClient, TLSClient
 from harness.combining import long
-from harness.interpreter import LOOP_KINDS
+from harness.interpreter import LOOP_KINDS, NEEDS_LINUX
 from harness.load import load
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
-    pytest.mark.any_parser,
-    pytest.mark.long_on_pypy,
-]
+pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 # One worker more, one less, another

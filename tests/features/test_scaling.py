@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import types
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 
 from aserve.core.page import Field
 from aserve.features import Config
@@ -13,7 +13,7 @@ from aserve.features.scaling import CALM_SECONDS, FULL_SECONDS, NEXT_SECONDS, Sc
 from aserve.lifecycle.supervision import SupervisorContext
 from aserve.settings import ConfigError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+pytestmark = NEEDS_LINUX
 
 
 def page(busy=0, waiting=0, lately=0, ticked=1):

@@ -18,6 +18,8 @@ IS_PYPY = sys.implementation.name == "pypy"
 # Of tests of C alone, of the layout, and of the programs that measure, which CPython runs.
 ONCE = pytest.mark.skipif(IS_PYPY, reason="no interpreter has a part in it: CPython's run does")
 
+NEEDS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+
 
 def once(*values: Any) -> Any:
     """Return a row of `parametrize` for CPython's run alone: it differs from PyPy's rows in what no interpreter has a part in."""

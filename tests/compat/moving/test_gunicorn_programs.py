@@ -6,6 +6,7 @@ import sys
 import types
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 
 from aserve.compat.moving.gunicorn_cfg import Cfg
 from aserve.compat.moving.gunicorn_programs import Program, load_program
@@ -13,7 +14,7 @@ from aserve.compat.moving.origin import read_origin
 from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+pytestmark = NEEDS_LINUX
 
 
 def read(**settings):

@@ -7,6 +7,7 @@ import shutil
 import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 
 from aserve.compat.moving.draft import Draft, Given
 from aserve.compat.moving.gunicorn import load_gunicorn
@@ -38,7 +39,7 @@ def test_round_trip(path, tmp_path, monkeypatch, capsys):
     assert Config.from_sources({}, {}, printed) == Config.from_sources({}, {}, draft.settings)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 def test_what_is_printed(tmp_path, monkeypatch, capsys):
     """Each line says where it is from; what has no effect is below, with what to do."""
     monkeypatch.chdir(tmp_path)
@@ -88,7 +89,7 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@NEEDS_LINUX
 @pytest.mark.parametrize(
     ("name", "text", "is_noted"),
     [

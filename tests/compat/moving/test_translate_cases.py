@@ -6,6 +6,7 @@ import os
 import sys
 
 import pytest
+from harness.interpreter import NEEDS_LINUX
 from moving import compare
 
 from aserve.command.flags import parse_args
@@ -13,7 +14,7 @@ from aserve.command.plans import read_settings
 from aserve.compat.moving.translate import run_translate
 from aserve.settings import ConfigError
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.long_on_pypy]
+pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 PORT = "8000"
 PATHS = [path for path in sorted(compare.CASES.iterdir()) if not compare.Case(path).is_program]
 
