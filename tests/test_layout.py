@@ -211,25 +211,10 @@ HEAVY = {
     "mimetypes", "platform", "tomli", "tomllib", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
-    "bench_profile",
-    "bench_report",
-    "bench_shares",
-    "bench_suites",
-    "bench_tls",
-    "benchmarks",
-    "chaos_client",
-    "children",
-    "docs",
-    "faults",
-    "layout",
-    "measures",
-    "pebble",
-    "setup",
-    "simulate_scale",
-    "site",
-    "whole",
+    "bench_profile", "bench_report", "bench_shares", "bench_suites", "bench_tls", "benchmarks", "chaos_client",
+    "children", "docs", "faults", "layout", "measures", "pebble", "setup", "simulate_scale", "site", "whole",
     "within",
-}
+}  # fmt: skip
 
 
 def row_of(name: str) -> int:
@@ -295,21 +280,12 @@ def test_reserved_modules():
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
             assert name.startswith("protocols.") or name in (
-                "connections.in_flight",
-                "connections.lane.lane",
-                "connections.lane.lane_memory",
-                "connections.load_board",
-                "connections.lane.native",
-                "connections.loop.pump",
-                "connections.shared_memory",
-                "connections.lane.wire_fast",
-                "connections.lane.handover",
-                "connections.drain.detaching",
-                "core.forks",
-                "lifecycle.signals",
-                "processes.molds",
+                "connections.in_flight", "connections.lane.lane", "connections.lane.lane_memory",
+                "connections.load_board", "connections.lane.native", "connections.loop.pump",
+                "connections.shared_memory", "connections.lane.wire_fast", "connections.lane.handover",
+                "connections.drain.detaching", "core.forks", "lifecycle.signals", "processes.molds",
                 "processes.programs.programs",
-            ), where  # which do I/O in C
+            ), where  # which do I/O in C  # fmt: skip
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             is_above = row_of(name) >= row_of(lowest) and row_of(name) != ROWS["features"]  # features run in workers

@@ -216,16 +216,8 @@ def test_a_supervisor_that_dies(start_workers, programs):
 def test_status(start_workers, programs, tmp_path):
     """`aserve status` shows it, also one that ends all the time."""
     control = str(tmp_path / "control")
-    process = start_workers(
-        "--workers",
-        "1",
-        "--control",
-        control,
-        "--attach",
-        f"one={programs.command()}",
-        "--attach",
-        "false=sh -c 'exit 3'",
-    )
+    attached = ("--attach", f"one={programs.command()}", "--attach", "false=sh -c 'exit 3'")
+    process = start_workers("--workers", "1", "--control", control, *attached)
     (pid,) = programs.wait()
     process.wait_for_log("attached false .* it exited with status 3; it is started once more in 1.6 s", 40)
     ask = ("status", "--control", control)

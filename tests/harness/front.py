@@ -102,18 +102,9 @@ CADDY = """\
 {block}
 """
 APACHE_MODULES = [
-    "mpm_event",
-    "authz_core",
-    "authz_host",
-    "env",
-    "headers",
-    "unique_id",
-    "proxy",
-    "proxy_http",
-    "proxy_uwsgi",
-    "proxy_scgi",
-    "proxy_http2",
-]
+    "mpm_event", "authz_core", "authz_host", "env", "headers", "unique_id", "proxy", "proxy_http", "proxy_uwsgi",
+    "proxy_scgi", "proxy_http2",
+]  # fmt: skip
 NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"]
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
 

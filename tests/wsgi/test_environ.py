@@ -19,21 +19,10 @@ from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_base_enviro
 
 # PEP 3333 "environ Variables"
 REQUIRED = [
-    "REQUEST_METHOD",
-    "SCRIPT_NAME",
-    "PATH_INFO",
-    "QUERY_STRING",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "wsgi.version",
-    "wsgi.url_scheme",
-    "wsgi.input",
-    "wsgi.errors",
-    "wsgi.multithread",
-    "wsgi.multiprocess",
+    "REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL",
+    "wsgi.version", "wsgi.url_scheme", "wsgi.input", "wsgi.errors", "wsgi.multithread", "wsgi.multiprocess",
     "wsgi.run_once",
-]
+]  # fmt: skip
 HEAD = {
     "REQUEST_METHOD": "GET",
     "REQUEST_URI": "/a?b",
