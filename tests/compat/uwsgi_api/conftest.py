@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import types
 
 import pytest
 from harness.sharing_uwsgi import Other, wait_for_runs
 
+from aserve.compat.uwsgi_api import signals
 from aserve.compat.uwsgi_api.memory import NOTHING, Memory
 
 
@@ -23,6 +25,15 @@ def open_memory():
     wait_for_runs()  # they let go of their locks, in the file
     for fd in {memory.fd for memory in opened}:
         os.close(fd)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of schedules: clock.now; no thread looks at it."""
+    clock = types.SimpleNamespace(now=1_000_000 * 60.0)
+    monkeypatch.setattr(signals, "_now", lambda schedule: clock.now)
+    monkeypatch.setattr(signals.Signals, "_run_clock", lambda self: None)
+    return clock
 
 
 @pytest.fixture

@@ -16,19 +16,6 @@ from aserve.workers.threads import Watcher
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """The clock of schedules: clock.now; no thread looks at it."""
-
-    class Clock:
-        now = 1_000_000 * 60.0
-
-    clock = Clock()
-    monkeypatch.setattr(module, "_now", lambda schedule: clock.now)
-    monkeypatch.setattr(Signals, "_run_clock", lambda self: None)
-    return clock
-
-
-@pytest.fixture
 def new(memory, clock):
     """Make a worker: new(worker_id=1, function=None, target="", schedule=None) -> Signals, whose signal 5 notes its number."""
 

@@ -15,21 +15,6 @@ from aserve.compat.uwsgi_api.schedules import Cron, Every, Ticks
 from aserve.compat.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, Signals
 from aserve.features.sharing.settings import Shared
 
-START = 1_000_000 * 60.0
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """The clock of schedules: clock.now; no thread looks at it."""
-
-    class Clock:
-        now = START
-
-    clock = Clock()
-    monkeypatch.setattr(module, "_now", lambda schedule: clock.now)
-    monkeypatch.setattr(Signals, "_run_clock", lambda self: None)
-    return clock
-
 
 @pytest.fixture
 def new(open_memory, clock, store_server):
@@ -78,7 +63,7 @@ def test_one_of_all(new, clock, schedule, seconds):
     first = new(schedule)
     workers = [first, new(schedule, worker_id=2, like=first), new(schedule)]
     for number in range(1, 5):
-        clock.now = START + number * seconds
+        clock.now += seconds
         look(*workers[number % 3 :], *workers[: number % 3])
         look(*workers)
         assert [5 for worker in workers for _ in worker.noted] == [5] * number
