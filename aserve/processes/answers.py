@@ -61,7 +61,7 @@ class Answers:
         if self._fleet.is_ending:
             caller.refuse("the server is ending")
             return
-        # The next: one that is under way may have read the code of before.
+        # The next: one that is under way may have read the earlier code.
         self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
         self._reloads.ask("aserve reload")
         for text in self._status.slow_starts():  # which it waits for

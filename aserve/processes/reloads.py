@@ -11,7 +11,7 @@ Not here: what is due in it (fleet/decide.py), what is done at its end (acts.py)
         nothing is reloaded         abandon: all is as before              retry: another cannot, and is tried again
 ```
 
-One is under way at a time. If another is asked for meanwhile, it follows, as the code of before may have been read already.
+One is under way at a time. If another is asked for meanwhile, it follows, as the earlier code may have been read already.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ def _is_slice(node: ast.expr) -> bool:
 
 
 def _fits(template: object, count: int) -> bool:
-    """Whether str.format fills this text with so many values: its fields are empty or numbers, and have no form."""
+    """Whether str.format fills this text with this number of values: its fields are empty or numbers, and have no form."""
     if not isinstance(template, str):
         return False
     try:

@@ -42,7 +42,7 @@ class Takes(Protocol):
 
 
 class Portions(FrameBuffer):
-    """What has come, of which h2 gets so many frames as are granted."""
+    """What has come, of which h2 gets as many frames as are granted."""
 
     left = 0
 
