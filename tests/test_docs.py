@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import pathlib
 import re
@@ -16,6 +15,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from harness.benchmarks import load_module
 from harness.commands import OTHERS, SHELL, SUBCOMMANDS, TOOLS, Command, split
 
 from aserve.command.cli import main
@@ -82,10 +82,7 @@ def test_the_tests_of_each_promise():
 
 def conf() -> ModuleType:
     """Return docs/conf.py, which Sphinx reads."""
-    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(ROOT / "docs/conf.py")
 
 
 def menu_of(text: str) -> list[str]:

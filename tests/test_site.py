@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from harness.benchmarks import load_module
 from harness.browser import browsing, needs_chromium
 from harness.interpreter import ONCE
 
@@ -107,9 +108,7 @@ def test_a_page(site, tmp_path, width):
 
 def test_words_of_the_search_are_of_pages(site):
     """Each page that docs/conf.py has words for is there."""
-    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
-    conf = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conf)
+    conf = load_module(ROOT / "docs/conf.py")
     assert {name for name in conf.SEARCHED if not (site / f"{name}.html").exists()} == set()
     words = [word for words in conf.SEARCHED.values() for word in words]
     assert len(words) == len({*words})

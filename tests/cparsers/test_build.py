@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pathlib
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.benchmarks import load_module
 
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
@@ -23,10 +23,7 @@ needs_readelf = pytest.mark.skipif(
 def build():
     """Return cparsers/build.py as a module."""
     pytest.importorskip("setuptools", reason="setuptools is not installed")
-    spec = importlib.util.spec_from_file_location("aserve_build", BUILD)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(BUILD)
 
 
 @pytest.fixture(params=["_cparsers", "_native"])

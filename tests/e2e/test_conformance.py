@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import re
 import wsgiref.validate
 
 import pytest
 from harness import apps
+from harness.benchmarks import load_module
 from harness.interpreter import ONCE
 from harness.over_http2 import NOT_OVER_HTTP2
 from harness.rules import rule
@@ -466,10 +466,7 @@ def test_close_after_an_exception(start_server, raw_client):
 
 
 def _page():
-    spec = importlib.util.spec_from_file_location("make_conformance", ROOT / "docs/make_conformance.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(ROOT / "docs/make_conformance.py")
 
 
 @ONCE

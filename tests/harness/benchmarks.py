@@ -1,8 +1,8 @@
-"""The modules of benchmarks/, for tests: it is no package, and its programs find one another beside them."""
+"""Modules that are in no package, for tests; those of benchmarks/ find one another beside them."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pathlib
 import sys
 from types import ModuleType
@@ -17,3 +17,13 @@ def modules(*names: str) -> list[ModuleType]:
         return [importlib.import_module(name) for name in names]
     finally:
         sys.path.remove(str(BENCHMARKS))
+
+
+def load_module(path: pathlib.Path) -> ModuleType:
+    """Return a file as a module of its own, run anew."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

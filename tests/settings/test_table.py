@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import pytest
+from harness.benchmarks import load_module
 from harness.refusals import error_of
 
 from aserve.features import SETTINGS, Config
@@ -271,11 +272,7 @@ def test_jitter_of_nothing(name):
 @pytest.mark.checkout
 def test_settings_page_is_up_to_date():
     """docs/settings.md is what `make docs` would write."""
-    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs/make_settings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module(ROOT / "docs/make_settings.py")
     assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"
     shown = module.with_links("see docs/a-b.md; `--cd` e, --fg 3, and --hi - or --jk-l")
     assert shown == "see [a-b.md](a-b.md); `--cd` e, `--fg 3`, and `--hi -` or `--jk-l`"

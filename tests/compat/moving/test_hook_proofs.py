@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 
 import pytest
+from harness.benchmarks import load_module
 
 from aserve.compat.moving.hook_proofs import only_calls_factory, only_logs
 
@@ -30,10 +30,7 @@ def define(tmp_path):
     def define(source):
         path = tmp_path / f"hooks{next(NUMBERS)}.py"
         path.write_text(HEAD + source + "\n")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.hook
+        return load_module(path).hook
 
     return define
 

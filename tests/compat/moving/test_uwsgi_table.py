@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import importlib.util
 import pathlib
 
 import pytest
+from harness.benchmarks import load_module
 
 from aserve.compat.moving.draft import BY_KEY
 from aserve.compat.moving.uwsgi_table import ROWS, TABLE
@@ -43,9 +43,7 @@ def test_what_people_have(name):
 @pytest.mark.parametrize("name", ["uwsgi-options", "gunicorn", "granian", "waitress", "mod_wsgi"])
 def test_the_pages(name):
     """What people read is the table."""
-    spec = importlib.util.spec_from_file_location("make_moving", ROOT / "docs/make_moving.py")
-    make_moving = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_moving)
+    make_moving = load_module(ROOT / "docs/make_moving.py")
     name = f"moving-from-{name}.md"
     text = (ROOT / "docs" / name).read_text()
     assert make_moving.build_page(text, make_moving.PAGES[name]) == text, "run `make docs`"
