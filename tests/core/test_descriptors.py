@@ -35,7 +35,10 @@ def test_list_open(monkeypatch, open_max):
 
 def test_connections_are_above_the_standard_descriptors():
     """The number of one that the app has closed stays free, and the connection works."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
         with closed_stdin():
             accepted, peer = accept(listening)
             assert not is_open(0)

@@ -129,7 +129,7 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
 
 
 @needs_root
-@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_linux)])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=NEEDS_LINUX)])
 def test_the_log_config_of_another_user(start_process, raw_client, folder, flags):
     """Files of --log-config belong to the user, who opens them in each worker, and again at a reload."""
     place = folder / "logs"
