@@ -9,6 +9,7 @@ Not here: what descriptors refer to (processes/worker/opened.py).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 from collections.abc import Iterable
@@ -48,8 +49,6 @@ def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
     sock, peer = listening.accept()
     if sock.fileno() > 2:
         return sock, peer
-    import fcntl  # Unix; elsewhere a socket's number is no descriptor
-
     with sock:
         copy = socket.socket(fileno=fcntl.fcntl(sock, fcntl.F_DUPFD, 3))  # PyPy 3.9 has no F_DUPFD_CLOEXEC
     copy.set_inheritable(False)
