@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 
@@ -268,6 +269,18 @@ def test_settings_that_have_changed(supervised, caplog):
     assert new.plan.config.threads == 5 and new.plan.config.bind == ("127.0.0.1:8000",)
     one.say(new, say="ready")
     assert slots_of(child for child in one.children if child.state == State.STARTING) == [2, 3]
+
+
+def test_a_reload_leaves_levels_to_a_log_config(supervised, tmp_path):
+    """The levels of loggers are those of the file."""
+    level = logging.getLogger("aserve").level
+    one = supervised(1, log_config=str(tmp_path / "log.ini"))
+    one.start()
+    one.settings.update(log_level="critical")
+    one.signal(HUP)
+    (new,) = [child for child in one.children if child.state == State.STARTING]
+    one.say(new, say="ready")
+    assert logging.getLogger("aserve").level == level
 
 
 def test_asked_for_once_more(supervised, caplog):

@@ -67,6 +67,10 @@ def test_the_source_is_named(sources, beginning):
             "unknown variable ASERVE_BIN in the environment; did you mean ASERVE_BIND?",
         ),
         (
+            {"environ": {"ASERVE_TRIAL": "3"}},
+            "ASERVE_TRIAL is for aserve itself, when it is upgraded; unset it",
+        ),
+        (
             {"environ": {"ASERVE_CONFIGS": "a.toml"}},
             "unknown variable ASERVE_CONFIGS in the environment; did you mean ASERVE_CONFIG?",
         ),

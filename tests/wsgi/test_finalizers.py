@@ -31,6 +31,11 @@ async def test_a_finalizer_on_the_event_loop():
         write(asyncio.get_running_loop())
 
 
+def test_a_caller_between():
+    """On PyPy functools.partial() has a frame: the look begins at the module that the app has called."""
+    eval("refuse(None, called)", {"refuse": refuse_inside, "called": globals()})
+
+
 @pytest.mark.parametrize("name", ["aserve.core.budgets", "aserve.connections.lane.wire_fast", "aserve.wsgi.response"])
 def test_a_finalizer_within_code_that_locks(name):
     """The lock may be held by this very thread."""

@@ -168,7 +168,9 @@ def test_drain_in_the_handshake(new_line, log, count):
 def test_drain_before_the_handshake(new_line, log):
     """One that begins none by then is closed, and no news."""
     line = new_line()
+    line.transport.on_second()
     line.harness.service.is_draining = True
+    line.transport.drain()
     for _ in range(2):
         line.transport.on_second()
     assert not line.raw.calls

@@ -194,6 +194,14 @@ def test_a_frame_of_too_many_settings(connect, caplog, numbers):
     assert "a frame of 33 settings" in caplog.text
 
 
+def test_a_field_block_that_cannot_be_decoded(connect):
+    """The tables of both sides differ from then on: the connection ends (RFC 9113 4.3)."""
+    client = connect()
+    client.session.data_received(HeadersFrame(1, b"\x80", flags=["END_HEADERS", "END_STREAM"]).serialize())
+    client.pump()
+    assert [code for _, code in client.goaways] == [ErrorCodes.PROTOCOL_ERROR] and client.is_closed
+
+
 def test_a_table_for_the_fields_of_responses(connect):
     """It grows no larger than its default, however large the client's is."""
     fields = iter(range(1 << 30))
