@@ -23,7 +23,8 @@ def system(monkeypatch):
     done = []
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(os, "kill", lambda *what: done.append(what))
-    monkeypatch.setattr(os, "closerange", lambda *which: done.append(which[0]))
+    monkeypatch.setattr(first_process, "list_open", lambda: {2, 5})
+    monkeypatch.setattr(os, "close", done.append)
     monkeypatch.setattr(signal, "pthread_sigmask", lambda how, signals: {signal.SIGUSR2})
     monkeypatch.setattr(forks, "disown_all_handlers", lambda: {signal.SIGTERM: None})
     monkeypatch.setattr(forks, "own_handlers", lambda earlier, are_first: done.append((earlier, are_first)))
@@ -69,4 +70,4 @@ def test_the_first_process_stands_by(system, monkeypatch, status, code):
     monkeypatch.setattr(os, "waitpid", waitpid)
     with pytest.raises(Ended, match=f"^{code}\\Z"):
         leave_first_process({})
-    assert system == [3, (77, signal.SIGTERM)]
+    assert system == [5, (77, signal.SIGTERM)]
