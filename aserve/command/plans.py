@@ -52,14 +52,11 @@ def read_plan(args: Mapping[str, object], before: Plan | None = None, is_check: 
     if before is None or plan.config is not before.config:
         extensions_of(plan.config)  # raises if one cannot be made from its settings
     # This is checked again with the same settings: files may be there or not.
-    on_life(
-        Life.READ, LifeContext(plan, is_check=is_check, environ=os.environ)
-    )  # raises if something that an extension names is not there
+    # This raises if something that an extension names is not there, and load_certificates if a certificate cannot be loaded.
+    on_life(Life.READ, LifeContext(plan, is_check=is_check, environ=os.environ))
     # Asked of the texts: a reload without a change of settings parses no bind.
     if any(bind.startswith("https://") for bind in plan.config.bind):
-        load_certificates(
-            plan.config, without=missing_certificates(config_of(plan))
-        )  # raises if one cannot be loaded; the server loads its own
+        load_certificates(plan.config, without=missing_certificates(config_of(plan)))  # the server loads its own
     return plan
 
 

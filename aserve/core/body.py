@@ -123,9 +123,8 @@ class LiveBody:
         self.is_chunked = is_chunked
         self.on_wanted: Callable[[], None] | None = None  # called once, at the app's first read
         self.on_low: Callable[[], None] | None = None  # called when a full body has room again
-        self.before_wait: Callable[[dict[str, Any]], object] = (
-            bool  # gets our globals; may raise, where a reader must not wait
-        )
+        # Gets the globals of this module; may raise, where a reader must not wait.
+        self.before_wait: Callable[[dict[str, Any]], object] = bool
         self._high_bytes = high_bytes
         self._buffer = bytearray()
         self._complete = False

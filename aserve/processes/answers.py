@@ -3,7 +3,7 @@
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
 Not here: the socket (lifecycle/control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (features/control/ask.py),
-          how things are (status.py), when a question that waits is answered (fleet.py), resizing, replacing and orders for all (crew.py).
+          how things are (status.py), when a question that waits is answered (fleet/decide.py), resizing, replacing and orders for all (crew.py).
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ class Crew:
         before, self._limits = self._limits, self._fleet.plan.limits
         if before and self._limits and self._limits != before:
             sizes = filter(None, map(self._watch.bytes_of, serving))
-            size, why = self._fleet.plan.count_workers(
-                min(sizes, default=0)
-            )  # the freshest has what a new one will have
+            # A new worker is as small as the freshest.
+            size, why = self._fleet.plan.count_workers(min(sizes, default=0))
             if size != self._fleet.size:
                 self.resize(size, why)
 

@@ -1,4 +1,4 @@
-"""The ends of children: each is reaped, and becomes a fact, by which fleet.py decides.
+"""The ends of children: each is reaped, and becomes a fact, by which fleet/decide.py decides.
 
 Owns:     Ends: reaping, and why a child has ended.
 Thread:   the supervisor's only one.

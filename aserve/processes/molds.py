@@ -2,7 +2,7 @@
 
 Owns:     Molds: what a system needs for them; a mold's messages.
 Thread:   the supervisor's only one.
-Not here: what a mold does (mold.py), when there is one, and for which plan (fleet.py), forking, by a mold or not (supervisor.py).
+Not here: what a mold does (mold.py), when there is one, and for which plan (fleet/decide.py), forking, by a mold or not (supervisor.py).
 
 A mold belongs to a plan: a reload begins with a mold for the new one, and only when the new code serves, the earlier mold ends. One
 that dies by itself is made anew after a pause (backoff.py), while workers serve on, so that it is there when one of them must be replaced.

@@ -1,15 +1,15 @@
-"""What a supervisor does about events, and about what is due: each noun gives its part of the tables.
+"""What a supervisor does about events: each noun gives its part of the tables.
 
-Owns:     Reactions: it makes the nouns that act, and joins their tables by signal, word, action and question; the checks of each second.
+Owns:     Reactions: it makes the nouns that act, and joins their tables by signal, word and question; the checks of each second.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet.py), waiting for events (events.py), the nouns that look (present.py), the loop, and forking (supervisor.py). And:
+Not here: what is due (fleet/decide.py), waiting for events (children/events.py), the nouns that look (present.py), the loop, and forking (supervisor.py). And:
 
 | noun                 | answers for                                                                                       |
 |---|---|
-| `Crew` (crew.py)     | what is said of the number of workers; one that is ready, or fails; pauses after failures; orders to all |
-| `Reloads`            | what is read, logged and told at the beginning and the end of a reload                              |
-| `Molds`              | the messages of molds, and one that does not fork                                                   |
-| `Ends`, `Acts`       | how a child has ended (ends.py); what is done by fleet/decide.py (acts.py)                          |
+| `Crew` (crew.py)     | the number of workers; one that is ready, or asks for a successor; pauses after failures; orders to all |
+| `Reloads`            | what is read, logged and told at the beginning of a reload                                          |
+| `Molds`              | the messages of molds                                                                               |
+| `Ends`, `Acts`       | how a child has ended (ends.py); what is due, a method for each Do (acts.py)                        |
 | `Losses`             | the requests of a worker that dies                                                                  |
 | `Takers`             | which worker gets a connection at rest that another gives away                                      |
 | `Moves`              | requests that wait for a thread, and connections at rest, on their way to another worker            |
@@ -21,7 +21,7 @@ What happens, by event:
 
 | a signal: `by_signal`                 | a worker's word: `by_word`            | a child's end: ends.py                       |
 |---|---|---|
-| TERM, INT: all drain; again: at once  | ready: it serves                      | it is a fact, by which fleet.py judges       |
+| TERM, INT: all drain; again: at once  | ready: it serves                      | it is a fact, by which decide.py judges      |
 | QUIT: all end at once                 | failed: why it ends                   |                                              |
 | HUP: all are replaced                 | failing: it asks for a successor      |                                              |
 | TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  |                                              |

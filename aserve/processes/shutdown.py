@@ -2,7 +2,7 @@
 
 Owns:     Shutdown: how it begins, and what is said of it; the exit status; whether clients still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of each worker (fleet.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
+Not here: what becomes of each worker (fleet/decide.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may

@@ -4,7 +4,7 @@ Owns:     the loop of four steps: wait for an event, let it change the facts, de
           child's role.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app. `fork` returns in the child, too.
 Not here: the facts (fleet/fleet.py), and what follows from them (fleet/decide.py), waiting (events.py), what there is (present.py), what is done about events and
-          actions, and by which nouns (reactions.py), the fork itself (children.py), the work of a role (worker.py, mold.py).
+          actions, and by which nouns (reactions.py, acts.py), the fork itself (children.py), the work of a role (worker.py, mold.py).
 
 Each event changes facts. After each the loop asks `decide` (fleet/decide.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
 Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.

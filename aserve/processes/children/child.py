@@ -3,7 +3,7 @@
 Owns:     Child, the supervisor's facts about it, and its states.
 Thread:   the supervisor's only one.
 States:   TRANSITIONS below; a pair that is not in it is a bug in aserve, and raises.
-Not here: messages and actions (children.py), when and why (fleet.py), the child's own side (worker.py).
+Not here: messages and actions (children.py), when and why (fleet/decide.py), the child's own side (worker.py).
 
 ```
       +-----------------------------------------+

@@ -3,7 +3,7 @@
 Owns:     forking, or having a mold fork, and reaping; channels, pages and tables of running requests of all workers; draining or
           killing one, and the time limits for that.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
-Not here: a child's states (child.py), when and why any of this is done (fleet.py).
+Not here: a child's states (child.py), when and why any of this is done (fleet/decide.py).
 
 A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
 

@@ -2,7 +2,7 @@
 
 Owns:     Clock, by which the supervisor measures all time limits; Timers, a heap of calls.
 Thread:   the supervisor's only one.
-Not here: the limits, and what follows when one is over (facts.py, fleet.py), waiting until the next call (events.py).
+Not here: the limits, and what follows when one is over (facts.py, fleet/decide.py), waiting until the next call (events.py).
 
 A process that was stopped (by a debugger, a freezer, a machine that sleeps) does not see the time go by. Its children were stopped, too, and could
 do nothing meanwhile: so that time counts for no limit. No limit has to be moved for that: this clock has stood still. The supervisor

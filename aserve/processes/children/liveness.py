@@ -2,7 +2,7 @@
 
 Owns:     how long it has stood still, and the verdict.
 Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
-Not here: the tick itself (pages.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (fleet.py).
+Not here: the tick itself (pages.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (fleet/decide.py).
 
 The supervisor does not ask workers, and kills none for a slow answer: a worker's loop counts
 seconds in shared memory, and the supervisor reads them. Its clock stands still while it is stopped (clock.py), so that after

@@ -2,7 +2,7 @@
 
 Owns:     decide, and its rules.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log.
-Not here: the facts, and what an action changes (fleet.py), acting (reactions.py).
+Not here: the facts, and what an action changes (fleet.py), acting (acts.py).
 
 `decide` is to be called after every event, and at `next_at`; and again once its actions are done, until it returns none. It looks at facts alone:
 so it does not matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end.

@@ -2,7 +2,7 @@
 
 Owns:     Member, with its time limits, End, Reload, Question; which workers stay when there are to be fewer.
 Thread:   the supervisor's only one; pure.
-Not here: all of them, and what follows from them (fleet.py), a worker's process (child.py).
+Not here: all of them (fleet.py), what follows from them (decide.py), a worker's process (child.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Fleet, with a method for each event; Do and Action, what is to be done; what an action changes.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
 Not here: what follows from the facts (decide.py); the facts about one process, end, reload or question (facts.py), processes (children/children.py),
-          settings (plan.py), acting (reactions.py).
+          settings (plan.py), acting (acts.py).
 
 A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
 

@@ -2,7 +2,7 @@
 
 Owns:     each worker's own limits, jitter included, and which worker is to be replaced next.
 Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
-Not here: memory of a process (core/footprint.py), replacing one (fleet.py): its successor is ready first, and one is at a time.
+Not here: memory of a process (core/footprint.py), replacing one (fleet/decide.py): its successor is ready first, and one is at a time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Watch: the state of each worker between two looks; the log lines about a loop that hangs, with its stacks; how
           many processes the kernel has killed for lack of memory.
 Thread:   the supervisor's only one.
-Not here: the rules (recycling.py, liveness.py), replacing a worker (fleet.py).
+Not here: the rules (recycling.py, liveness.py), replacing a worker (fleet/decide.py).
 
 No worker is asked: its page, and small files of /proc, have all of it. So it costs a worker nothing, and a hanging one cannot
 hide it.

@@ -3,7 +3,7 @@
 Owns:     from the fork to the exit status: importing the app, checking what it has opened, warming it up, forking when the
           supervisor asks; giving the worker its own state afterwards.
 Thread:   the main thread; there is no other, and no event loop.
-Not here: when there is a mold, and for which code (fleet.py); the worker itself (worker.py).
+Not here: when there is a mold, and for which code (fleet/decide.py); the worker itself (worker.py).
 
 ```
   supervisor        the mold                a process for a moment        worker

@@ -2,7 +2,7 @@
 
 Owns:     warm_up, WarmUp: one GET after another, through parser and gateway as any other, without a client; handling a 5xx.
 Thread:   the main thread of a mold, or of a worker that has imported the app by itself.
-Not here: when (mold.py, worker.py), what follows of a failure (fleet.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
+Not here: when (mold.py, worker.py), what follows of a failure (fleet/decide.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns:     importing the app, one Server on an event loop, messages to the supervisor and its orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
-Not here: when workers begin and end (fleet.py), the fork and a failure to start (forked.py), what is served (server/server.py), how the app is
+Not here: when workers begin and end (fleet/decide.py), the fork and a failure to start (forked.py), what is served (server/server.py), how the app is
           found (command/apps.py).
 
 A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
