@@ -344,14 +344,11 @@ static size_t find_entry(const hpack_table *table, run name, run value)
 {
     for (size_t age = 0; age < table->count; age++) {
         const hpack_entry *entry = entry_of(table, age);
+        const char *p = name_of(table, entry);
 
-        if (entry->name_len == name.len && entry->value_len == value.len) {
-            const char *p = name_of(table, entry);
-
-            if (memcmp(p, name.p, name.len) == 0 &&
-                memcmp(p + name.len, value.p, value.len) == 0)
-                return HPACK_STATIC + age + 1;
-        }
+        if (is_same(name, p, entry->name_len) &&
+            is_same(value, p + entry->name_len, entry->value_len))
+            return HPACK_STATIC + age + 1;
     }
     return 0;
 }

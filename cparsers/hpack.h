@@ -12,7 +12,7 @@ enum {
     HPACK_BROKEN = -1,    /* RFC 7541 2.3.3, 4.2, 5: the connection ends */
     HPACK_TOO_LARGE = -2, /* RFC 9113 10.5.1: the table is out of step, too */
     HPACK_OVERHEAD =
-        32, /* RFC 7541 4.1: an entry counts so much, and octets */
+        32, /* RFC 7541 4.1: an entry counts this besides its octets */
     HPACK_TABLE_BYTES = 4096, /* RFC 9113 6.5.2: the initial size; our most */
     HPACK_ENTRIES = HPACK_TABLE_BYTES / HPACK_OVERHEAD,
     HPACK_FIELD_ROOM = 12, /* an encoded field has at most so much more */
@@ -60,8 +60,9 @@ void hpack_encoder_begin(hpack_encoder *encoder);
 void hpack_encoder_resize(hpack_encoder *encoder, uint32_t max_bytes);
 
 /* Decode the whole field block of a section.  Names and values go to `text`,
- * fields to `fields`; the field section may have `max_bytes` (RFC 9113
- * 6.5.2), which `text` has room for, and `fields` for a 32nd.
+ * fields to `fields`.  The field section may have `max_bytes` (RFC 9113
+ * 6.5.2): `text` has room for max_bytes octets, `fields` for
+ * max_bytes / HPACK_OVERHEAD fields.
  * Returns the number of fields; HPACK_BROKEN; HPACK_TOO_LARGE. */
 long hpack_decode(hpack_table *table, const char *block, size_t len,
                   hpack_field *fields, char *text, size_t max_bytes);

@@ -27,8 +27,7 @@ static const uint8_t lengths[SYMBOLS] = {
 /* Made once, when the module is loaded.  Codes are left-aligned in 32 bits. */
 static uint32_t codes[SYMBOLS];
 static uint16_t by_rank[SYMBOLS];   /* symbols, in the order of their codes */
-static uint32_t last[LONGEST + 1];  /* of a length or shorter, exclusive; */
-static uint32_t first[LONGEST + 1]; /* the first of a length, */
+static uint32_t first[LONGEST + 1]; /* the first of a length, if any; */
 static uint16_t ranks[LONGEST + 1]; /* and its rank */
 static struct {
     uint8_t symbol;
@@ -60,7 +59,6 @@ __attribute__((constructor)) static void make_tables(void)
                 add_quick(symbol, (uint32_t)code, bits);
             code += 1ull << (32 - bits);
         }
-        last[bits] = (uint32_t)(code - 1); /* the last one is all ones */
     }
 }
 
@@ -72,7 +70,7 @@ static int read_symbol(uint32_t top, int *bits)
     *bits = quick[top >> (32 - QUICK_BITS)].bits;
     if (*bits > 0)
         return quick[top >> (32 - QUICK_BITS)].symbol;
-    while (top > last[length])
+    while (length < LONGEST && top >= first[length + 1])
         length++;
     *bits = length;
     return by_rank[ranks[length] + ((top - first[length]) >> (32 - length))];

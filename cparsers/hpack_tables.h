@@ -1,5 +1,4 @@
-/* hpack_tables.h -- the tables of RFC 7541: appendix A, and of appendix B the
- * lengths of the codes, which say all (hpack_huffman.c). */
+/* hpack_tables.h -- the static table (RFC 7541, appendix A). */
 #ifndef ASERVE_HPACK_TABLES_H
 #define ASERVE_HPACK_TABLES_H
 #include <stdint.h>

@@ -206,8 +206,8 @@ void lane_watch(lane *set);
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 
-/* Whether the client of a BUSY connection has ended its octets long behind its
- * request (leaving_seconds). */
+/* Whether the client of a BUSY connection has stopped sending, leaving_seconds
+ * or more after its request. */
 int lane_has_left(lane *set, int fd);
 
 /* Take a BUSY connection out of the lane: its descriptor is the caller's.
