@@ -1,6 +1,6 @@
 """The open descriptors of this process.
 
-Owns:     is_open, list_open, close_all; accept, above the standard descriptors.
+Owns:     is_open, list_open, for_each_above_standard, close_all; accept, above the standard descriptors.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
 Not here: what descriptors refer to (processes/worker/opened.py).
@@ -13,7 +13,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Callable
 
 FOLDERS = ("/proc/self/fd", "/dev/fd")
 # Where descriptors cannot be listed, try this many numbers: 65,536 take 40 ms. Guess.
@@ -37,6 +37,14 @@ def list_open(known: Iterable[int] = ()) -> set[int]:
     # There is no such folder, or no descriptor is left to open it.
     limit = os.sysconf("SC_OPEN_MAX")
     return {fd for fd in {*known, *range(limit if 0 < limit < MAX_TRIED else MAX_TRIED)} if is_open(fd)}
+
+
+def for_each_above_standard(act: Callable[[int], object]) -> None:
+    """Call `act` with each open descriptor above 2."""
+    for fd in list_open():
+        if fd > 2:
+            with contextlib.suppress(OSError):  # the one by which they were listed
+                act(fd)
 
 
 def accept(listening: socket.socket) -> tuple[socket.socket, Any]:

@@ -17,7 +17,7 @@ from collections.abc import MutableMapping
 from typing import NoReturn
 
 from ..core import forks
-from ..core.descriptors import list_open
+from ..core.descriptors import for_each_above_standard
 
 # They name the process that has the sockets, and the watchdog, of a service manager (systemd.py).
 PIDS = ("LISTEN_PID", "WATCHDOG_PID")
@@ -41,10 +41,7 @@ def leave_first_process(environ: MutableMapping[str, str]) -> None:
 def _stand_by(server: int) -> NoReturn:
     """Hand all signals on, and reap; end with the server, by its status, or as shells say it for a signal."""
     # Not os.closerange(): a container may allow 2^30 numbers, and before Python 3.10 each number is a system call.
-    for fd in list_open():
-        if fd > 2:  # what was passed is the server's to close
-            with contextlib.suppress(OSError):  # the one that listed them
-                os.close(fd)
+    for_each_above_standard(os.close)  # what was passed is the server's to close
     while True:
         number = signal.sigwait(signal.valid_signals())
         if number != signal.SIGCHLD:

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from aserve.core import forks
+from aserve.core import descriptors, forks
 from aserve.lifecycle import first_process
 from aserve.lifecycle.first_process import leave_first_process
 
@@ -23,7 +23,7 @@ def system(monkeypatch):
     done = []
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(os, "kill", lambda *what: done.append(what))
-    monkeypatch.setattr(first_process, "list_open", lambda: {2, 5})
+    monkeypatch.setattr(descriptors, "list_open", lambda: {2, 5})
     monkeypatch.setattr(os, "close", done.append)
     monkeypatch.setattr(signal, "pthread_sigmask", lambda how, signals: {signal.SIGUSR2})
     monkeypatch.setattr(forks, "disown_all_handlers", lambda: {signal.SIGTERM: None})

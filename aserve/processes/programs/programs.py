@@ -7,7 +7,6 @@ Not here: when a program is started, and its end (attached.py), which there are 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Callable, NoReturn
 
 from ..._cparsers import lib
-from ...core.descriptors import list_open
+from ...core.descriptors import for_each_above_standard
 from ...lifecycle.program import Program
 from ..children.signal_pipe import SignalPipe, block_signals
 
@@ -87,10 +86,7 @@ def _open_nothing() -> int:
 
 def _keep_descriptors() -> None:
     """Let the program inherit only the standard descriptors: none that our own parent has left open, either."""
-    for fd in list_open():
-        if fd > 2:
-            with contextlib.suppress(OSError):  # the one by which they were listed
-                os.set_inheritable(fd, False)
+    for_each_above_standard(lambda fd: os.set_inheritable(fd, False))
 
 
 def send_signal(send: Callable[[int, int], None], pid: int, program: object, number: signal.Signals) -> bool:
