@@ -65,7 +65,7 @@ class Crew:
     def _begin(self, child: Child) -> None:
         """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
         self._limits = child.plan.limits
-        size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0)
+        size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0, self._limits)
         if self._limits:
             self._fleet.resize(size)
         logger.info("%s (%s)", self._status.describe_serving(), why)
@@ -85,7 +85,7 @@ class Crew:
         if before and self._limits and self._limits != before:
             sizes = filter(None, map(self._watch.bytes_of, serving))
             # A new worker is as small as the freshest.
-            size, why = self._fleet.plan.count_workers(min(sizes, default=0))
+            size, why = self._fleet.plan.count_workers(min(sizes, default=0), self._limits)
             if size != self._fleet.size:
                 self.resize(size, why)
 

@@ -19,16 +19,13 @@ class Plan(NamedTuple):
 
     config: EngineSettings
     spec: str | None  # of the app; None: the demo
-    origin: Any = (
-        None  # the parts of another server's settings that ours lack (compat/moving/); not kept over an upgrade
-    )
-
+    # The parts of another server's settings that ours lack (compat/moving/); not kept over an upgrade.
+    origin: Any = None
     # The settings that the sources name; all others have defaults, or are implied. None: not known, as after an upgrade.
     given: frozenset[str] | None = None
     is_at_terminal: bool = False  # standard output, when the sources were read
-    sources: Any = (
-        None  # all of them, to be compared (command/plans.py); None: not known, or some settings are kept from before
-    )
+    # All sources, to be compared (command/plans.py). None: not known, or some settings are kept from before.
+    sources: Any = None
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """
@@ -57,9 +54,9 @@ class Plan(NamedTuple):
         """How many workers there are to be, and why, before the size of a worker is known."""
         return self.count_workers()
 
-    def count_workers(self, worker_bytes: int = 0) -> tuple[int, str]:
-        """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known."""
-        limits = self.limits
+    def count_workers(self, worker_bytes: int = 0, limits: Limits | None = None) -> tuple[int, str]:
+        """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known; `limits`: those of this moment."""
+        limits = limits or self.limits
         if limits is None:
             return int(self.config.workers or 1), f"--workers {self.config.workers}"
         choice = choose_workers(limits, worker_bytes)
