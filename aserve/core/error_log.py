@@ -127,7 +127,7 @@ _current: list[ErrorLog] = []  # none in a program that embeds a Server
 
 
 def open_error_log() -> ErrorLog:
-    """Return the ErrorLog of this process, or of its parent; a new one if the program has replaced standard error. `-` is standard output as it is then."""
+    """Return the ErrorLog of this process, or of its parent; a new one if the program has replaced standard error. With a new one, `-` becomes the standard output of now (`keep_output`)."""
     if not (_current and (_current[0].is_inherited or _current[0].stream is sys.stderr)):
         for earlier in _current:
             earlier.release_target()
@@ -136,7 +136,7 @@ def open_error_log() -> ErrorLog:
     return _current[0]
 
 
-def tell_failure(logger: logging.Logger, text: str, *args: object, exc: BaseException) -> None:
+def log_failure(logger: logging.Logger, text: str, *args: object, exc: BaseException) -> None:
     """Log the reason of a 500; where a level or logging.disable() silences it, a command's log has the line, without the traceback."""
     if logger.isEnabledFor(logging.ERROR) or not _current:
         logger.error(text, *args, exc_info=exc, stacklevel=2)

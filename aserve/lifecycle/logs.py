@@ -5,7 +5,7 @@ Thread:   the main thread, before it serves.
 Not here: the messages; writing them (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
 
 The command owns the log of its process, so a configuration by the app never takes a logger away from it as a side effect. Configuration
-that names aserve's loggers is obeyed: a level, a handler, `logging.disable`; but a 500 leaves a line (`tell_failure`). A program that embeds a Server owns its logging: there
+that names aserve's loggers is obeyed: a level, a handler, `logging.disable`; but a 500 leaves a line (`log_failure`). A program that embeds a Server owns its logging: there
 the loggers are ordinary ones, since it calls nothing here.
 """
 

@@ -32,7 +32,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Callable, Union
 
-from ..core.error_log import tell_failure
+from ..core.error_log import log_failure
 from ..core.errors import (
     AppError,
     ClientDisconnected,
@@ -268,10 +268,10 @@ class Gateway:
             logger.info("a request body was refused while %s read it: %s", self._name, refusal)
         elif isinstance(exc, (AppError, ResponseTruncated)):
             exchange.has_app_failed = True
-            tell_failure(logger, "%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc=exc)
+            log_failure(logger, "%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc=exc)
         elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
             exchange.has_app_failed = True
-            tell_failure(logger, "%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc=exc)
+            log_failure(logger, "%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc=exc)
         explained = None
         if isinstance(exc, RequestTimeout):
             exchange.end = TIMED_OUT

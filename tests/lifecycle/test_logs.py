@@ -14,7 +14,7 @@ import pytest
 
 import aserve
 from aserve.core import error_log
-from aserve.core.error_log import tell_failure
+from aserve.core.error_log import log_failure
 from aserve.features import Config
 from aserve.lifecycle.logs import NAMES, LineFormatter, set_up_logging
 from aserve.settings import ConfigError
@@ -191,7 +191,7 @@ def test_a_failure_leaves_a_line(capsys, others, level):
     """The app's own level takes the traceback of a 500, but not its line."""
     set_up_logging(Config(log_level="info"))
     ours.setLevel(level)
-    tell_failure(ours, "%s raised", "it", exc=ValueError("why"))
+    log_failure(ours, "%s raised", "it", exc=ValueError("why"))
     text = capsys.readouterr().err
     assert "ERROR    it raised\n" in text and ("ValueError: why" in text) is (level == logging.ERROR)
 
@@ -200,7 +200,7 @@ def test_a_failure_in_a_program_that_embeds_a_server(monkeypatch, caplog):
     """Its logging is its own."""
     monkeypatch.setattr(error_log, "_current", [])
     caplog.set_level(logging.CRITICAL, "aserve")
-    tell_failure(ours, "%s raised", "it", exc=ValueError("why"))
+    log_failure(ours, "%s raised", "it", exc=ValueError("why"))
     assert not caplog.records
 
 
