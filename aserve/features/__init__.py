@@ -139,18 +139,17 @@ def commands() -> dict[str, Run]:
 
 Features = tuple[type[Extension[Any]], ...]
 
-# The latest Config; the extensions that it turns on, those with `on_life`, and all `modules`. Most events have the same Config as before; and a worker that
+# The latest Config; the extensions that it turns on, and those with `on_life`. Most events have the same Config as before; and a worker that
 # asked all features anew would touch 0.4 MB of what it shares with its mold (2026-11-29).
-_latest: tuple[EngineSettings | None, Features, Features, tuple[str, ...]] = None, (), (), ()
+_latest: tuple[EngineSettings | None, Features, Features] = None, (), ()
 
 
-def _look_at(config: EngineSettings) -> tuple[Features, Features, tuple[str, ...]]:
+def _look_at(config: EngineSettings) -> tuple[Features, Features]:
     global _latest
     latest = _latest
     if latest[0] is not config:
         on = tuple(one for one in FEATURES if one.is_on(config))
-        modules = tuple(f"{one.__module__}.{name}" for one in on for name in one.modules)
-        _latest = latest = config, on, tuple(one for one in on if overrides(one, "on_life")), modules
+        _latest = latest = config, on, tuple(one for one in on if overrides(one, "on_life"))
     return latest[1:]
 
 
@@ -162,9 +161,10 @@ def on_life(event: Life, context: LifeContext) -> None:
         ConfigError, LoadError: see Extension.on_life.
     """
     config, origin = context.plan.config, context.plan.origin
-    _, with_life, modules = _look_at(config)
-    for name in modules if event in (Life.STARTS, Life.RELOADS) else ():
-        importlib.import_module(name)
+    on, with_life = _look_at(config)
+    if event in (Life.STARTS, Life.RELOADS):
+        for name in [f"{one.__module__}.{name}" for one in on for name in one.modules]:
+            importlib.import_module(name)
     found = [one(config) for one in with_life]
     for one in [*found, *(origin.extensions if origin is not None else ())]:
         one.on_life(event, context)

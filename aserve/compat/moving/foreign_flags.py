@@ -258,11 +258,13 @@ def explain_flag(flag: str) -> str:
 
 
 def explain_family(flag: str) -> str:
-    """Return what a flag of a family of uWSGI's is here, as that of emperors; "": it has none. Look for a flag of aserve's that is near to it first."""
+    """Return what a flag of one of uWSGI's families is here, as that of emperors; "": none. Families fit loosely: a near flag of aserve's goes first."""
     row = UWSGI.find(flag[2:]) if flag.startswith("--") else None
-    if row is not None and row.take is not None and not row.to:
+    if row is None:
+        return ""
+    if row.take is not None and not row.to:
         return "uWSGI has it, and its own command line is served as it is: aserve uwsgi ..."
-    return _explain("uWSGI", row) if row is not None else ""
+    return _explain("uWSGI", row)
 
 
 def _plain(text: str) -> str:

@@ -93,7 +93,7 @@ MOMENTS: Mapping[str, Moment] = {
     "as-user-atexit": Moment((Life.EXITS,), _in_main, ends_start=False),
 }
 AT_END = "as-user-atexit"
-BEFORE_WORKERS = ("asap", "pre-jail", "in-jail", "post-jail", "as-root", "as-user")
+BEFORE_WORKERS = (*(name for name, moment in MOMENTS.items() if moment is _AT_START), "as-user")
 
 
 def take_hook(draft: Draft, given: Given) -> None:

@@ -117,7 +117,9 @@ def _compile(text: str) -> Route:
     if name in GUARDS:
         try:
             guard = compile_guard(name, call, pattern)
-            return Route(text, pattern, name, b"", (), True, guard, condition, call.strip())
+            return Route(
+                text, pattern, name, b"", (), True, guard, condition, call.strip() if name in ("goto", "label") else ""
+            )
         except ValueError as fault:
             raise _route_error(text, str(fault)) from None
     if name not in ACTIONS:
