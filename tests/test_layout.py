@@ -153,7 +153,6 @@ DOORS = {
     ("command.start", "command.with_workers"),
     ("command.serving", "command.with_workers"),
     ("command.serving", "command.alone"),
-    ("command.with_workers", "protocols.httptools1"),
     # These: a millisecond each of a start, for what serves nothing, or not an app.
     ("command.start", "command.jobs"),
     ("command.cli", "compat.gunicorn.python"),
@@ -199,7 +198,6 @@ DOORS = {
     ("features.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("features.metrics.app", "prometheus_client"),
     ("processes.worker.reloading", "watchfiles"),
-    ("processes.worker.worker", "processes.worker.warming"),  # --warm-up
     ("features.metrics.app", "prometheus_client.multiprocess"),
     ("lifecycle.arenas", "ctypes"),
     ("workers.interrupt", "ctypes"),

@@ -71,7 +71,7 @@ def _watched(plan: Plan) -> Iterator[None]:
     with is_over:
         with contextlib.suppress(RuntimeError):  # the system starts no thread: whether one is needed, the server knows
             # Not a threading.Thread, whose parts the app may replace meanwhile (gevent).
-            _thread.start_new_thread(_tell, (is_over, _thread.get_ident(), show_app(plan.spec or "the apps")))
+            _thread.start_new_thread(_tell, (is_over, _thread.get_ident(), show_app(plan.spec or "the app")))
         yield
 
 

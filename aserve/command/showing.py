@@ -70,7 +70,7 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     if account is not None and os.geteuid() == 0:
         become(account)  # as a start does before the import; a check by another user is one of the settings
     app = _load(plan, account)
-    extensions_of(plan.config).wrap_app(app)  # logs which folders of files are not there
+    extensions_of(plan.config).wrap_app(app)  # a layer that cannot be made is an error here, too
     warn_of_exposed(map(parse_bind, plan.config.bind))
     _warn_of_missing_folders(config_of(plan))
     on_life(Life.CHECKS, LifeContext(plan, is_check=True))

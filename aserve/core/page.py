@@ -3,7 +3,7 @@
 Owns:     Field, the words of a page; State, the values of Field.STATE; the slots of processes that are no workers; new_page, for a process
           without a supervisor; Process, the facts about a process that need no question to it.
 Thread:   any; each word is written by one process, and read by any.
-Not here: which pages there are, and whose (processes/children/pages.py), what a process writes (../connections/statistics.py), the counters after these words
+Not here: which pages there are, and whose (processes/children/pages.py), what a process writes (../connections/monitoring/statistics.py), the counters after these words
           (features/metrics/table.py), conclusions from a page (features/metrics/, processes/monitoring/watch.py).
 
 A process without a supervisor has one page, for itself: readers find it there as they find a worker's.

@@ -3,7 +3,7 @@
 Owns:     ScalingSettings; Scaling, the extension; Scale, its part in a supervisor, which decides once a second; Seen, the workers at one moment.
 Thread:   the supervisor's only one.
 Spec:     as uWSGI's `cheaper` with its algorithm "spare": uWSGI 2.0.31, core/cheaper.c.
-Not here: starting and ending a worker (processes/crew.py); uWSGI's options (moving/uwsgi.py).
+Not here: starting and ending a worker (processes/crew.py); uWSGI's options (compat/moving/uwsgi.py).
 
 The numbers are those that each worker writes into its page once a second; a request costs nothing. A worker's first numbers come a second after it serves, and until then
 it counts neither as busy nor as idle.

@@ -1,7 +1,7 @@
 """Fills standard input, output and error where the parent process has closed them.
 
 Owns:     fill_standard_streams: /dev/null where one of them is closed.
-Thread:   the main thread, before anything is opened.
+Thread:   the main thread: before anything is opened, and once a second while the event loop runs.
 Not here: writing to them.
 
 The next descriptor that is opened takes the lowest free number. So a socket or a log would be standard input or error to the app, to a C library

@@ -332,7 +332,7 @@ def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coro
 
 
 def _fill_again(loop: asyncio.AbstractEventLoop) -> None:
-    """Fill what a view has closed, once a second: libuv aborts the process when it closes such a number, and a client's connection would get what the app prints."""
+    """Fill what the app has closed, once a second: libuv aborts the process when it closes such a number, and a client's connection would get what the app prints."""
     fill_standard_streams()
     loop.call_later(FILLING_SECONDS, _fill_again, loop)
 

@@ -20,11 +20,10 @@ from .values import NEAR, Values
 
 COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a server
 
-NEAR_KEY = (
-    0.8  # difflib's ratio for a variable: ASERVE_CONF is nearly ASERVE_CONFIG, and ASERVE_ARGS is not ASERVE_ARGV
-)
+# difflib's ratio for a variable: ASERVE_CONF is nearly ASERVE_CONFIG, and ASERVE_ARGS is not ASERVE_ARGV.
+NEAR_KEY = 0.8
 
-# Taken out before, by code that knows these: other code must not serve in the place of a trial.
+# The command takes these out of the environment before it reads settings. Where one is left, this code must not serve in the place of a trial.
 OF_UPGRADES = ("ASERVE_TRIAL", "ASERVE_INHERITANCE")
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -110,7 +110,7 @@ class WorkerThreads:
                 self._started_count += 1
                 self.at_work.append(thread)
                 return True
-        # Behind the lock, as below: a handler of the app's may take long.
+        # Without the lock, as in compensate(): a log handler of the app's may take long.
         self._lack_line.log("cannot start worker %d: %s; going on with %d", total + 1, refusal, total)
         return False
 

@@ -34,8 +34,9 @@ def refuse_inside(loop: Any, called: dict[str, Any] | None = None) -> None:
     """
     if loop is not None and asyncio._get_running_loop() is loop:  # with --threads 0 the app finds no running loop
         raise AppError("a finalizer or signal handler called the response of a request on the event loop's thread")
-    frame: FrameType | None = sys._getframe(1)
-    called = called or sys._getframe(1).f_globals
+    caller = sys._getframe(1)
+    frame: FrameType | None = caller
+    called = called or caller.f_globals
     while frame is not None and frame.f_globals is not called:  # on PyPy partial() has a frame
         frame = frame.f_back
     while frame is not None and frame.f_globals is called:

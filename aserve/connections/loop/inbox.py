@@ -158,7 +158,8 @@ class Inbox:
         if self._waiting or self.protocol.unparsed or (body is not None and body.is_chunked):
             self._progress.stay_on_loop()
         if isinstance(body, LiveBody):
-            post, body.before_wait = self._service.executor.post, partial(refuse_inside, self._service.loop)
+            post = self._service.executor.post
+            body.before_wait = partial(refuse_inside, self._service.loop)
             body.on_low = lambda: post(self._on_body_low, exchange, None)
             if self.protocol.is_continue_due and body is self.protocol.live_body:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)

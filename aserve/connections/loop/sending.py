@@ -48,7 +48,8 @@ class Sending:
         self._connection, self._outbox, self._progress = connection, outbox, progress
         self._service = connection.service
         self._executor = connection.service.executor
-        self._free_bytes = STREAM_BYTES if connection.is_stream else PART_BYTES  # do not count
+        # Pieces up to this size are not counted; larger ones without room are sent in parts of this size.
+        self._free_bytes = STREAM_BYTES if connection.is_stream else PART_BYTES
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""

@@ -225,7 +225,7 @@ class StreamTransport(asyncio.Transport):
         return len(self.pending)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits for `pause_writing` and `resume_writing`."""
+        """Set the limit for `pause_writing`; `low` has no effect: `resume_writing` follows when all is sent."""
         self._high = HIGH_BYTES if high is None else high
         self._pause_if_full()
 

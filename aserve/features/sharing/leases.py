@@ -3,7 +3,7 @@
 Owns:     Lease; Leases: those of this process, the thread that renews them, and the message when one is lost.
 Thread:   any takes and releases; a thread of its own renews.
 Spec:     https://redis.io/docs/latest/develop/use/patterns/distributed-locks/, for one server: a unique token, and an expiry.
-Not here: the uses of leases (uwsgi_api/shared_locks.py, uwsgi_api/turns.py, uwsgi_api/spooler/queues.py).
+Not here: the uses of leases (compat/uwsgi_api/shared_locks.py, compat/uwsgi_api/turns.py, compat/uwsgi_api/spooler/queues.py).
 
 A host that dies cannot release its leases, so they expire. The price: a holder can lose a lease, when its process or the server
 stands still for long, or the server loses data. Nothing can prevent that; the log says so, and the release returns False.

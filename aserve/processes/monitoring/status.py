@@ -171,7 +171,7 @@ class Status:
 
 def describe_start(child: Child) -> str:
     """Return what a worker that starts does: "worker 1 imports shop:app, for 11 s"."""
-    what = show_app(child.plan.spec or "the apps")
+    what = show_app(child.plan.spec or "the app")
     return f"{name_of(child.slot)} imports {what}, for {time.monotonic() - child.began_at:.0f} s"
 
 
