@@ -24,7 +24,7 @@ from setuptools import Extension
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [
-    "module.c", "text.c", "sections.c", "taken.c", "ends.c", "counts.c", "lines.c", "line_values.c", "last_line.c", "shown.c",
+    "module.c", "seam.c", "text.c", "sections.c", "taken.c", "ends.c", "counts.c", "lines.c", "line_values.c", "last_line.c", "shown.c",
     "environ.c", "forwarded.c", "request_id.c", "head.c", "request.c", "serve.c", "call.c", "stream.c", "batch.c", "leader.c",
     "engine.c",
 ]  # fmt: skip

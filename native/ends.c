@@ -1,12 +1,10 @@
 /* ends.c -- the ends of requests, as their readers get them. */
 #include "ends.h"
 
+#include "seam.h"
 #include "taken.h"
 
-enum {
-    ENDED_SIZE = 13,
-    LONGEST = 1 /* seconds: as _LONGEST of core/ends.py */
-};
+enum { LONGEST = 1 /* second: as _LONGEST of core/ends.py */ };
 
 static PyObject *s_remote_addr, *s_host, *s_answered, *s_client_gone, *not_yet,
     *no_head;
@@ -25,6 +23,20 @@ int ends_init(void)
                : -1;
 }
 
+#define OF_ENDS(name, kind)                                                   \
+    {                                                                         \
+#name, SEAM_##kind, offsetof(ends_log, name)                          \
+    }
+
+/* Of core/ends.py, Parts. */
+static const seam_value values[] = {
+    OF_ENDS(noted, OPTIONAL),  OF_ENDS(flush, OPTIONAL),
+    OF_ENDS(most, COUNT),      OF_ENDS(soon, SECONDS),
+    OF_ENDS(wants_head, FLAG), OF_ENDS(slow_seconds, SECONDS),
+    OF_ENDS(places, OPTIONAL), OF_ENDS(program, OPTIONAL),
+    {NULL, SEAM_OBJECT, 0},
+};
+
 static PyObject *new_reference(PyObject *object)
 {
     Py_INCREF(object);
@@ -33,25 +45,32 @@ static PyObject *new_reference(PyObject *object)
 
 int ends_take(ends_log *to, PyObject *parts)
 {
-    PyObject *noted, *flush, *places, *program;
-
     to->slow_seconds = Py_HUGE_VAL;
     if (parts == Py_None)
         return 0;
-    if (!PyArg_ParseTuple(parts, "OOnddpOO", &noted, &flush, &to->most,
-                          &to->soon, &to->slow_seconds, &to->wants_head,
-                          &places, &program))
+    if (seam_take(to, parts, values) < 0)
         return -1;
-    if (flush != Py_None)
-        to->flush = new_reference(flush);
-    if (noted != Py_None) {
-        to->noted = new_reference(noted);
-        to->append = PyObject_GetAttrString(noted, "append");
-    }
-    to->counted = counts_new(places);
-    if (!PyErr_Occurred() && program != Py_None)
-        to->lines = lines_new(program);
+    if (to->noted != NULL)
+        to->append = PyObject_GetAttrString(to->noted, "append");
+    if (to->places != NULL)
+        to->counted = counts_new(to->places);
+    if (!PyErr_Occurred() && to->program != NULL)
+        to->lines = lines_new(to->program);
     return PyErr_Occurred() ? -1 : 0;
+}
+
+int ends_visit(ends_log *from, visitproc visit, void *arg)
+{
+    Py_VISIT(from->append);
+    Py_VISIT(from->records);
+    return seam_visit(from, values, visit, arg);
+}
+
+void ends_clear(ends_log *from)
+{
+    Py_CLEAR(from->append);
+    Py_CLEAR(from->records);
+    seam_clear(from, values);
 }
 
 void ends_free(ends_log *from)
@@ -179,36 +198,26 @@ static PyObject *new_end(const engine *self, const plain_request *served,
                          double ended_at)
 {
     int is_front = self->services[served->arrival.listener].is_front;
-    PyObject *items[ENDED_SIZE] = {
-        new_vars(served),
-        PyBool_FromLong(is_front),
-        addr,
-        PyLong_FromLong(served->facts.code),
-        PyLong_FromSize_t(size),
-        new_reference(is_gone ? s_client_gone : s_answered),
-        PyFloat_FromDouble(served->arrived_at),
-        PyFloat_FromDouble(served->began_at),
-        new_reference(not_yet),
-        PyFloat_FromDouble(ended_at),
-        PyLong_FromUnsignedLong(served->thread_id),
-        new_reference(Py_False),
-        self->ends.wants_head
-            ? PyBytes_FromStringAndSize(served->buffer,
-                                        (Py_ssize_t)served->facts.size)
-            : new_reference(no_head)};
-    PyObject *made = PyTuple_New(ENDED_SIZE);
-    int is_whole = made != NULL;
+    PyObject *items[ENDED_COUNT] = {
+        [ENDED_vars] = new_vars(served),
+        [ENDED_is_from_front] = PyBool_FromLong(is_front),
+        [ENDED_addr] = addr,
+        [ENDED_status] = PyLong_FromLong(served->facts.code),
+        [ENDED_size] = PyLong_FromSize_t(size),
+        [ENDED_end] = new_reference(is_gone ? s_client_gone : s_answered),
+        [ENDED_arrived_at] = PyFloat_FromDouble(served->arrived_at),
+        [ENDED_began_at] = PyFloat_FromDouble(served->began_at),
+        [ENDED_left_at] = new_reference(not_yet),
+        [ENDED_ended_at] = PyFloat_FromDouble(ended_at),
+        [ENDED_thread_id] = PyLong_FromUnsignedLong(served->thread_id),
+        [ENDED_has_app_failed] = new_reference(Py_False),
+        [ENDED_head] =
+            self->ends.wants_head
+                ? PyBytes_FromStringAndSize(served->buffer,
+                                            (Py_ssize_t)served->facts.size)
+                : new_reference(no_head)};
 
-    for (int i = 0; i < ENDED_SIZE; i++) {
-        is_whole = is_whole && items[i] != NULL;
-        if (made != NULL)
-            PyTuple_SET_ITEM(made, i, items[i]);
-        else
-            Py_XDECREF(items[i]);
-    }
-    if (!is_whole)
-        Py_CLEAR(made);
-    return made;
+    return seam_new(&seam_ended, self->ended, items);
 }
 
 /* Whether an end may wait for others: as in Ends.write. */

@@ -15,6 +15,10 @@ int ends_init(void);
  * exception. */
 int ends_take(ends_log *to, PyObject *parts);
 
+/* For the collector. */
+int ends_visit(ends_log *from, visitproc visit, void *arg);
+void ends_clear(ends_log *from);
+
 void ends_free(ends_log *from);
 
 /* How many are not in the deque yet. */

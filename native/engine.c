@@ -1,5 +1,6 @@
 /* engine.c -- the engine, as Python sees it. */
 #include "ends.h"
+#include "seam.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -195,23 +196,62 @@ static int set_tail(PyObject *object, PyObject *tail, void *unused)
 
 /* --- beginning and end ----------------------------------------------------- */
 
-static void take_object(PyObject **to, PyObject *object)
+#define OF_ENGINE(name, kind)                                                 \
+    {                                                                         \
+#name, SEAM_##kind, offsetof(engine, name)                            \
+    }
+#define OF_SERVICE(name, kind)                                                \
+    {                                                                         \
+#name, SEAM_##kind, offsetof(engine_service, name)                    \
+    }
+
+static const seam_value engine_values[] = {
+    OF_ENGINE(lane_bytes, COUNT),     OF_ENGINE(set, ADDRESS),
+    OF_ENGINE(poll, ADDRESS),         OF_ENGINE(reply, ADDRESS),
+    OF_ENGINE(wake, ADDRESS),         OF_ENGINE(parse_array, ADDRESS),
+    OF_ENGINE(owner, OBJECT),         OF_ENGINE(executor, OBJECT),
+    OF_ENGINE(connections, DICT),     OF_ENGINE(runs, OPTIONAL),
+    OF_ENGINE(written_off, OBJECT),   OF_ENGINE(overdue, OBJECT),
+    OF_ENGINE(forked, LIST),          OF_ENGINE(tail, OBJECT),
+    OF_ENGINE(health_path, OPTIONAL), OF_ENGINE(new_input, OBJECT),
+    OF_ENGINE(respond, OPTIONAL),     OF_ENGINE(takes_times, FLAG),
+    OF_ENGINE(ended, OBJECT),         OF_ENGINE(state, OBJECT),
+    {NULL, SEAM_OBJECT, 0},
+};
+/* Of workers/executor.py. */
+static const seam_value executor_values[] = {
+    OF_ENGINE(jobs, OBJECT),         OF_ENGINE(leadership, LIST),
+    OF_ENGINE(waiting_leader, LIST), OF_ENGINE(compensated, DICT),
+    {NULL, SEAM_OBJECT, 0},
+};
+static const seam_value service_values[] = {
+    OF_SERVICE(app, OPTIONAL),
+    OF_SERVICE(base, DICT),
+    OF_SERVICE(status_prefix, OBJECT),
+    OF_SERVICE(is_front, FLAG),
+    OF_SERVICE(removal, OPTIONAL),
+    OF_SERVICE(drop, OPTIONAL),
+    OF_SERVICE(is_trusting, FLAG),
+    OF_SERVICE(id_field, OPTIONAL),
+    {NULL, SEAM_OBJECT, 0},
+};
+
+static int take_service(engine_service *to, PyObject *from)
 {
-    Py_INCREF(object);
-    Py_XSETREF(*to, object);
+    if (seam_take(to, from, service_values) < 0)
+        return -1;
+    if (!text_octets(to->status_prefix, &to->prefix)) {
+        PyErr_BadArgument();
+        return -1;
+    }
+    if (to->is_trusting && (to->changes = PyDict_New()) == NULL)
+        return -1;
+    return 0;
 }
 
-static void take_optional(PyObject **to, PyObject *object)
-{
-    if (object != Py_None)
-        take_object(to, object);
-}
-
-/* services: a list of (app or None, base, prefix, is_front, removal or False or
- * None, drop or None, is_trusting, id_field or None). */
 static int take_services(engine *self, PyObject *services)
 {
-    Py_ssize_t count = PyList_GET_SIZE(services);
+    Py_ssize_t count = PyList_Check(services) ? PyList_GET_SIZE(services) : 0;
 
     self->services = PyMem_Calloc((size_t)count + 1, sizeof *self->services);
     if (self->services == NULL) {
@@ -219,111 +259,55 @@ static int take_services(engine *self, PyObject *services)
         return -1;
     }
     self->nservices = count;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        engine_service *to = &self->services[i];
-        PyObject *app, *base, *prefix, *removal, *drop, *id_field;
-        int is_trusting;
-
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOOpO", &app,
-                              &PyDict_Type, &base, &prefix, &to->is_front,
-                              &removal, &drop, &is_trusting, &id_field))
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (take_service(&self->services[i], PyList_GET_ITEM(services, i)) < 0)
             return -1;
-        Py_INCREF(prefix);
-        to->status_prefix = prefix;
-        if (!text_octets(prefix, &to->prefix)) {
-            PyErr_BadArgument();
-            return -1;
-        }
-        Py_INCREF(base);
-        to->base = base;
-        take_optional(&to->app, app);
-        take_optional(&to->removal, removal);
-        take_optional(&to->drop, drop);
-        take_optional(&to->id_field, id_field);
-        if (is_trusting && (to->changes = PyDict_New()) == NULL)
-            return -1;
-    }
     return 0;
 }
 
+/* Take an attribute by a function of its own. */
+static int take_by(int (*taker)(engine *, PyObject *), engine *self,
+                   PyObject *parts, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(parts, name);
+    int result = found != NULL ? taker(self, found) : -1;
+
+    Py_XDECREF(found);
+    return result;
+}
+
+static int take_ends(engine *self, PyObject *found)
+{
+    return ends_take(&self->ends, found);
+}
+
+/* Engine(parts): connections/lane/seam.py, EngineParts. */
 static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "set",         "poll",           "reply",       "wake",
-        "size",        "owner",          "executor",    "jobs",
-        "leadership",  "waiting_leader", "compensated", "connections",
-        "written_off", "overdue",        "forked",      "new_input",
-        "services",    "tail",           "health_path", "takes_times",
-        "ends",        "runs",           "parse_array", "respond",
-        NULL};
     engine *self = (engine *)object;
-    unsigned long long set, poll, reply, wake, size, parse_array;
-    PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
-    PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
-    PyObject *connections, *written_off, *ends, *runs, *respond;
-    int takes_times;
+    PyObject *parts;
 
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpOOKO", names, &set, &poll,
-            &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
-            &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
-            &PyDict_Type, &connections, &written_off, &overdue, &PyList_Type,
-            &forked, &new_input, &PyList_Type, &services, &tail, &health_path,
-            &takes_times, &ends, &runs, &parse_array, &respond))
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O", &parts) ||
+        seam_take(self, parts, engine_values) < 0 ||
+        seam_take(self, self->executor, executor_values) < 0 ||
+        seam_check(&seam_ended, self->ended) < 0 ||
+        seam_check(&seam_state, self->state) < 0 ||
+        set_tail(object, self->tail, NULL) < 0)
         return -1;
-    if (size != sizeof(lane) || self->peers != NULL) {
+    if (self->lane_bytes != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
         return -1;
     }
-    self->set = (lane *)(uintptr_t)set;
-    self->poll = (int (*)(lane *, int))(uintptr_t)poll;
-    self->reply = (int (*)(lane *, int, const char *, uint32_t, const char *,
-                           uint32_t, int))(uintptr_t)reply;
-    self->wake = (void (*)(lane *))(uintptr_t)wake;
-    self->parse_array = (int (*)(const char *, size_t, aserve_span *,
-                                 uint32_t))(uintptr_t)parse_array;
-    take_object(&self->owner, owner);
-    take_object(&self->executor, executor);
-    take_object(&self->jobs, jobs);
-    take_object(&self->leadership, leadership);
-    take_object(&self->waiting_leader, waiting);
-    take_object(&self->compensated, compensated);
-    take_object(&self->connections, connections);
-    take_object(&self->written_off, written_off);
-    take_object(&self->overdue, overdue);
-    take_object(&self->forked, forked);
-    self->nforks = PyList_GET_SIZE(forked);
-    take_object(&self->new_input, new_input);
-    take_object(&self->respond, respond);
-    take_optional(&self->health_path, health_path);
-    take_optional(&self->runs, runs);
-    self->takes_times = (char)takes_times;
+    self->nforks = PyList_GET_SIZE(self->forked);
     self->npeers = self->set->conns_cap;
     self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
     self->run = PyObject_GetAttrString(object, "run");
-    if (self->peers == NULL || self->run == NULL ||
-        set_tail(object, tail, NULL) < 0 || ends_take(&self->ends, ends) < 0)
+    if (self->peers == NULL || self->run == NULL)
         return -1;
-    return take_services(self, services);
-}
-
-/* Python's objects that the collector follows. */
-static const size_t followed[] = {
-    offsetof(engine, owner),       offsetof(engine, executor),
-    offsetof(engine, jobs),        offsetof(engine, leadership),
-    offsetof(engine, compensated), offsetof(engine, waiting_leader),
-    offsetof(engine, connections), offsetof(engine, runs),
-    offsetof(engine, written_off), offsetof(engine, overdue),
-    offsetof(engine, new_input),   offsetof(engine, run),
-    offsetof(engine, ends.noted),  offsetof(engine, ends.append),
-    offsetof(engine, ends.flush),  offsetof(engine, ends.records),
-    offsetof(engine, respond),
-};
-enum { FOLLOWED_COUNT = sizeof followed / sizeof *followed };
-
-static PyObject **object_at(engine *self, size_t offset)
-{
-    return (PyObject **)(void *)((char *)self + offset);
+    if (take_by(take_ends, self, parts, "ends") < 0)
+        return -1;
+    return take_by(take_services, self, parts, "services");
 }
 
 /* Requests are no objects of the collector's, as they hold nothing of the app
@@ -332,26 +316,31 @@ static PyObject **object_at(engine *self, size_t offset)
 static int traverse(PyObject *object, visitproc visit, void *arg)
 {
     engine *self = (engine *)object;
+    int result = seam_visit(self, engine_values, visit, arg);
 
-    for (size_t i = 0; i < FOLLOWED_COUNT; i++)
-        Py_VISIT(*object_at(self, followed[i]));
-    for (Py_ssize_t i = 0; i < self->nservices; i++) {
-        Py_VISIT(self->services[i].app);
-        Py_VISIT(self->services[i].base);
-    }
-    return 0;
+    if (result == 0)
+        result = seam_visit(self, executor_values, visit, arg);
+    if (result == 0)
+        result = ends_visit(&self->ends, visit, arg);
+    for (Py_ssize_t i = 0; result == 0 && i < self->nservices; i++)
+        result = seam_visit(&self->services[i], service_values, visit, arg);
+    if (result == 0)
+        Py_VISIT(self->run);
+    return result;
 }
 
 static int clear(PyObject *object)
 {
     engine *self = (engine *)object;
 
-    for (size_t i = 0; i < FOLLOWED_COUNT; i++)
-        Py_CLEAR(*object_at(self, followed[i]));
+    seam_clear(self, engine_values);
+    seam_clear(self, executor_values);
+    ends_clear(&self->ends);
     for (Py_ssize_t i = 0; i < self->nservices; i++) {
-        Py_CLEAR(self->services[i].app);
-        Py_CLEAR(self->services[i].base);
+        seam_clear(&self->services[i], service_values);
+        Py_CLEAR(self->services[i].changes);
     }
+    Py_CLEAR(self->run);
     return 0;
 }
 
@@ -361,21 +350,11 @@ static void dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     clear(object);
-    Py_CLEAR(self->forked);
-    Py_CLEAR(self->tail);
-    Py_CLEAR(self->health_path);
     while (self->nfree > 0)
         Py_DECREF(self->free[--self->nfree]);
     for (uint32_t fd = 0; self->peers != NULL && fd < self->npeers; fd++) {
         Py_XDECREF(self->peers[fd].addr);
         Py_XDECREF(self->peers[fd].port);
-    }
-    for (Py_ssize_t i = 0; i < self->nservices; i++) {
-        Py_CLEAR(self->services[i].status_prefix);
-        Py_CLEAR(self->services[i].removal);
-        Py_CLEAR(self->services[i].drop);
-        Py_CLEAR(self->services[i].changes);
-        Py_CLEAR(self->services[i].id_field);
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);

@@ -50,6 +50,7 @@ typedef struct {
     /* Each request gets a name; a response has it after these octets, unless
      * they are empty: bytes; NULL: requests get no name. */
     PyObject *id_field;
+    int is_trusting; /* trusted peers' claims change the environ */
 } engine_service;
 
 /* The requests that a worker has taken from the lane, and not begun. */
@@ -76,13 +77,16 @@ typedef struct {
     double due_at;     /* from then on the next one does not */
     double slow_seconds;
     int wants_head;
-    counts *counted; /* NULL: they are not counted */
+    PyObject *places; /* where they are counted, or NULL */
+    counts *counted;
+    PyObject *program; /* of the lines, or NULL */
 } ends_log;
 
 struct engine {
     PyObject_HEAD
         /* cparsers' functions, and their lane */
         lane *set;
+    Py_ssize_t lane_bytes; /* by cparsers */
     int (*poll)(lane *, int);
     int (*reply)(lane *, int, const char *, uint32_t, const char *, uint32_t,
                  int);
@@ -104,7 +108,9 @@ struct engine {
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
     PyObject *respond;        /* Functions.respond_framed, wsgi/rpc_calls.py */
-    PyObject *run;            /* of this engine: the function of a job */
+    PyObject *ended;          /* the classes of seam.h's tuples */
+    PyObject *state;
+    PyObject *run; /* of this engine: the function of a job */
     engine_service *services;
     Py_ssize_t nservices;
     engine_peer *peers; /* by descriptor */
@@ -122,7 +128,7 @@ struct engine {
     unsigned long long npromoted;
     Py_ssize_t nforks; /* of `forked`, in the process that serves */
     char is_draining;
-    char takes_times;
+    int takes_times;
 };
 
 /* Whether this process is a child of the one that serves: the app has forked

@@ -13,8 +13,8 @@ static PyObject *s_is_stopping, *s_app_blocks;
 
 int leader_init(void)
 {
-    s_is_stopping = PyUnicode_InternFromString("_is_stopping");
-    s_app_blocks = PyUnicode_InternFromString("_app_blocks");
+    s_is_stopping = PyUnicode_InternFromString("is_stopping");
+    s_app_blocks = PyUnicode_InternFromString("app_blocks");
     return s_is_stopping != NULL && s_app_blocks != NULL ? 0 : -1;
 }
 

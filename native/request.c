@@ -1,5 +1,6 @@
 /* request.c -- the app's callables: start_response, write, wsgi.early_hints. */
 #include "engine.h"
+#include "seam.h"
 
 #include <pythread.h>
 #include <sched.h>
@@ -120,26 +121,60 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
     return pass_on(self, "start_response", args, nargsf, kwnames);
 }
 
+static PyObject *octets_or_none(PyObject *bytes)
+{
+    PyObject *found = bytes != NULL ? bytes : Py_None;
+
+    Py_INCREF(found);
+    return found;
+}
+
+/* The request as it is at this moment: none of these values is an object that
+ * the collector tracks, so no other code runs meanwhile. */
+static PyObject *new_state(const plain_request *self)
+{
+    const lane_arrival *arrival = &self->arrival;
+    int has_head = self->has_head;
+    PyObject *items[STATE_COUNT] = {
+        [STATE_fd] = PyLong_FromLong(arrival->fd),
+        [STATE_listener] = PyLong_FromUnsignedLong(arrival->listener),
+        [STATE_vars] =
+            PyBytes_FromStringAndSize(self->vars, arrival->vars_len),
+        [STATE_own_count] = PyLong_FromUnsignedLong(arrival->nfirst),
+        [STATE_flags] = PyLong_FromUnsignedLong(arrival->flags),
+        [STATE_modifier1] = PyLong_FromUnsignedLong(arrival->modifier1),
+        [STATE_body] = octets_or_none(self->body),
+        [STATE_arrived_at] = PyFloat_FromDouble(self->arrived_at),
+        [STATE_began_at] = PyFloat_FromDouble(self->began_at),
+        [STATE_thread_id] = PyLong_FromUnsignedLong(self->thread_id),
+        [STATE_keep_alive] = PyBool_FromLong(self->keep_alive),
+        [STATE_is_begun] = PyBool_FromLong(self->state == REQUEST_RUNNING),
+        [STATE_is_inside] = PyBool_FromLong(self->is_inside),
+        [STATE_head] = PyBytes_FromStringAndSize(
+            self->buffer, has_head ? (Py_ssize_t)self->facts.size : 0),
+        [STATE_code] = PyLong_FromLong(has_head ? self->facts.code : 0),
+        [STATE_length] = PyLong_FromLongLong(self->facts.length),
+        [STATE_sent_bytes] = PyLong_FromLongLong(self->sent),
+        [STATE_is_full] = PyBool_FromLong(self->is_full),
+        [STATE_unsent] = octets_or_none(self->unsent),
+        [STATE_made_id] = PyBytes_FromStringAndSize(
+            self->made_id, (Py_ssize_t)self->made_id_size)};
+
+    return seam_new(&seam_state, self->engine->state, items);
+}
+
 /* Python's objects for a request as it is: (exchange, connection, response or
  * None, run or None).  No other code has them yet.  `promote`: the method
  * of the engine's owner: to look it up may run the collector, other threads,
  * and the end of this request. */
 static PyObject *make_twin(plain_request *self, PyObject *promote)
 {
-    const lane_arrival *arrival = &self->arrival;
-    int is_begun = self->state == REQUEST_RUNNING;
+    PyObject *state = new_state(self), *made = NULL;
 
-    return PyObject_CallFunction(
-        promote, "iIy#IIIOddkiiiy#iLLiOy#", arrival->fd, arrival->listener,
-        self->vars, (Py_ssize_t)arrival->vars_len, arrival->nfirst,
-        arrival->flags, arrival->modifier1,
-        self->body != NULL ? self->body : Py_None, self->arrived_at,
-        self->began_at, self->thread_id, self->keep_alive, is_begun,
-        self->is_inside, self->buffer,
-        (Py_ssize_t)(self->has_head ? self->facts.size : 0),
-        self->has_head ? self->facts.code : 0, self->facts.length, self->sent,
-        self->is_full, self->unsent != NULL ? self->unsent : Py_None,
-        self->made_id, (Py_ssize_t)self->made_id_size);
+    if (state != NULL)
+        made = PyObject_CallOneArg(promote, state);
+    Py_XDECREF(state);
+    return made;
 }
 
 /* From now on the deadline of it is watched. */

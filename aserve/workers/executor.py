@@ -115,6 +115,7 @@ class Executor:
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
         self.threads = WorkerThreads(self._work, max_threads, extra_threads)
+        self.compensated = self.threads.compensated
         self._slices = TimeSlices(loop, max_threads)  # of the compensated workers
         self.jobs: collections.deque[Job] = collections.deque()  # jobs that no worker has begun
         # Queue a job without waking a worker: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. Not a
@@ -128,20 +129,20 @@ class Executor:
         self._may_flush: dict[None, bool] = {
             None: True
         }  # the thread that takes the item out asks the loop for a `_flush`
-        self._is_stopping = False
+        self.is_stopping = False
         # One item for each worker on its way to the queue, just woken or writing its last
         # response: no other has to be woken. (A list, since its append and pop are atomic.)
         self.waking: list[None] = []
         # The app has been seen to block: workers wake one another without waiting for the stall timer.
-        self._app_blocks = not HAS_GIL
+        self.app_blocks = not HAS_GIL
         self._stall_timer: asyncio.TimerHandle | None = None
         self._seen_waiting: Any = None  # `_what_waits` when the timer last fired
         self._still_since = 0.0  # loop time since when it is the same
         self._handles: HandleSet | None = None
         self._native: Any = None  # the leader in C, if there is one
-        self._leadership: list[HandleSet] = []  # the token: the worker that takes the handles out may wait for requests
+        self.leadership: list[HandleSet] = []  # the token: the worker that takes the handles out may wait for requests
         self._generation = 0  # how often the token was taken; only the leader changes it
-        self._waiting_leader: list[None] = []  # one item while a leader waits for requests
+        self.waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
         self._last_awake = 0  # the system's number of the worker that last came to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
@@ -165,19 +166,11 @@ class Executor:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
 
-    @property
-    def parts(self) -> dict[str, Any]:
-        """The state that the native leader shares with this (connections/lane/native.py)."""
-        return {
-            "executor": self, "jobs": self.jobs, "leadership": self._leadership, "waiting_leader": self._waiting_leader,
-            "compensated": self.threads.compensated,
-        }  # fmt: skip
-
     def attach(self, handles: HandleSet, native: Any = None) -> None:
         """Let a worker wait for requests on these handles from now on; `native`: the Native that waits in C."""
         self._handles = handles
         self._native = native.engine if native is not None else None
-        self._leadership.append(handles)
+        self.leadership.append(handles)
         self._loop.add_reader(handles.stall_fd, self._on_stall)
         self.threads.start()
 
@@ -217,11 +210,11 @@ class Executor:
     @property
     def is_leader_waiting(self) -> bool:
         """Whether a leader waits for requests."""
-        return bool(self._waiting_leader.copy())  # not its length: docs/threads.md, "Step, then look"
+        return bool(self.waiting_leader.copy())  # not its length: docs/threads.md, "Step, then look"
 
     @property
     def _idle_count(self) -> int:
-        return len(self._idle) + len(self._waiting_leader)
+        return len(self._idle) + len(self.waiting_leader)
 
     def _wake_at_end_of_iteration(self) -> None:
         """Wake a worker: every read of this iteration is done, and the loop is about to sleep without the GIL."""
@@ -236,11 +229,11 @@ class Executor:
         # Count now: a worker woken below may take the first, and block, before the last test here.
         has_several, computes, is_woken = len(self.jobs) > 1, self._cpu.is_busy, True
         if self._idle_count == len(self.threads.at_work):
-            self._app_blocks = not HAS_GIL
+            self.app_blocks = not HAS_GIL
             self._wake_one()
         elif not (computes := self._computes()):
             # A worker is awake, and yet no thread of the process computes: its app blocks.
-            self._app_blocks = True
+            self.app_blocks = True
             is_woken = self._wake_one()
         if self._stall_timer is None and (has_several or computes or not is_woken):
             self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
@@ -272,7 +265,7 @@ class Executor:
             return
         now, seconds = self._loop.time(), STALL_SECONDS
         if waiting != self._seen_waiting:
-            if self._seen_waiting is not None and self._handles is not None and not self._app_blocks:
+            if self._seen_waiting is not None and self._handles is not None and not self.app_blocks:
                 # The batch moves. A check each millisecond would take the GIL from the worker: answers put off the kernel's timer.
                 self._seen_waiting = None
                 self._handles.watch()
@@ -281,7 +274,7 @@ class Executor:
             self._still_since = now
             self._cpu.measure()  # starts the time that the next call judges
         elif not (computes := self._computes()) or now - self._still_since >= BUSY_STALL_SECONDS:
-            self._app_blocks = not computes
+            self.app_blocks = not computes
             self._still_since = now
             if self._native is not None:
                 self._native.spill()  # other workers may take the leader's requests now, too
@@ -298,7 +291,7 @@ class Executor:
     def _computes(self) -> bool:
         """Whether the process lacks the GIL or a CPU, and not threads."""
         # Beside a busy process a worker is ready to run for milliseconds, and no CPU time shows it.
-        return self._cpu.measure() or (HAS_GIL and not self._app_blocks and is_ready(self._last_awake))
+        return self._cpu.measure() or (HAS_GIL and not self.app_blocks and is_ready(self._last_awake))
 
     def _tell_pause(self) -> None:
         try:
@@ -330,14 +323,14 @@ class Executor:
     def _poll_while_busy(self) -> None:
         """Poll the handles while every worker is busy, so that health checks and pings are answered and the queue is known."""
         try:
-            handles = self._leadership.pop()
+            handles = self.leadership.pop()
         except IndexError:
             return
         try:
             handles.submit_arrivals(handles.wait(0))
         except Exception:  # a bug in aserve: as in `_lead`
             logger.exception("internal error; please report this as a bug in aserve")
-        self._leadership.append(handles)  # stop() is called on this thread, too
+        self.leadership.append(handles)  # stop() is called on this thread, too
         self._wake_sleeper()  # a worker may have gone to sleep since the token was taken
 
     def _flush(self) -> None:
@@ -353,7 +346,7 @@ class Executor:
 
     def stop(self) -> None:
         """Let workers end when the queue is empty. Abandon those that hang inside the app."""
-        self._is_stopping = True
+        self.is_stopping = True
         self._slices.stop()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
@@ -361,7 +354,7 @@ class Executor:
             self._loop.remove_reader(self._handles.stall_fd)
             self._handles.wake()
             self._handles = None
-            self._leadership.clear()
+            self.leadership.clear()
         while self._wake_sleeper():
             pass
 
@@ -454,7 +447,7 @@ class Executor:
             except IndexError:
                 function = None
             if function is None:  # outside of `except`: an exception of the app has no such __context__
-                if self._is_stopping:
+                if self.is_stopping:
                     return
                 if slices.is_paused:
                     slices.resume()
@@ -492,16 +485,16 @@ class Executor:
                 logger.exception("internal error; please report this as a bug in aserve")
                 return True
         try:
-            handles = self._leadership.pop()
+            handles = self.leadership.pop()
         except IndexError:
             return False
-        waiting_leader = self._waiting_leader
+        waiting_leader = self.waiting_leader
         try:
             waiting_leader.append(None)
             count = 0
-            while not (count or self.jobs or self._is_stopping):
+            while not (count or self.jobs or self.is_stopping):
                 count = handles.wait(-1)
-            if not (count or self._is_stopping):
+            if not (count or self.is_stopping):
                 handles.wake()  # the leader gives up the token for a job of the loop's: start the stall timer
                 count = handles.wait(0)
             waiting_leader.clear()
@@ -512,22 +505,22 @@ class Executor:
         finally:
             if waiting_leader:
                 waiting_leader.clear()
-            if not self._is_stopping:
-                self._leadership.append(handles)
-        if self._app_blocks:
+            if not self.is_stopping:
+                self.leadership.append(handles)
+        if self.app_blocks:
             self.on_batch(bool(self.jobs))
         return True
 
     def on_batch(self, has_requests: bool = True) -> None:
         """Wake another worker to lead, if the app blocks; called by the leader after a batch."""
         if len(self._idle) == len(self.threads.at_work) - 1:
-            self._app_blocks = not HAS_GIL  # no worker is inside the app: forget it
-        if self._app_blocks and has_requests:
+            self.app_blocks = not HAS_GIL  # no worker is inside the app: forget it
+        if self.app_blocks and has_requests:
             self._wake_one()
 
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)
-        if self.jobs or self._leadership or self._is_stopping:
+        if self.jobs or self.leadership or self.is_stopping:
             # A job came after the queue was found empty, and before the append.
             try:
                 self._idle.remove(lock)
@@ -536,7 +529,7 @@ class Executor:
                 pass  # another thread is releasing the lock already
         lock.acquire()
         self.waking.pop()
-        if self._app_blocks and (len(self.jobs) > 1 or (self.jobs and self._leadership)):
+        if self.app_blocks and (len(self.jobs) > 1 or (self.jobs and self.leadership)):
             self._wake_one()
 
     # --- called in a child that the app has forked ---
@@ -545,14 +538,14 @@ class Executor:
         """Drop all jobs: run nothing more here; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))  # in case the worker that has forked asks for its next job
-        self._leadership.clear()
+        self.leadership.clear()
 
     # --- called from both sides ---
 
     def _hand_slot_over(self, thread_id: int) -> bool:
         """Let another worker take the slot that this one has freed; False: no other could be started, and it keeps the slot."""
         threads = self.threads
-        if (self.jobs or self._leadership or not threads.at_work) and not self._wake_one():
+        if (self.jobs or self.leadership or not threads.at_work) and not self._wake_one():
             return not threads.keep_slot(thread_id)
         return True  # a worker started just now may have freed its own slot already
 

@@ -33,7 +33,7 @@ def record(pairs: dict[str, str] = PAIRS, **changes: Any) -> Record:
 def ended(record: Record) -> Ended:
     """Return what is kept of a request, with such a record."""
     arrived_at, began_at, ended_at, thread_id = record.times
-    made = (
+    made = Ended(
         record.vars, record.is_from_front, record.client, record.status, record.size, record.end,
         arrived_at, began_at, 0.0, ended_at, thread_id, False, record.head,
     )  # fmt: skip

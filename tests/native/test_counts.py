@@ -9,6 +9,7 @@ from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aserve.core.ends import Ended
 from aserve.core.exchange import ANSWERED, CLIENT_GONE
 from aserve.features.metrics.counting import Counters, read_words
 from aserve.features.metrics.table import BOUNDS, PAGE_WORDS, PLACES, SUM
@@ -26,7 +27,7 @@ ENDS = st.lists(
 def record(status, is_cut, size, was_timed, wait, run):
     """Return what Python keeps of such a request: begun at 0 by its clock, as differences of other times are not exact."""
     began_at, end = (-0.0 if not was_timed else BEGAN_AT), CLIENT_GONE if is_cut else ANSWERED
-    return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b""
+    return Ended("", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b"")
 
 
 @settings(EXAMPLES, max_examples=50)

@@ -146,7 +146,7 @@ async def refuse(server, gate, log, name, width, is_spilled, nth):
         for _ in range(BATCH):
             clients.append(socket.create_connection(server.addresses[0][:2]))
             clients[-1].sendall(request(name))
-        server._threads.executor._app_blocks = is_spilled
+        server._threads.executor.app_blocks = is_spilled
 
     log.taken()
     await gate.pass_batch(send, nth, nth + width)

@@ -10,6 +10,7 @@ from harness.examples import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aserve.core.ends import Ended
 from aserve.core.exchange import ANSWERED, CLIENT_GONE
 from aserve.features.access_log.line_program import new_program
 from aserve.features.access_log.log_format import LineFormat
@@ -77,7 +78,7 @@ def as_records(pairs, is_front, addr, changes, made_id, status, size, end, arriv
     """Return what Python has of such a request."""
     later = [("HTTP_X_REQUEST_ID", made_id)] * bool(made_id) + list((changes or {}).items())
     vars = "\0".join(part for pair in (*pairs, *later) for part in pair)
-    return vars, is_front, addr, status, size, end, arrived_at, began_at, 0.0, ended_at, thread_id, False, b""
+    return Ended(vars, is_front, addr, status, size, end, arrived_at, began_at, 0.0, ended_at, thread_id, False, b"")
 
 
 def in_c(pairs, is_front, addr, changes, made_id, *rest):

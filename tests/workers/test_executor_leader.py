@@ -44,7 +44,7 @@ async def test_a_wake_without_a_reason():
         handles.wake()
         handles.bring()
         await until(lambda: len(handles.waits) == 3)
-        assert harness.executor.is_leader_waiting and not harness.executor._leadership
+        assert harness.executor.is_leader_waiting and not harness.executor.leadership
 
     assert await run_with_leader(test) == []
 
@@ -116,7 +116,7 @@ async def test_after_an_app_was_seen_to_block():
         handles.bring(job)
         await wait(done)
         await until(lambda: harness.executor.is_leader_waiting)
-        assert not harness.executor._app_blocks  # nobody was inside the app: it is learnt anew
+        assert not harness.executor.app_blocks  # nobody was inside the app: it is learnt anew
 
     assert await run_with_leader(test) == []
 
@@ -138,10 +138,10 @@ async def test_a_worker_without_a_cpu(monkeypatch):
         await handles.stall()
         await until(lambda: len(asked) > 2)
         [worker] = harness.executor.threads.at_work
-        assert set(asked) == {worker.native_id} and not harness.executor._app_blocks
+        assert set(asked) == {worker.native_id} and not harness.executor.app_blocks
         is_ready = False
         assert await wait(done) != await started  # the next one, or the one behind it, if that has a CPU first
-        assert harness.executor._app_blocks
+        assert harness.executor.app_blocks
 
     assert await run_with_leader(test) == []
 
@@ -157,7 +157,7 @@ async def test_a_queue_that_moves(app_blocks):
         job, done = answering(harness)
         handles.bring(held, job)
         await wait(started)
-        executor._seen_waiting, executor._app_blocks = object(), app_blocks
+        executor._seen_waiting, executor.app_blocks = object(), app_blocks
         executor._on_stall_timer()
         assert (executor._seen_waiting is None, executor._stall_timer is None, watches) == (
             (False, False, []) if app_blocks else (True, True, [True])
@@ -250,12 +250,12 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
 
     async def test(harness, handles):
         child = copy.copy(harness.executor)  # as fork() makes it
-        child.jobs, child._leadership = child.jobs.copy(), child._leadership.copy()
+        child.jobs, child.leadership = child.jobs.copy(), child.leadership.copy()
         child.jobs.append((left.append, "another's"))
         child.on_forked()
         function, argument = child.jobs.popleft()
         function(argument)
-        assert left == [True] and not child.jobs and not child._leadership
+        assert left == [True] and not child.jobs and not child.leadership
 
     await run_with_leader(test)
 
@@ -322,7 +322,7 @@ async def test_a_job_that_comes_as_the_leader_begins_to_wait():
             harness.loop.call_soon_threadsafe(submit)
             woken.wait(PATIENCE_SECONDS)
 
-        harness.executor._leadership = LeadershipToken(act)
+        harness.executor.leadership = LeadershipToken(act)
         handles.bring(lambda _: None)  # the leader takes it, and waits again
         await wait(done)
 
@@ -487,7 +487,7 @@ async def test_stop_ends_the_leader(is_waiting):
         if not is_waiting:
             await wait(done)
         assert harness.executor.threads.join(PATIENCE_SECONDS) == []
-        assert not harness.executor.is_leader_waiting and harness.executor._leadership == []
+        assert not harness.executor.is_leader_waiting and harness.executor.leadership == []
 
     assert await run_with_leader(test) == []
 

@@ -108,12 +108,11 @@ class Tally:
         """Count requests that have ended."""
         octets, exceptions, seconds, held = 0, 0, 0.0, 0.0
         for each in ended:
-            _, _, _, _, size, _, _, began_at, left_at, ended_at, _, has_failed, _ = each
-            octets += size
-            exceptions += has_failed
-            if began_at:
-                seconds += ended_at - began_at
-                held += (left_at or ended_at) - began_at
+            octets += each.size
+            exceptions += each.has_app_failed
+            if each.began_at:
+                seconds += each.ended_at - each.began_at
+                held += (each.left_at or each.ended_at) - each.began_at
         self._add(len(ended), exceptions, octets, int(seconds * 1e6))
         self.thread_seconds += held
 

@@ -13,7 +13,6 @@ import collections
 import functools
 import logging
 import os
-import struct
 import time
 from typing import Any
 
@@ -36,7 +35,7 @@ from ..progress import ARRIVING_SECONDS
 from ..service import Service
 from .handover import Handovers
 from .lane_log import LaneLog
-from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
+from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
 from .wire_fast import FastWire, refuse
 
@@ -45,7 +44,6 @@ logger = logging.getLogger("aserve")
 _poll = lib.lane_poll
 _monotonic = time.monotonic
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
-_unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
 KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
@@ -341,27 +339,30 @@ class Lane:
             paths = None  # no arrival is a health check
         now = _monotonic() if self.times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
-        for (
-            length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
-            peer_start, peer_size,
-        ) in list(_unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES])):  # fmt: skip
+        for arrival in arrivals_of(self._arrivals[: count * ARRIVAL_BYTES]):
+            fd, index, kind, is_first = arrival.fd, arrival.listener, arrival.kind, arrival.is_first
+            start, stop = arrival.input_off, arrival.input_off + arrival.input_len
             try:
                 if kind != WHOLE and kind != BEGUN:
-                    self._on_part_or_end(kind, fd, index, is_first, self._input[start : start + size])
+                    self._on_part_or_end(arrival, self._input[start:stop])
                     continue
-                vars = text[vars_start : vars_start + vars_size]
-                if flags == PLAIN:
+                vars = text[arrival.vars_off : arrival.vars_off + arrival.vars_len]
+                if arrival.flags == PLAIN:
                     exchange = Exchange(vars)
                 else:
-                    exchange = factories[index](vars, own_count, flags, modifier1, self._input, start, consumed)
+                    exchange = factories[index](
+                        vars, arrival.nfirst, arrival.flags, arrival.modifier1, self._input, start, arrival.consumed
+                    )
                     if exchange.is_for_loop:
                         self._passed_on_count += 1
                         if lib.lane_release(self.set, fd):
-                            self._hand_over(fd, index, is_first, self._input[start : start + size])
+                            self._hand_over(arrival, self._input[start:stop])
                         continue
                 connection = connections.get(fd)
-                if connection is None or (is_first and (peer_size or connection.service is not self._reusing[index])):
-                    addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
+                if connection is None or (
+                    is_first and (arrival.peer_len or connection.service is not self._reusing[index])
+                ):
+                    addr, _, port = text[arrival.peer_off : arrival.peer_off + arrival.peer_len].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
                     connection.wire = FastWire(self.handovers, fd)
                 # Otherwise it is the client's next request, or the next of the front server on a unix socket, which has no address:
@@ -370,16 +371,18 @@ class Lane:
                 if paths is not None and paths.probe_of(exchange):
                     self._passed_on_count += kind == WHOLE
                     if (kind == WHOLE or lib.lane_own(self.set, fd)) and lib.lane_release(self.set, fd):
-                        self._hand_over(fd, index, is_first, self._input[start : start + size])
+                        self._hand_over(arrival, self._input[start:stop])
                     continue
                 connection.exchange = exchange
                 if self.is_draining:  # look at this last: then either we see the drain, or `drain` sees our exchange
                     exchange.keep_alive = False
+                length = arrival.content_length
                 if length:
+                    begin = start + arrival.consumed
                     if kind == BEGUN:
-                        self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])
+                        self._begin_body(fd, exchange, length, self._input[begin:stop])
                         continue
-                    exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
+                    exchange.body = BufferedBody.of(self._input[begin : begin + length])
                 if now:
                     exchange.arrived_at = now
                 submit((connection.run, exchange))
@@ -388,8 +391,8 @@ class Lane:
 
     def close_arrivals(self, count: int) -> None:
         """Close the connections of the last arrivals, as they could not be submitted."""
-        for _, fd, *_, kind, _, _, _ in list(_unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES])):
-            self._lose(fd, kind)
+        for arrival in arrivals_of(self._arrivals[: count * ARRIVAL_BYTES]):
+            self._lose(arrival.fd, arrival.kind)
 
     def _lose(self, fd: int, kind: int) -> None:
         try:
@@ -398,19 +401,21 @@ class Lane:
         except MemoryError:
             pass  # the next arrivals must not be lost, too
 
-    def _hand_over(self, fd: int, index: int, is_first: int, octets: bytes) -> None:
+    def _hand_over(self, arrival: Arrival, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
-        if is_first:
+        fd = arrival.fd
+        if arrival.is_first:
             self.connections.pop(fd, None)  # of an ended connection that had this number
-            connection = Connection(self.services[index])
+            connection = Connection(self.services[arrival.listener])
         else:
             connection = self.connections.pop(fd)
-        self.handovers.begin_idle(fd, connection, octets, bool(is_first))
+        self.handovers.begin_idle(fd, connection, octets, bool(arrival.is_first))
 
-    def _on_part_or_end(self, kind: int, fd: int, index: int, is_first: int, octets: bytes) -> None:
+    def _on_part_or_end(self, arrival: Arrival, octets: bytes) -> None:
         """Take an arrival that is neither a request nor the beginning of one: a part of a body, or an end."""
+        fd, kind = arrival.fd, arrival.kind
         if kind == lib.LANE_LEFT:
-            self._hand_over(fd, index, is_first, octets)
+            self._hand_over(arrival, octets)
             return
         upload = self._uploads.get(fd)
         if upload is None:

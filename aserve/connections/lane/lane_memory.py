@@ -1,6 +1,6 @@
 """The memory of a lane's C code: its structure, the table of connections, and the memory for a batch.
 
-Owns:     Memory, and the size of each part of it.
+Owns:     Memory, and the size of each part; Arrival: the values that C writes for each event of a connection, by their names.
 Thread:   made on the event loop; then used by the C code, and by the leader, which reads the arrivals of a poll.
 Not here: its use (lane.py; cparsers/lane.h).
 """
@@ -8,11 +8,13 @@ Not here: its use (lane.py; cparsers/lane.h).
 from __future__ import annotations
 
 import mmap
+import struct
 import time
 from typing import Any
 
 from ..._cparsers import ffi, lib
 from ...core.exchange import LEAVING_SECONDS
+from ...core.named_tuple import NamedTuple
 from ...protocols.one_request import FRONT_VARS
 from ...settings import EngineSettings
 from ...workers.executor import STALL_SECONDS
@@ -31,9 +33,41 @@ READ_BYTES = 1 << 17
 # with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
 # as much 0.54 to 0.70, with half 0.60 to 0.70.
 BATCH_BYTES = 4 * READ_BYTES
-ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 CONN_BYTES: int = ffi.sizeof("lane_conn")
 KNOWN_BYTES: int = lib.LANE_KNOWN * ffi.sizeof("known_section")  # 1.2 MB; the kernel gives only used pages
+
+
+class Arrival(NamedTuple):
+    """A request, a part of a request, or another event of a connection: lane_arrival of cparsers/lane.h."""
+
+    content_length: int
+    fd: int
+    consumed: int
+    input_off: int
+    input_len: int
+    vars_off: int
+    vars_len: int
+    nfirst: int
+    flags: int
+    modifier1: int
+    listener: int
+    kind: int
+    is_first: int
+    peer_off: int
+    peer_len: int
+
+
+_LETTERS = {"uint64_t": "Q", "int32_t": "i", "uint32_t": "I"}
+_FIELDS = ffi.typeof("lane_arrival").fields
+assert tuple(name for name, _ in _FIELDS) == Arrival._fields, "_cparsers is another version's"
+ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
+_unpack = struct.Struct("@" + "".join(_LETTERS[field.type.cname] for _, field in _FIELDS)).iter_unpack
+_new = tuple.__new__  # a half of what `Arrival._make` costs
+
+
+def arrivals_of(octets: Any) -> list[Arrival]:
+    """Return the arrivals that C has written into a table."""
+    return [_new(Arrival, values) for values in _unpack(octets)]
 
 
 def _raise_trim_threshold(octets: int) -> None:

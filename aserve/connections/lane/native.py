@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..._cparsers import ffi, lib
 from ...core.body import BufferedBody
+from ...core.ends import Ended
 from ...core.errors import WrittenOff
-from ...core.exchange import HTTP_1_1, Exchange
+from ...core.exchange import HTTP_1_1, Exchange, ResponseForm
 from ...core.forks import end_if_forked, forked
 from ...wsgi import Gateway
 from ...wsgi.begun import BegunResponse, Rest
@@ -32,6 +33,7 @@ from ...wsgi.environ import Environ
 from ..connection import LOST, Connection
 from ..service import Service
 from .plain import Plain, new_plain
+from .seam import EngineParts, PlainState, ServiceParts
 from .wire_fast import FastWire
 
 if TYPE_CHECKING:
@@ -77,6 +79,19 @@ def new_native(lane: Any, executor: Executor) -> Native | None:
     return Native(lane, executor, plains) if any(plains) and has_room else None
 
 
+def _parts_of(service: Service, plain: Plain | None, form: ResponseForm) -> ServiceParts:
+    return ServiceParts(
+        app=plain.app if plain else None,
+        base=service.base_environ,
+        status_prefix=form.status_prefix,
+        is_front=form is not HTTP_1_1,
+        removal=plain.removal_line if plain else None,
+        drop=plain.drop_line if plain else None,
+        is_trusting=plain is not None and plain.is_trusting,
+        id_field=plain.id_field if plain else None,
+    )
+
+
 class Native:
     """The engine's counterpart in Python, of one lane."""
 
@@ -90,35 +105,29 @@ class Native:
         self._deadlines: Deadlines | None = lane.services[0].deadlines
         health, log = lane.services[0].health_paths, lane.services[0].ends  # and these
         self.engine: Any = _native.Engine(
-            set=int(ffi.cast("uintptr_t", lane.set)),
-            size=ffi.sizeof("lane"),
-            **_POINTERS,
-            owner=self,
-            health_path=None if health is None else health.path.encode("latin-1"),
-            services=[
-                (
-                    plain and plain.app,
-                    service.base_environ,
-                    form.status_prefix,
-                    form is not HTTP_1_1,
-                    plain and plain.removal_line,
-                    plain and plain.drop_line,
-                    plain is not None and plain.is_trusting,
-                    plain and plain.id_field,
-                )
-                for service, plain, form in zip(lane.services, plains, lane.forms)
-            ],
-            connections=lane.connections,
-            written_off=WrittenOff,
-            overdue=lane.overdue,
-            takes_times=lane.times_requests or self._deadlines is not None,
-            ends=None if log is None else log.parts,
-            runs=self._deadlines and self._deadlines.runs,
-            forked=forked,
-            new_input=io.BytesIO,
-            respond=next((plain.respond for plain in plains if plain and plain.respond), None),
-            tail=self.common_fields.octets,
-            **executor.parts,
+            EngineParts(
+                set=int(ffi.cast("uintptr_t", lane.set)),
+                lane_bytes=ffi.sizeof("lane"),
+                **_POINTERS,
+                owner=self,
+                executor=executor,
+                services=[
+                    _parts_of(service, plain, form) for service, plain, form in zip(lane.services, plains, lane.forms)
+                ],
+                connections=lane.connections,
+                ends=None if log is None else log.parts,
+                runs=self._deadlines.runs if self._deadlines is not None else None,
+                written_off=WrittenOff,
+                overdue=lane.overdue,
+                forked=forked,
+                new_input=io.BytesIO,
+                respond=next((plain.respond for plain in plains if plain and plain.respond), None),
+                tail=self.common_fields.octets,
+                health_path=None if health is None else health.path.encode("latin-1"),
+                takes_times=lane.times_requests or self._deadlines is not None,
+                ended=Ended,
+                state=PlainState,
+            )
         )
         if log is not None:
             log.attach(self.engine)
@@ -171,34 +180,40 @@ class Native:
         )
 
     def promote(
-        self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
-        arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
-        is_begun: bool, is_inside: bool, head: bytes, code: int, length: int,
-        sent_bytes: int, is_full: bool, unsent: bytes | None, made_id: bytes,
-    ) -> tuple[Exchange, Connection, BegunResponse | GuardedResponse | None, Run | None]:  # fmt: skip
-        """
-        Make the objects of a request that is not plain any more; the engine publishes them, unless it has gone on meanwhile.
-
-        `is_begun`: the app runs it; `is_inside`: its worker is inside the app; `head`: the app's part of the head, if start_response
-        was called; for the next see BegunResponse.adopt. `made_id`: the request's name that C has made.
-        """
+        self, state: PlainState
+    ) -> tuple[Exchange, Connection, BegunResponse | GuardedResponse | None, Run | None]:
+        """Make the objects of a request that is not plain any more; the engine publishes them, unless it has gone on meanwhile."""
+        fd, index, body = state.fd, state.listener, state.body
         exchange: Exchange = self._lane.new_exchange(
-            index, vars.decode("latin-1"), own_count, flags, modifier1, body or b"", 0, len(body or b"")
+            index,
+            state.vars.decode("latin-1"),
+            state.own_count,
+            state.flags,
+            state.modifier1,
+            body or b"",
+            0,
+            len(body or b""),
         )
         connection = exchange.connection = self._connections.get(fd) or self._new_connection(fd, index)
-        exchange.keep_alive = bool(keep_alive) and not self._lane.is_draining
+        exchange.keep_alive = state.keep_alive and not self._lane.is_draining
         if body is not None and exchange.rpc is None:
             exchange.body = BufferedBody.of(body)
-        if arrived_at:
-            exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
+        if state.arrived_at:
+            exchange.arrived_at, exchange.began_at, exchange.thread_id = (
+                state.arrived_at,
+                state.began_at,
+                state.thread_id,
+            )
         # A request that has not begun needs neither response nor deadline yet. A call never has them.
-        if not is_begun or exchange.rpc is not None:
+        if not state.is_begun or exchange.rpc is not None:
             return exchange, connection, None, None
-        self._plain(index).rewrite(exchange, made_id.decode("ascii"))
-        response = self._begin_response(exchange, head, code, length, sent_bytes, bool(is_full), unsent or b"")
+        self._plain(index).rewrite(exchange, state.made_id.decode("ascii"))
+        response = self._begin_response(
+            exchange, state.head, state.code, state.length, state.sent_bytes, state.is_full, state.unsent or b""
+        )
         if self._deadlines is None:
             return exchange, connection, response, None
-        run = self._deadlines.begun(exchange, thread_id, began_at, bool(is_inside))
+        run = self._deadlines.begun(exchange, state.thread_id, state.began_at, state.is_inside)
         return exchange, connection, GuardedResponse(response, run), run
 
     def _new_connection(self, fd: int, index: int) -> Connection:

@@ -115,7 +115,9 @@ class AccessLog:
         known = exchange or Exchange("", 0)
         addr, end = (known.client or connection).remote_addr, REFUSED if known.end == ANSWERED else known.end
         times = known.arrived_at, known.began_at, 0.0, _monotonic()
-        self.write([(known.vars, known.is_from_front, addr, why.status, 0, end, *times, known.thread_id, False, b"")])
+        self.write(
+            [Ended(known.vars, known.is_from_front, addr, why.status, 0, end, *times, known.thread_id, False, b"")]
+        )
 
     def flush(self) -> None:
         """Write the lines that wait."""

@@ -14,7 +14,7 @@ import functools
 import json
 import socket
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Callable, Union
 
 from ...core.ends import Ended
@@ -45,7 +45,8 @@ from .log_values import (
 # values. Guess.
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
-LineKey = tuple[str, int, int, str, str]  # all that a line depends on but the time: vars, status, size, end, address
+_key_of = attrgetter("vars", "status", "size", "end", "addr")  # of an Ended: all that a line depends on but the time
+LineKey = tuple[str, int, int, str, str]
 _CREDENTIALS = "AUTHORIZATION\0"  # the end of a variable's name
 # The indexes of values that need no escaping in `_new_line`; the values of columns follow.
 _PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
@@ -107,13 +108,11 @@ class LineFormat:
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for each in ended:
-            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _ = each
-            at = epoch + ended_at
+            at = epoch + each.ended_at
             if not second <= at < next_second:
                 second, next_second = self._begin_second(at)
-            key = vars, status, size, end, addr
-            line = get(key)
-            if line is None or is_from_front:
+            line = get(_key_of(each))
+            if line is None or each.is_from_front:
                 line = self._new_line(each, at)
             add(line)
         return made
@@ -126,17 +125,17 @@ class LineFormat:
 
     def _new_line(self, ended: Ended, at: float) -> str:
         """Return a line; cache it for an equal request in this second."""
-        vars, is_from_front, addr, status, size, end, *_ = ended
-        key: LineKey = vars, status, size, end, addr
+        vars, is_from_front = ended.vars, ended.is_from_front
         parts = split(vars, is_from_front)
-        client: str | None = addr
+        client: str | None = ended.addr
+        addr = ended.addr
         if is_from_front and vars:
             client, addr = parts[0], self._show(parts[0])
         fields = parts[-1] or ""
         shown = self._fields.get(fields)
         if shown is None:
             shown = self._show_fields(fields, is_from_front)
-        values = [addr or "-", status, size, end, self._stamp, size or "-"]
+        values = [addr or "-", ended.status, ended.size, ended.end, self._stamp, ended.size or "-"]
         if self._of_end:
             process, record = self._process, record_of(ended, at, client or "-")
             values += [show(get(process, record)) for _, get, show in self._of_end]
@@ -145,7 +144,7 @@ class LineFormat:
         values += shown
         line: str = self._text % self._choose(values)
         if self._repeats and fields in self._fields and len(vars) <= _KNOWN_SIZE:
-            _keep(self._lines, key, line)
+            _keep(self._lines, _key_of(ended), line)
         return line
 
     def _show_fields(self, fields: str, is_from_front: bool) -> list[str]:

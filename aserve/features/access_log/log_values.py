@@ -75,9 +75,18 @@ FieldGetter = Callable[[Fields], Value]
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
     """Return the record of an end; `at`: its time of day, `client`: its address, if a front server has named it."""
-    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head = ended
-    times = Times(arrived_at, began_at, ended_at, thread_id)
-    return Record(vars, is_from_front, client or addr or "-", status, size, end, at, times, head)
+    times = Times(ended.arrived_at, ended.began_at, ended.ended_at, ended.thread_id)
+    return Record(
+        ended.vars,
+        ended.is_from_front,
+        client or ended.addr or "-",
+        ended.status,
+        ended.size,
+        ended.end,
+        at,
+        times,
+        ended.head,
+    )
 
 
 class Process:
@@ -371,7 +380,7 @@ def died(text: str, seconds: float) -> Ended:
         "SERVER_PROTOCOL": "",
     }  # fmt: skip
     vars, now = "\0".join(part for pair in pairs.items() for part in pair), time.monotonic()
-    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b""
+    return Ended(vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b"")
 
 
 def path_of(record: Record) -> str:

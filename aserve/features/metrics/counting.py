@@ -71,26 +71,26 @@ class Counters:
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
             for each in ended:
-                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, thread_id, has_app_failed, _ = each  # fmt: skip
-                place = _BY_CLASS[status // 100]
-                if end != ANSWERED:
+                began_at, ended_at = each.began_at, each.ended_at
+                place = _BY_CLASS[each.status // 100]
+                if each.end != ANSWERED:
                     place += 1  # cut
                 words[place] = counts[place] = counts[place] + 1
-                size += sent_bytes
-                if has_app_failed:
+                size += each.size
+                if each.has_app_failed:
                     self._raise(_EXCEPTIONS, 1)
                 if began_at:
-                    wait, run = began_at - (arrived_at or began_at), ended_at - began_at
+                    wait, run = began_at - (each.arrived_at or began_at), ended_at - began_at
                     timed_count += 1
                     waited += wait
                     if wait <= _QUICK:  # most are: no search for the bucket
                         quick_waits += 1
                     else:
                         self._raise(_QUEUE + _bucket_of(wait), 1)
-                    if not thread_id:  # its client left while it waited for a thread
+                    if not each.thread_id:  # its client left while it waited for a thread
                         continue
                     took += run
-                    held += (left_at or ended_at) - began_at
+                    held += (each.left_at or ended_at) - began_at
                     if run <= _QUICK:
                         quick += 1
                     else:

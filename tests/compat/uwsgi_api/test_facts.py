@@ -12,6 +12,7 @@ import pytest
 from aserve.compat.uwsgi_api import facts, memory
 from aserve.compat.uwsgi_api import process as process_module
 from aserve.compat.uwsgi_api.process import Process
+from aserve.core.ends import Ended
 from aserve.core.page import MOLD, Field
 from aserve.processes.children.pages import Pages
 
@@ -27,7 +28,7 @@ APP_KEYS = {
     "id": int, "modifier1": int, "mountpoint": bytes, "startup_time": int, "interpreter": int, "callable": int,
     "requests": int, "exceptions": int, "chdir": bytes,
 }  # fmt: skip
-END = ("", False, "", 200, 5, "answered", 0.0, 1.0, 0.0, 1.5, 0, False, b"")
+END = Ended("", False, "", 200, 5, "answered", 0.0, 1.0, 0.0, 1.5, 0, False, b"")
 
 
 @pytest.fixture(autouse=True)

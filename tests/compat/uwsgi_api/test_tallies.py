@@ -8,12 +8,13 @@ import os
 import pytest
 
 from aserve.compat.uwsgi_api.tallies import ROWS, SIZE, Row, Tallies
+from aserve.core.ends import Ended
 from aserve.core.exchange import ANSWERED
 
 
 def ended(size=0, began_at=0.0, ended_at=0.0, has_failed=False, left_at=0.0):
     """Return the end of a request."""
-    return ("", False, "", 200, size, ANSWERED, 0.0, began_at, left_at, ended_at, 0, has_failed, b"")
+    return Ended("", False, "", 200, size, ANSWERED, 0.0, began_at, left_at, ended_at, 0, has_failed, b"")
 
 
 @pytest.fixture

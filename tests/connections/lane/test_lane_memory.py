@@ -9,7 +9,16 @@ from harness.apps import hello
 
 from aserve._cparsers import ffi, lib
 from aserve.connections.in_flight import MAX_DESCRIPTORS, TABLE_BYTES, read_in_flight
-from aserve.connections.lane.lane_memory import BATCH_BYTES, BATCH_COUNT, CONN_BYTES, READ_BYTES, Memory
+from aserve.connections.lane.lane_memory import (
+    ARRIVAL_BYTES,
+    BATCH_BYTES,
+    BATCH_COUNT,
+    CONN_BYTES,
+    READ_BYTES,
+    Arrival,
+    Memory,
+    arrivals_of,
+)  # fmt: skip
 from aserve.connections.load_board import LoadBoard
 from aserve.features import Config
 
@@ -56,3 +65,13 @@ def test_a_watch_that_begins_anew(start_server):
     lane.set.stall_at = 0
     server.call(lane.watch)
     assert lane.set.stall_at > 0
+
+
+def test_arrivals_have_the_names_and_values_of_the_structure():
+    """Each field of the structure in C is the attribute of the same name, in two arrivals one after another."""
+    table = ffi.new("lane_arrival[]", 2)
+    for row in range(2):
+        for number, name in enumerate(Arrival._fields, 1):
+            setattr(table[row], name, row * 100 + number)
+    first, second = arrivals_of(ffi.buffer(table, 2 * ARRIVAL_BYTES)[:])
+    assert first == Arrival(*range(1, 16)) and second == Arrival(*range(101, 116))

@@ -357,10 +357,10 @@ def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(request("hello", is_last=False))
         assert b"200 OK" in client.recv(1 << 16)
-        kept = executor.__dict__.pop("_app_blocks")
+        kept = executor.__dict__.pop("app_blocks")
         client.sendall(request("hello", is_last=False))
         received = client.recv(1 << 16)
-        executor._app_blocks = kept
+        executor.app_blocks = kept
     assert b"200 OK" in received and engine_of(server).promoted_count == 0
 
 

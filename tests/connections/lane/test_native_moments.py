@@ -57,9 +57,9 @@ def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatc
     native, seen, ended = server.server._listening.lane.native, [], []
     promote = type(native).promote
 
-    def noted(native, *arguments):
-        seen.append((arguments[2][:14], arguments[6]))
-        return promote(native, *arguments)
+    def noted(native, state):
+        seen.append((state.vars[:14], state.body))
+        return promote(native, state)
 
     monkeypatch.setattr(type(native), "promote", noted)
     client = raw_client(server)
