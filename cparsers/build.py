@@ -33,6 +33,7 @@ HEADERS = [
     "scgi.h",
     "load_board.h",
     "in_flight.h",
+    "tls.h",
     "lane.h",
     "pump.h",
     "sockets.h",
@@ -60,6 +61,9 @@ SOURCES = [
     "pump.c",
     "sockets.c",
     "subreaper.c",
+    "tls.c",
+    "tls_context.c",
+    "tls_none.c",
     "hpack.c",
     "hpack_huffman.c",
 ]
@@ -137,6 +141,7 @@ ffi.set_source(
     include_dirs=["cparsers"],
     extra_compile_args=compile_flags,
     extra_link_args=link_flags,
+    libraries=["dl"] if sys.platform == "linux" else [],  # glibc before 2.34 has dlsym() there
     depends=[str(path) for path in (ROOT / "cparsers").glob("*.h")],
 )
 

@@ -19,23 +19,23 @@ import logging
 import os
 import re
 import ssl
-import sys
 from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
+from typing import Any, Callable, NoReturn, Optional
 
 from ..core.accounts import name_user
 from ..core.patterns import lazy_pattern
 from ..settings import ConfigError, EngineSettings, TLSSettings, split_sni
+from .errors import guard
+from .sessions import OwnContext, OwnSession, PythonSession, Session, why_no_library
 
 logger = logging.getLogger("aserve")
 
-# Arguments: the client's octets, the server's octets, and the server name that the client asks for.
-Wrap = Callable[[ssl.MemoryBIO, ssl.MemoryBIO, str], ssl.SSLObject]
+# Argument: the server name that the client asks for.
+Wrap = Callable[[str], Session]
 # Argument: the server name that the client asks for. Returns the context of its handshake, after which the connection ends; None: there is none.
 NewContext = Callable[[str], Optional[ssl.SSLContext]]
 NO_CONTEXTS: Mapping[str, NewContext] = MappingProxyType({})
-Function = TypeVar("Function", bound=Callable[..., Any])
 Stamp = Optional[tuple[int, int, int, int]]  # of a file; None: there is none
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -73,32 +73,49 @@ class Certificates:
         self._protocols = [*protocols, *ALPN_PROTOCOLS]
         self._paths = [path for settings in self._all_settings for path in _paths_of(settings)]
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
-        self._contexts, self.warnings = _load(self._all_settings, self._protocols)
+        self._load()
 
     def wrap_by(self, settings: TLSSettings) -> Wrap:
-        """Return the function that wraps a new connection by the contexts that are current at that time."""
+        """Return the function that begins a connection's session by the contexts that are current at that time."""
         return functools.partial(self._wrap, _with_absolute_paths(settings))
 
-    def _wrap(
-        self, settings: TLSSettings, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, name: str
-    ) -> ssl.SSLObject:
+    def _wrap(self, settings: TLSSettings, name: str) -> Session:
         contexts = self._contexts[settings]
         name = name.lower()
         # RFC 9525 6.3: a wildcard stands for one label.
         context = contexts.get(name) or contexts.get("*." + name.partition(".")[2]) or contexts[ANY_NAME]
-        return context.wrap_bio(incoming, outgoing, server_side=True)
+        own = self._own.get(context)
+        return PythonSession(context) if own is None else OwnSession.of(own)
 
     def reload(self) -> bool:
         """Load everything anew; if any file cannot be used, keep the old contexts, log why, and return False."""
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
         try:
-            self._contexts, self.warnings = _load(self._all_settings, self._protocols)
+            self._load()
         except ConfigError as fault:
             logger.error("TLS: %s; keeping the certificates loaded before", fault)
             return False
         logger.info("TLS: certificates loaded anew")
         self.log_warnings()
         return True
+
+    def _load(self) -> None:
+        contexts, self.warnings = _load(self._all_settings, self._protocols)
+        own = {}
+        for settings, by_name in contexts.items() if not why_no_library() else ():
+            if not needs_python(settings):
+                for name, certificate, key in _files_of(settings):
+                    own[by_name[name]] = self._own_context(by_name[name], certificate, key, settings)
+        self._contexts, self._own = contexts, {like: context for like, context in own.items() if context is not None}
+
+    def _own_context(
+        self, like: ssl.SSLContext, certificate: str, key: str | None, settings: TLSSettings
+    ) -> OwnContext | None:
+        try:
+            return OwnContext(like, certificate, key, SECURITY_LEVEL + settings.ciphers, self._protocols)
+        except OSError as exc:
+            logger.warning("TLS: %s: %s; Python serves its connections", certificate, exc)
+            return None
 
     def log_warnings(self) -> None:
         """Log the faults of certificates that can still be used."""
@@ -152,13 +169,22 @@ def _load(
     warnings: list[str] = []
     contexts = {}
     for settings in all_settings:
-        files = [(ANY_NAME, settings.certificate, settings.key), *map(split_sni, settings.sni)]
         contexts[settings] = {
-            name: _new_context(settings, certificate, key, warnings) for name, certificate, key in files
+            name: _new_context(settings, certificate, key, warnings) for name, certificate, key in _files_of(settings)
         }
         for context in contexts[settings].values():
             context.set_alpn_protocols(protocols)
     return contexts, list(dict.fromkeys(warnings))
+
+
+def _files_of(settings: TLSSettings) -> list[tuple[str, str, str | None]]:
+    """Return each name, with the files of its certificate and its key."""
+    return [(ANY_NAME, settings.certificate, settings.key), *map(split_sni, settings.sni)]
+
+
+def needs_python(settings: TLSSettings) -> bool:
+    """Whether a listener needs what only Python's ssl module does: certificates of clients."""
+    return settings.client_certificate != "none" or settings.client_ca is not None
 
 
 def _new_context(settings: TLSSettings, certificate: str, key: str | None, warnings: list[str]) -> ssl.SSLContext:
@@ -257,7 +283,7 @@ def reason_of(exc: Exception) -> str:
 # A client
 
 
-def describe_client(ssl_object: ssl.SSLObject) -> dict[str, str]:
+def describe_client(ssl_object: Session) -> dict[str, str]:
     """
     Return a connection's entries for the environ, with the names of Apache's mod_ssl.
 
@@ -310,54 +336,6 @@ def format_name(name: Iterable[Iterable[tuple[str, str]]]) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return "\\" + (match[0] if match[0].isprintable() else f"{ord(match[0]):02X}")
-
-
-# The thread's error queue
-
-
-def _clear_error_queue() -> None:
-    """Forget the errors that OpenSSL keeps for this thread."""
-    bio = ssl.MemoryBIO()
-    bio.write_eof()
-    try:
-        bio.write(b"-")  # refused; and PyPy clears the queue when it refuses
-    except ssl.SSLError:
-        pass
-
-
-def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except ssl.SSLWantReadError:
-        raise
-    except Exception as first:
-        _clear_error_queue()
-        if not isinstance(first, ssl.SSLError):
-            raise
-        try:
-            # The error may belong to another session, such as that of a TLS client in the same program. If not,
-            # this session is broken, and reports it again or seems to have ended.
-            result = function(*arguments)
-        except ssl.SSLWantReadError:
-            raise
-        except ssl.SSLError:
-            _clear_error_queue()
-            raise first from None
-        if not result:
-            raise first
-        return result
-
-
-def guard(function: Function) -> Function:
-    """
-    Return `function`, one of OpenSSL's, in a form that does not raise errors of other sessions.
-
-    PyPy 3.9 looks at the thread's queue of errors after each call, and does not clear it: after one
-    client's broken record the calls for all others would fail with that client's error.
-    """
-    if sys.implementation.name == "pypy":
-        return cast(Function, functools.partial(_call_and_clear, function))
-    return function
 
 
 def load_certificates(

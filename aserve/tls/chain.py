@@ -15,7 +15,8 @@ import contextlib
 import ssl
 
 from ..core.patterns import lazy_pattern
-from .certificates import PEM_CERTIFICATE, guard, reason_of
+from .certificates import PEM_CERTIFICATE, reason_of
+from .errors import guard
 from .validity import Validity, dates_of
 
 _BLOCK = rb"-----BEGIN %b-----[A-Za-z0-9+/=\s]+-----END %b-----\s*"

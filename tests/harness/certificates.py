@@ -12,7 +12,7 @@ import ssl
 import subprocess
 from typing import NamedTuple
 
-from aserve.tls.certificates import guard
+from aserve.tls.errors import guard
 
 HAS_OPENSSL = shutil.which("openssl") is not None
 

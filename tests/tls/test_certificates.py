@@ -10,8 +10,6 @@ import os
 import re
 import shutil
 import ssl
-import sys
-import types
 
 import pytest
 from harness.certificates import Issued, MemoryClient, openssl
@@ -19,7 +17,7 @@ from harness.certificates import Issued, MemoryClient, openssl
 from aserve import Config, ConfigError
 from aserve.settings import TLSSettings, parse_bind
 from aserve.tls import certificates as tls_certificates
-from aserve.tls.certificates import Certificates, describe_client, format_name, guard
+from aserve.tls.certificates import Certificates, describe_client, format_name
 from aserve.tls.client_hello import FirstOctets
 from aserve.tls.validity import read_validity
 
@@ -44,22 +42,21 @@ def error_of(settings):
 
 def shake_hands(certificates, settings, client):
     """Return the server's session with this client."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client.shake_hands()
     hello = client.outgoing.read()
     octets = FirstOctets()
     octets.feed(hello)
-    session = certificates.wrap_by(settings)(incoming, outgoing, octets.parse().server_name)
-    incoming.write(hello)
+    session = certificates.wrap_by(settings)(octets.parse().server_name)
+    session.feed(hello)
     is_done = False
     while not (client.shake_hands() and is_done):
-        incoming.write(client.outgoing.read())
+        session.feed(client.outgoing.read())
         try:
-            guard(session.do_handshake)()
+            session.do_handshake()
             is_done = True
         except ssl.SSLWantReadError:
             pass
-        client.incoming.write(outgoing.read())
+        client.incoming.write(session.take())
     return session
 
 
@@ -493,7 +490,7 @@ def test_another_folder(used_settings, used, authority, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     put(authority.issue("new.org"), used)
     assert certificates.reload()
-    assert wrap(ssl.MemoryBIO(), ssl.MemoryBIO(), "") is not None
+    assert wrap("") is not None
 
 
 def test_nothing_to_load():
@@ -516,69 +513,3 @@ def test_settings_of_binds(localhost, authority):
     certificates = Certificates(all_settings)
     names = [name_for(certificates, settings, authority, None) for settings in all_settings]
     assert names == ["localhost", "other.org"]
-
-
-# OpenSSL's queue of errors
-
-
-def test_stale_errors(settings, authority):
-    """One connection's error is not another's, whatever a Python leaves in OpenSSL's queue."""
-    certificates = Certificates([settings])
-    broken, other = [shake_hands(certificates, settings, MemoryClient(authority)) for _ in range(2)]
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    stranger = certificates.wrap_by(settings)(incoming, outgoing, "")
-    incoming.write(b"\x16\x03\x01\x00\x05xxxxx")
-    with pytest.raises(ssl.SSLError) as caught:
-        guard(stranger.do_handshake)()
-    assert not isinstance(caught.value, ssl.SSLWantReadError)
-    with pytest.raises(ssl.SSLWantReadError):
-        other.read(1)  # the queue is clear
-    if sys.implementation.name == "pypy":
-        incoming.write(b"\x16\x03\x01\x00\x05xxxxx")
-        stranger = certificates.wrap_by(settings)(incoming, outgoing, "")
-        with pytest.raises(ssl.SSLError):
-            stranger.do_handshake()
-        with pytest.raises(ssl.SSLError) as caught:
-            other.read(1)
-        assert not isinstance(caught.value, ssl.SSLWantReadError), "PyPy is better now: `guard` can go"
-    with pytest.raises(ssl.SSLWantReadError):
-        guard(broken.read)(1)  # and if it is not, it is looked at again
-    with pytest.raises(ValueError):
-        guard(int)("x")
-
-
-STALE, WANT_READ, OTHER = ssl.SSLError(1, "stale"), ssl.SSLWantReadError(2, "wait"), ssl.SSLError(1, "another")
-
-
-@pytest.mark.parametrize(
-    ("results", "expected"),
-    [
-        ([b"x"], b"x"),
-        ([b""], b""),
-        ([WANT_READ], WANT_READ),
-        ([ValueError()], ValueError),
-        ([STALE, WANT_READ], WANT_READ),  # somebody else's: nothing has come
-        ([STALE, b"x"], b"x"),
-        ([STALE, OTHER], STALE),  # its own: the session is broken
-        ([STALE, b""], STALE),
-    ],
-)
-def test_guard_on_pypy(monkeypatch, results, expected):
-    """There a call that fails is made once more, with a clear queue; the first error is the one that is told."""
-    monkeypatch.setattr(
-        "aserve.tls.certificates.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy"))
-    )
-    left = list(results)
-
-    def function(argument):
-        assert argument == 5
-        result = left.pop(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    try:
-        returned = guard(function)(5)
-    except Exception as exc:
-        returned = exc
-    assert (returned is expected or returned == expected or type(returned) is expected) and not left

@@ -11,7 +11,7 @@ ours reach the socket only through `_flush`, so they are always in records.
 The event loops' own TLS is not used: the three of them (asyncio's before and
 after 3.11, uvloop's) differ in how a session ends, none reports a failed
 handshake or lets a client close one direction, and on PyPy one client's
-error ends other clients' connections (tls.guard). Nor were they faster
+error ends other clients' connections (tls/errors.py). Nor were they faster
 in any run of 2026-11-21 (wrk with 32 connections, CPython 3.11 and PyPy 3.9).
 """
 
@@ -21,10 +21,11 @@ import asyncio
 import enum
 import logging
 import ssl
-from typing import Any, Callable, cast
+from typing import Any, cast
 
 from ...tls import certificates as tls
 from ...tls import client_hello
+from ...tls.sessions import RECORD_BYTES, PythonSession, Session
 from ...wsgi.response import error_response
 from ..carrier import Carrier
 from ..connection import Connection, peer_of
@@ -35,7 +36,6 @@ from ..service import Service
 
 logger = logging.getLogger("aserve")
 
-RECORD_BYTES = 1 << 14  # RFC 8446 5.1: the most that one record holds
 # Octets of replies to records without data (key updates) that may wait for a client. Guess: 1,000 replies.
 MAX_REPLY_BYTES = 1 << 15
 
@@ -62,12 +62,10 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     """A protocol for the event loop; a transport for a connection's wire, which is made when the handshake is done."""
 
     __slots__ = (
-        "_hello", "_incoming", "_is_at_eof", "_outgoing", "_phase", "_quiet_seconds", "_raw", "_read", "_reply_bytes",
-        "_service", "_session", "_wire", "_write", "remote_addr",
+        "_hello", "_is_at_eof", "_phase", "_quiet_seconds", "_raw", "_reply_bytes", "_service", "_session", "_wire", "remote_addr",
     )  # fmt: skip
 
-    _read: Callable[[int], bytes]
-    _write: Callable[[Any], int]
+    _session: Session  # when the ClientHello is complete
     idle_seconds = 0.0
 
     def __init__(self, service: Service) -> None:
@@ -75,8 +73,6 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._raw: asyncio.Transport = cast(asyncio.Transport, None)  # the socket's; set by connection_made
         self._phase = Phase.HELLO
         self._hello = client_hello.FirstOctets()
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._session: ssl.SSLObject | None = None
         self._wire: LoopWire | Carrier | WebSocket | None = None
         self._is_at_eof = False  # the client will send no more
         self._quiet_seconds = 0.0
@@ -98,12 +94,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         """Octets have come."""
         phase = self._phase
         if phase is OPEN:
-            self._incoming.write(data)
+            self._session.feed(data)
             self._receive()
         elif phase is Phase.HELLO:
             self._read_client_hello(data)
         elif phase is Phase.HANDSHAKE:
-            self._incoming.write(data)
+            self._session.feed(data)
             self._shake_hands()
         elif self._wire is not None:
             self._wire.drop_octets(data)
@@ -187,24 +183,23 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse(client_hello.NO_APPLICATION_PROTOCOL, f"no HTTP/1.1 for a client that speaks only {names:.99}")
             return
         self._hello = client_hello.FirstOctets()
-        self._incoming.write(received)
         if context is not None:
-            self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._session = PythonSession(context)
         else:
-            wrap = cast(tls.Wrap, self._service.wrap)
-            self._session = wrap(self._incoming, self._outgoing, hello.server_name)
+            self._session = cast(tls.Wrap, self._service.wrap)(hello.server_name)
+        self._session.feed(bytes(received))
         self._phase = Phase.HANDSHAKE
         self._shake_hands()
 
     def _shake_hands(self) -> None:
-        session = cast(ssl.SSLObject, self._session)
+        session = self._session
         try:
-            tls.guard(session.do_handshake)()
+            session.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
             return
         except OSError as exc:  # an SSLError is one
-            self._refuse(self._outgoing.read(), f"TLS handshake failed: {tls.reason_of(exc)}")
+            self._refuse(session.take(), f"TLS handshake failed: {tls.reason_of(exc)}")
             return
         self._flush()
         chosen = session.selected_alpn_protocol() or ""
@@ -219,13 +214,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._log(f"closed: a client certificate that cannot be read: {exc}")
             self.abort()
             return
-        self._read, self._write = tls.guard(session.read), tls.guard(session.write)
         self._phase = OPEN
         self._service.connections.discard(self)
         new_carrier = self._service.carriers.by_name.get(chosen)
         wire = self._wire = LoopWire(connection, can_bypass=False) if new_carrier is None else new_carrier(connection)
         wire.connection_made(self)
-        if self._incoming.pending:
+        if session.pending:
             self._receive()
 
     def _refuse(self, octets: bytes, why: str) -> None:
@@ -244,15 +238,15 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     def _receive(self) -> None:
         """Decrypt the received records, and pass on their octets."""
-        pieces, fault, is_at_end = [], None, False
+        pieces, fault, is_at_end, session = [], None, False, self._session
         try:
             while True:
-                octets = self._read(RECORD_BYTES)
+                octets = session.read(RECORD_BYTES)
                 if not octets:
                     is_at_end = True  # RFC 8446 6.1: the client's closure alert
                     break
                 pieces.append(octets)
-                if not self._incoming.pending:
+                if not session.pending:
                     break  # one exception less for the usual case, a whole record
         except ssl.SSLWantReadError:
             pass
@@ -274,11 +268,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     def _flush_replies(self) -> None:
         """Send the session's own records; abort a client that asks for many and does not read them."""
-        if not self._outgoing.pending:
+        size = self._session.out_size
+        if not size:
             return
         if not self._raw.get_write_buffer_size():
             self._reply_bytes = 0
-        self._reply_bytes += self._outgoing.pending
+        self._reply_bytes += size
         self._flush()
         if self._reply_bytes > MAX_REPLY_BYTES:
             self._log("connection aborted: the client asks for new keys and does not read")
@@ -302,22 +297,22 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is not OPEN or not data:
             return
         try:
-            sent = self._write(data)  # all of it, with current versions of OpenSSL
+            sent = self._session.write(data)  # all of it, with current versions of OpenSSL
             while sent < len(data):
-                sent += self._write(memoryview(data)[sent:])
+                sent += self._session.write(memoryview(data)[sent:])
         except OSError as exc:
             self._abort_session(exc)
             return
         self._flush()
 
     def _flush(self) -> None:
-        if self._outgoing.pending:
-            self._raw.write(self._outgoing.read())
+        if self._session.out_size:
+            self._raw.write(self._session.take())
 
     def _send_closure_alert(self) -> None:
         """Announce the end of our octets (RFC 8446 section 6.1)."""
         try:
-            tls.guard(self._session.unwrap)()  # type: ignore[union-attr]
+            self._session.unwrap()
         except OSError:
             pass  # it waits for the client's alert, or finds other octets: our alert is written all the same
         self._flush()

@@ -16,7 +16,7 @@ from typing import Callable
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
 from ...settings import parse_bind
-from ...tls.certificates import guard
+from ...tls.errors import guard
 from ...wsgi.environ import build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response

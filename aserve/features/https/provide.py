@@ -13,7 +13,8 @@ import ssl
 
 from ...lifecycle.privileges import find_account
 from ...settings import ConfigError
-from ...tls.certificates import guard, reason_of
+from ...tls.certificates import reason_of
+from ...tls.errors import guard
 from .child import Child, ChildError
 from .folder import Folder, Owner
 from .settings import HTTPSSettings, folder_of

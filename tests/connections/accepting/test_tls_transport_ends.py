@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import types
 
 import pytest
 from harness.tls_lines import GET_CLOSE, large
@@ -163,8 +164,8 @@ def test_closed_before_a_broken_record(new_line, log, monkeypatch):
 def test_write_in_parts(new_line):
     """OpenSSL takes all at once today; if it took a record at a time, nothing would be lost."""
     line = new_line(large).shake_hands()
-    write = line.transport._write
-    line.transport._write = lambda data: write(data[: 1 << 14])
+    write = line.transport._session.write
+    line.transport._session.write = lambda data: write(data[: 1 << 14])
     assert len(line.ask().body()) == 1_000_000
 
 
@@ -175,7 +176,7 @@ def test_write_that_fails(new_line, log):
     def fail(data):
         raise ssl.SSLError(1, "meant so")
 
-    line.transport._write = fail
+    line.transport._session.write = fail
     line.ask().pump()
     line.transport.write(b"again")
     assert line.raw.calls == ["close"] and log.text.count("TLS failed") == 1
@@ -184,12 +185,14 @@ def test_write_that_fails(new_line, log):
 def test_client_that_makes_us_talk(new_line, log):
     """What the session has to say by itself does not pile up for a client that does not read."""
     line = new_line().shake_hands()
+    session = line.transport._session = types.SimpleNamespace(
+        out_size=MAX_REPLY_BYTES, take=lambda: bytes(session.out_size)
+    )
     for _ in range(10):  # one that reads
-        line.transport._outgoing.write(bytes(MAX_REPLY_BYTES))
         line.transport._flush_replies()
         line.raw.received()
     line.raw.is_stuck = True
+    session.out_size //= 2
     for _ in range(3):
-        line.transport._outgoing.write(bytes(MAX_REPLY_BYTES // 2))
         line.transport._flush_replies()
     assert line.raw.calls == ["abort"] and "does not read" in log.text
