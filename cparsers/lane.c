@@ -18,6 +18,7 @@
 
 enum {
     MAX_EVENTS = 64,      /* taken by one epoll_wait */
+    SEND_PARTS = 4,       /* taken by one lane_send */
     REPLIES_TO_A_LOOK = 8 /* at the clock; a batch of fewer has none */
 };
 
@@ -203,13 +204,51 @@ int lane_has_left(lane *set, int fd)
            domain != AF_UNIX;
 }
 
+/* Send the parts, or as much of them as the socket takes. */
+static ssize_t send_parts(lane *set, int fd, const struct iovec *parts,
+                          size_t count)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
+                             .msg_iovlen = count};
+    tls_session *session = session_of(set, fd);
+
+    if (session != NULL)
+        return tls_send(session, fd, parts, (int)count);
+    if (count == 1)
+        return send(fd, parts->iov_base, parts->iov_len,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int lane_holds(lane *set, int fd)
+{
+    const tls_session *session = session_of(set, fd);
+
+    return session != NULL && tls_out_len(session) > 0;
+}
+
+int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count)
+{
+    struct iovec pieces[SEND_PARTS];
+    uint64_t whole = 0;
+    ssize_t took;
+
+    for (uint32_t i = 0; i < count && i < SEND_PARTS; i++) {
+        pieces[i].iov_base = (void *)(uintptr_t)parts[i].at;
+        pieces[i].iov_len = (size_t)parts[i].size;
+        whole += parts[i].size;
+    }
+    took =
+        send_parts(set, fd, pieces, count < SEND_PARTS ? count : SEND_PARTS);
+    return took == (ssize_t)whole && lane_holds(set, fd) ? LANE_HELD : took;
+}
+
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep)
 {
     uint32_t len = head_len + body_len;
     struct iovec parts[2] = {{(void *)(uintptr_t)head, head_len},
                              {(void *)(uintptr_t)body, body_len}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     lane_conn *conn;
     ssize_t took;
     int is_lost, sent = (int)len;
@@ -221,19 +260,17 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     conn = &set->conns[fd];
     if (len > 0 && lane_has_left(set, fd))
         sent = LANE_LATE;
-    /* RFC 9112 9.6: a close with octets unread would reset the connection. */
-    if (!keep &&
-        (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))
+    /* RFC 9112 9.6: a close with octets unread would reset the connection.  A
+     * client of TLS may send a closure alert. */
+    if (!keep && (!conn->last || session_of(set, fd) != NULL ||
+                  (state_of(conn) == LANE_MORE && has_octets(set, fd))))
         return LANE_UNSENT;
-    if (len == 0)
-        took = 0;
-    else if (body_len == 0)
-        took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    else
-        took = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    took = len > 0 ? send_parts(set, fd, parts, body_len > 0 ? 2 : 1) : 0;
     is_lost = took < 0 && errno != EAGAIN && errno != EINTR;
     if (took != (ssize_t)len && !is_lost)
         return took > 0 ? (int)took : 0;
+    if (!is_lost && lane_holds(set, fd))
+        return LANE_HELD;
     tell_progress(set); /* now: while the request is here, so is the timer */
     end_request(set, fd);
     if (is_lost || !keep) {
@@ -271,6 +308,11 @@ static int release(lane *set, int fd)
     return 1;
 }
 
+tls_session *lane_take_session(lane *set, int fd)
+{
+    return is_in_table(set, fd) ? take_session(set, fd) : NULL;
+}
+
 int lane_release(lane *set, int fd)
 {
     if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
@@ -299,6 +341,7 @@ int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
         lane_conn *conn = &set->conns[fd];
 
         if (state_of(conn) != LANE_IDLE ||
+            set->listeners[conn->listener].is_tls ||
             !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
         out[n].fd = (int32_t)fd;
@@ -396,7 +439,8 @@ int lane_open(lane *set)
         if (set->listeners[i].is_tcp)
             setsockopt(set->listeners[i].fd, IPPROTO_TCP, TCP_NODELAY, &yes,
                        sizeof yes);
-        if (control_epoll(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
+        if (!set->listeners[i].is_tls &&
+            control_epoll(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
                           LISTENER | (int)i) != 0)
             return errno;
     }

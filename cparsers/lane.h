@@ -17,6 +17,7 @@
 #include "known.h"
 #include "load_board.h"
 #include "scgi.h"
+#include "tls.h"
 #include "uwsgi.h"
 /* cdef:begin */
 
@@ -53,7 +54,9 @@ enum {
                        * close, and it may send more, or has sent more; or
                        * the response is longer than 2^31 - 1 octets */
     LANE_LOST = -2,   /* the client is gone, and the connection is closed */
-    LANE_LATE = -3    /* all was sent, but the client had left before */
+    LANE_LATE = -3,   /* all was sent, but the client had left before */
+    LANE_HELD = -4 /* all was taken, but the session of TLS holds records that
+                       * the socket has not: the caller must go on */
 };
 
 /* One connection; the table of them is indexed by file descriptor. */
@@ -99,6 +102,7 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
+    uint32_t is_tls; /* the caller accepts and shakes hands, then lane_adopt */
     uint32_t is_off; /* accepts no more; atomic */
     uint32_t pause;  /* why it does not accept for now; 0: it does */
 } lane_listener;
@@ -129,6 +133,7 @@ typedef struct {
     uint64_t *entries_used;   /* the highest descriptor in there so far, + 1 */
     in_flight_entry *entries; /* by descriptor, conns_cap of them, or NULL */
     known_section *known;     /* zero-filled, LANE_KNOWN of them, or NULL */
+    tls_session **sessions;   /* by descriptor, zero-filled; NULL: no TLS */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
     uint32_t now_at;    /* CLOCK_MONOTONIC in seconds, when that was set */
@@ -206,6 +211,20 @@ void lane_watch(lane *set);
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 
+/* A piece of what lane_send sends. */
+typedef struct {
+    const char *at;
+    uint64_t size;
+} lane_part;
+
+/* Send a part of a response on a BUSY connection; more will follow.  Returns the
+ * octets that were taken; -1: the client is gone, or is behind and none were;
+ * LANE_HELD. */
+int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count);
+
+/* Whether the session of a BUSY connection holds records: see LANE_HELD. */
+int lane_holds(lane *set, int fd);
+
 /* Whether the client of a BUSY connection has stopped sending, leaving_seconds
  * or more after its request. */
 int lane_has_left(lane *set, int fd);
@@ -214,7 +233,11 @@ int lane_has_left(lane *set, int fd);
  * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
-/* Release IDLE connections, `cap` at most: write them to `out`, and return
+/* Take the session of a connection that is LEFT or released, before its
+ * descriptor is closed or given away.  NULL: it is not of TLS. */
+tls_session *lane_take_session(lane *set, int fd);
+
+/* Release IDLE connections without TLS, `cap` at most: write them to `out`, and return
  * how many.  Their descriptors are the caller's, and they do not count in
  * nconns any more.  Nothing was read of them beyond their last request:
  * octets that came since stay with the kernel. */
@@ -233,18 +256,21 @@ int lane_own(lane *set, int fd);
 void lane_left(lane *set);
 
 /* Take a connection of listener `i` into the lane, or back into it: connected,
- * non-blocking, and idle after a request, with nothing unparsed or unsent.  It
+ * non-blocking, and idle after a request (is_used = 1) or a handshake, with
+ * nothing unparsed or unsent, but in its session, if it has one.  It
  * is IDLE from now on, and octets that came already arrive like later ones; no
  * arrival is_first.  Returns 0, and the descriptor stays the caller's, when
  * the table has no place for it, the listener accepts no more (lane_unlisten)
  * or has a protocol of one request a connection (uwsgi, SCGI), the lane is
- * closed, or the kernel has no memory; otherwise 1.
+ * closed, the client is behind with the session's records, or the kernel has no
+ * memory; otherwise 1, and the session is the lane's.
  * While lane_poll runs in another thread: the connection may have arrived there
  * before this returns, and be gone, its number another connection's.  So the
  * caller prepares for its arrivals first and, when it is 1, never uses the
  * number again.  It counts in nconns, whatever max_conns is: lower nothers
  * afterwards.  The caller has called lane_left if it was in the lane before. */
-int lane_adopt(lane *set, int fd, uint32_t i);
+int lane_adopt(lane *set, int fd, uint32_t i, tls_session *session,
+               int is_used);
 
 /* Close connections that have been IDLE for longer than `used_seconds` if they
  * have carried a request, else `new_seconds`.  -1: at once.  A connection

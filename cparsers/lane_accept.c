@@ -288,17 +288,22 @@ void lane_unlisten(lane *set, uint32_t i)
                     i); /* resume_accepting may have listed it meanwhile */
 }
 
-int lane_adopt(lane *set, int fd, uint32_t i)
+int lane_adopt(lane *set, int fd, uint32_t i, tls_session *session,
+               int is_used)
 {
     if (!is_in_table(set, fd) || i >= set->nlisteners || set->is_closed ||
         set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
+        (session != NULL && tls_flush(session, fd) != 1) ||
         !change_state(&set->conns[fd], LANE_FREE, LANE_BUSY))
         return 0;
     count_conn(set);
-    init_conn(set, fd, i, 1);
+    init_conn(set, fd, i, (uint8_t)is_used);
+    if (session != NULL)
+        set->sessions[fd] = session;
     /* The set reports octets that are there already when it gets a descriptor. */
     if (make_idle(set, fd))
         return 1;
+    take_session(set, fd);
     leave_busy(&set->conns[fd], LANE_FREE);
     lane_left(set);
     return 0;

@@ -11,6 +11,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
+enum { LOST = -1, FOR_LOOP = -2 }; /* of read_once */
+
 /* Parse a head, by its connection's last field section if it is the same one.
  * A section is kept when it comes a second time: one with a field of the
  * request's own (an identifier, a time) would be copied each time in vain. */
@@ -176,6 +178,8 @@ static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t got;
 
+    if (session_of(set, fd) != NULL)
+        return tls_receive(session_of(set, fd), fd, to, cap, is_full);
     if (set->listeners[set->conns[fd].listener].is_tcp)
         got = recv(fd, to, cap, 0);
     else
@@ -185,8 +189,9 @@ static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
 }
 
 /* Read once from a connection that this thread has made BUSY.  Returns the
- * number of octets; 0 when there was nothing, and it waits again; -1 when the
- * client is gone, and it is closed. */
+ * number of octets; 0 when there was nothing, and it waits again; LOST when the
+ * client is gone, and it is closed; FOR_LOOP: a session of TLS is broken, or
+ * waits for its client, and the connection is BUSY still. */
 static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
 {
     ssize_t got;
@@ -196,8 +201,11 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
             continue;
         if (got < 0 && errno == EAGAIN && try_idle(set, fd))
             return 0;
+        if (got < 0 && errno == EPROTO && session_of(set, fd) != NULL &&
+            set->conns[fd].body_left == 0)
+            return FOR_LOOP;
         close_conn(set, fd);
-        return -1;
+        return LOST;
     }
     return got;
 }
@@ -214,7 +222,8 @@ static int begin_request(lane *set, lane_arrival *arrival, int is_full)
     /* A full read may have left the next request behind. */
     if (arrival->kind == LANE_WHOLE && is_full)
         arrival->kind = LANE_LEFT;
-    arrival->is_first = !conn->used; /* set only when made BUSY */
+    /* `used` is set only when made BUSY.  Who shook hands knows the client. */
+    arrival->is_first = !conn->used && session_of(set, arrival->fd) == NULL;
     if (arrival->kind == LANE_LEFT) {
         take_out(set, arrival->fd);
         return 1;
@@ -268,12 +277,18 @@ int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
                      : set->read_cap;
     ssize_t got = read_once(set, fd, set->input + *input_len, cap, &is_full);
 
-    if (got == 0 || (got < 0 && !is_body))
+    if (got == 0 || (got == LOST && !is_body))
         return 0;
     memset(arrival, 0, sizeof *arrival);
     arrival->fd = fd;
     arrival->listener = listener;
     arrival->input_off = *input_len;
+    if (got == FOR_LOOP) {
+        arrival->kind = LANE_LEFT;
+        arrival->consumed = ASERVE_INCOMPLETE;
+        take_out(set, fd);
+        return 1;
+    }
     if (got < 0) {
         arrival->kind = LANE_GONE;
         return 1;

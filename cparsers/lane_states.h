@@ -100,9 +100,34 @@ static inline void end_request(lane *set, int fd)
         in_flight_set(&set->entries[fd], 0);
 }
 
-/* Close a connection that this thread has made BUSY, or found so. */
+/* TLS */
+
+/* The session of a connection that this thread owns; NULL: it is not of TLS. */
+static inline tls_session *session_of(const lane *set, int fd)
+{
+    return set->sessions != NULL ? set->sessions[fd] : NULL;
+}
+
+static inline tls_session *take_session(lane *set, int fd)
+{
+    tls_session *session = session_of(set, fd);
+
+    if (session != NULL)
+        set->sessions[fd] = NULL;
+    return session;
+}
+
+/* Close a connection that this thread has made BUSY, or found so.  Of TLS the
+ * client hears of it (RFC 8446 6.1), if the socket has room. */
 static inline void close_conn(lane *set, int fd)
 {
+    tls_session *session = take_session(set, fd);
+
+    if (session != NULL) {
+        tls_shut(session);
+        tls_flush(session, fd);
+        tls_end(session);
+    }
     leave_busy(&set->conns[fd], LANE_FREE);
     close(fd);
     lane_left(set);
@@ -140,10 +165,20 @@ static inline int control_epoll(lane *set, int op, int fd, uint32_t events,
     return epoll_ctl(set->epoll_fd, op, fd, &event);
 }
 
+/* The events to wait for.  No edge will come for octets that a session has
+ * read from the socket already; that the socket is writable is one. */
+static inline uint32_t edges_of(const lane *set, int fd)
+{
+    const tls_session *session = session_of(set, fd);
+
+    return session != NULL && tls_has_input(session) ? EDGES | EPOLLOUT
+                                                     : EDGES;
+}
+
 /* Have the edge reported again, if there is anything to read. */
 static inline void rearm(lane *set, int fd)
 {
-    control_epoll(set, EPOLL_CTL_MOD, fd, EDGES, fd);
+    control_epoll(set, EPOLL_CTL_MOD, fd, edges_of(set, fd), fd);
 }
 
 /* Change BUSY to IDLE, or to BODY.  Returns 0 when that cannot be: MORE has
@@ -153,7 +188,7 @@ static inline int try_idle(lane *set, int fd)
     lane_conn *conn = &set->conns[fd];
 
     if (!conn->listed) {
-        if (control_epoll(set, EPOLL_CTL_ADD, fd, EDGES, fd) != 0)
+        if (control_epoll(set, EPOLL_CTL_ADD, fd, edges_of(set, fd), fd) != 0)
             return 0;
         conn->listed = 1;
     }
@@ -200,11 +235,13 @@ static inline int has_batch_room(const lane *set, uint32_t n,
 }
 
 /* Whether octets have come that are not read yet. */
-static inline int has_octets(int fd)
+static inline int has_octets(const lane *set, int fd)
 {
+    const tls_session *session = session_of(set, fd);
     char octet;
 
-    return recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return (session != NULL && tls_has_input(session)) ||
+           recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 /* Close a connection that this thread has taken from IDLE to BUSY for that.
@@ -212,7 +249,7 @@ static inline int has_octets(int fd)
  * Returns 1 when it is closed. */
 static inline int close_idle(lane *set, int fd, int is_due)
 {
-    if (is_due && !has_octets(fd)) {
+    if (is_due && !has_octets(set, fd)) {
         close_conn(set, fd);
         return 1;
     }

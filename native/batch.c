@@ -88,6 +88,7 @@ static void begin_peer(engine *self, const lane_arrival *arrival,
     peer->belief = FORWARDED_UNASKED;
     Py_CLEAR(peer->addr); /* of the one that had this number before */
     Py_CLEAR(peer->port);
+    Py_CLEAR(peer->base);
     if (peer->has_connection) {
         PyObject *done =
             PyObject_CallMethod(self->owner, "forget", "i", arrival->fd);

@@ -127,17 +127,20 @@ static engine_peer *peer_at(engine *self, int fd)
 static PyObject *know(PyObject *object, PyObject *args)
 {
     engine_peer *peer;
-    PyObject *addr, *port;
+    PyObject *addr, *port, *base;
     int fd;
 
-    if (!PyArg_ParseTuple(args, "iUU", &fd, &addr, &port) ||
+    if (!PyArg_ParseTuple(args, "iUUO!", &fd, &addr, &port, &PyDict_Type,
+                          &base) ||
         (peer = peer_at((engine *)object, fd)) == NULL)
         return NULL;
     Py_INCREF(addr);
     Py_INCREF(port);
+    Py_INCREF(base);
     peer->belief = FORWARDED_UNASKED;
     Py_XSETREF(peer->addr, addr);
     Py_XSETREF(peer->port, port);
+    Py_XSETREF(peer->base, base);
     peer->has_connection = 1;
     Py_RETURN_NONE;
 }
@@ -170,27 +173,33 @@ static PyObject *get_waiting(PyObject *object, void *unused)
     return PyLong_FromUnsignedLong(count);
 }
 
-static PyObject *get_tail(PyObject *object, void *unused)
+/* `at`: which of the two ends of a head. */
+static PyObject **tail_at(PyObject *object, void *at)
 {
-    PyObject *tail = ((engine *)object)->tail;
+    engine *self = (engine *)object;
 
-    (void)unused;
+    return at == NULL ? &self->tail : &self->tls_tail;
+}
+
+static PyObject *get_tail(PyObject *object, void *at)
+{
+    PyObject *tail = *tail_at(object, at);
+
     if (tail == NULL)
         Py_RETURN_NONE;
     Py_INCREF(tail);
     return tail;
 }
 
-static int set_tail(PyObject *object, PyObject *tail, void *unused)
+static int set_tail(PyObject *object, PyObject *tail, void *at)
 {
-    (void)unused;
     if (tail == NULL || !PyBytes_CheckExact(tail) ||
         PyBytes_GET_SIZE(tail) > REQUEST_HEAD_CAP) {
         PyErr_SetString(PyExc_ValueError, "the fields are too long");
         return -1;
     }
     Py_INCREF(tail);
-    Py_XSETREF(((engine *)object)->tail, tail);
+    Py_XSETREF(*tail_at(object, at), tail);
     return 0;
 }
 
@@ -212,6 +221,7 @@ static const seam_value engine_values[] = {
     OF_ENGINE(owner, OBJECT),         OF_ENGINE(executor, OBJECT),
     OF_ENGINE(connections, DICT),     OF_ENGINE(runs, OPTIONAL),
     OF_ENGINE(written_off, OBJECT),   OF_ENGINE(overdue, OBJECT),
+    OF_ENGINE(send, ADDRESS),         OF_ENGINE(tls_tail, OBJECT),
     OF_ENGINE(forked, LIST),          OF_ENGINE(tail, OBJECT),
     OF_ENGINE(health_path, OPTIONAL), OF_ENGINE(new_input, OBJECT),
     OF_ENGINE(respond, OPTIONAL),     OF_ENGINE(takes_times, FLAG),
@@ -293,7 +303,8 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
         seam_take(self, self->executor, executor_values) < 0 ||
         seam_check(&seam_ended, self->ended) < 0 ||
         seam_check(&seam_state, self->state) < 0 ||
-        set_tail(object, self->tail, NULL) < 0)
+        set_tail(object, self->tail, NULL) < 0 ||
+        set_tail(object, self->tls_tail, object) < 0)
         return -1;
     if (self->lane_bytes != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
@@ -355,6 +366,7 @@ static void dealloc(PyObject *object)
     for (uint32_t fd = 0; self->peers != NULL && fd < self->npeers; fd++) {
         Py_XDECREF(self->peers[fd].addr);
         Py_XDECREF(self->peers[fd].port);
+        Py_XDECREF(self->peers[fd].base);
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);
@@ -414,6 +426,7 @@ static PyGetSetDef getset[] = {
     {"waiting", get_waiting, NULL, NULL, NULL},
     {"ends_waiting", get_ends_waiting, NULL, NULL, NULL},
     {"tail", get_tail, set_tail, NULL, NULL},
+    {"tls_tail", get_tail, set_tail, NULL, "tls"},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

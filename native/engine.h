@@ -25,6 +25,7 @@ enum {
 typedef struct {
     PyObject *addr; /* str, "" on a unix socket; NULL: not known */
     PyObject *port;
+    PyObject *base;          /* of its environs; NULL: that of the listener */
     uint32_t section;        /* see environ_new */
     uint32_t has_connection; /* Lane.connections has a Connection of it */
     uint32_t belief;         /* FORWARDED_UNASKED ... */
@@ -90,6 +91,7 @@ struct engine {
     int (*poll)(lane *, int);
     int (*reply)(lane *, int, const char *, uint32_t, const char *, uint32_t,
                  int);
+    int64_t (*send)(lane *, int, const lane_part *, uint32_t);
     void (*wake)(lane *);
     int (*parse_array)(const char *, size_t, aserve_span *, uint32_t);
     /* Python's objects */
@@ -105,6 +107,7 @@ struct engine {
     PyObject *overdue;        /* of the lane's: a deque */
     PyObject *forked;         /* forks.forked */
     PyObject *tail;           /* Date, Server and the empty line: bytes */
+    PyObject *tls_tail;       /* the same, of listeners of TLS */
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
     PyObject *respond;        /* Functions.respond_framed, wsgi/rpc_calls.py */

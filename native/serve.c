@@ -35,13 +35,15 @@ static PyObject *begin_environ(engine *self, plain_request *served,
     engine_peer *peer = &self->peers[arrival->fd];
     environ_request asked = {vars.at,           vars.size,  arrival->nfirst,
                              service->is_front, peer->addr, peer->port};
-    PyObject *env;
+    PyObject *base = peer->base != NULL ? peer->base : service->base, *env;
 
     if (asked.addr == NULL) /* is_plain has seen it: for safety alone */
         return NULL;
     Py_INCREF(asked.addr); /* to make a dict may run other threads */
     Py_INCREF(asked.port);
-    env = environ_new(&self->environs, service->base, &asked, &peer->section);
+    Py_INCREF(base);
+    env = environ_new(&self->environs, base, &asked, &peer->section);
+    Py_DECREF(base);
     Py_DECREF(asked.addr);
     Py_DECREF(asked.port);
     return env;
@@ -193,16 +195,18 @@ static char *put_id(char *to, PyObject *field, octets id)
 
 char *serve_put_tail(engine *self, plain_request *served, char *to)
 {
-    int is_front = self->services[served->arrival.listener].is_front;
+    uint32_t listener = served->arrival.listener;
+    int is_front = self->services[listener].is_front;
+    PyObject *tail =
+        self->set->listeners[listener].is_tls ? self->tls_tail : self->tail;
 
     if (!served->keep_alive && !is_front)
         to = text_put(to, OCTETS("Connection: close\r\n"));
     if (served->told_id.size > 0)
         to = put_id(to, self->services[served->arrival.listener].id_field,
                     served->told_id);
-    memcpy(to, PyBytes_AS_STRING(self->tail),
-           (size_t)PyBytes_GET_SIZE(self->tail));
-    return to + PyBytes_GET_SIZE(self->tail);
+    memcpy(to, PyBytes_AS_STRING(tail), (size_t)PyBytes_GET_SIZE(tail));
+    return to + PyBytes_GET_SIZE(tail);
 }
 
 /* Add the end of the head, after the app's part, and a body that has room. */
@@ -280,6 +284,8 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
     served->state = REQUEST_RUNNING; /* the event loop sends the rest */
     if (sent == LANE_UNSENT)
         sent = 0;
+    else if (sent == LANE_HELD)
+        sent = (int)whole;
     rest = rest_of(head, body, sent, body_size);
     if (rest == NULL)
         return -1;

@@ -5,7 +5,6 @@
 #include "ends.h"
 
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 enum {
@@ -70,29 +69,32 @@ PyObject *stream_unsent(const struct iovec *parts, int count, size_t sent)
 }
 
 /* Send all parts; the request says already that they are out.  Returns 1; 0:
- * some are in `unsent`; -1: with an exception. */
-static int send_parts(plain_request *served, struct iovec *parts)
+ * some are in `unsent`, or the lane holds them; -1: with an exception. */
+static int send_parts(engine *self, plain_request *served, struct iovec *parts)
 {
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = PART_COUNT};
-    int fd = served->arrival.fd, flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    int fd = served->arrival.fd;
     size_t whole = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
-    ssize_t sent;
+    uint32_t count = whole == parts[0].iov_len ? 1 : PART_COUNT;
+    lane_part pieces[PART_COUNT];
+    int64_t sent;
 
+    for (int i = 0; i < PART_COUNT; i++)
+        pieces[i] = (lane_part){parts[i].iov_base, parts[i].iov_len};
     served->is_sending = 1; /* no promotion until the result is known */
     if (whole > HELD_MAX) {
-        Py_BEGIN_ALLOW_THREADS sent = sendmsg(fd, &message, flags);
+        Py_BEGIN_ALLOW_THREADS sent = self->send(self->set, fd, pieces, count);
         Py_END_ALLOW_THREADS
-    } else if (whole == parts[0].iov_len) {
-        sent = send(fd, parts[0].iov_base, whole, flags);
     } else {
-        sent = sendmsg(fd, &message, flags);
+        sent = self->send(self->set, fd, pieces, count);
     }
     /* Full, or gone: the event loop meets the same error, and handles it. */
-    if (sent != (ssize_t)whole)
+    if (sent == LANE_HELD)
+        served->unsent = stream_unsent(parts, PART_COUNT, whole);
+    else if (sent != (int64_t)whole)
         served->unsent =
             stream_unsent(parts, PART_COUNT, sent > 0 ? (size_t)sent : 0);
     served->is_sending = 0;
-    if (sent == (ssize_t)whole)
+    if (sent == (int64_t)whole)
         return 1;
     return served->unsent != NULL ? 0 : -1;
 }
@@ -140,7 +142,7 @@ static int send_piece(stream_of *from, PyObject *piece)
         parts[2] = (struct iovec){"\r\n", chunked ? 2 : 0};
     }
     parts[0].iov_len = (size_t)(to - begin);
-    return send_parts(served, parts);
+    return send_parts(from->self, served, parts);
 }
 
 /* Send the end of the response, as Response.finish makes it.  Returns as
@@ -167,7 +169,7 @@ static int send_end(stream_of *from)
     }
     served->is_full = 1;
     parts[0].iov_len = (size_t)(to - (char *)parts[0].iov_base);
-    return parts[0].iov_len == 0 ? 1 : send_parts(served, parts);
+    return parts[0].iov_len == 0 ? 1 : send_parts(from->self, served, parts);
 }
 
 /* --- going on in Python ---------------------------------------------------- */
@@ -271,7 +273,7 @@ static int end(stream_of *from)
     served->state = REQUEST_OVER;
     result = self->reply(self->set, served->arrival.fd, NULL, 0, NULL, 0,
                          served->keep_alive);
-    if (result != LANE_UNSENT) {
+    if (result != LANE_UNSENT && result != LANE_HELD) {
         self->nplain++;
         ends_note(self, served, addr, (size_t)served->sent,
                   result == LANE_LOST);

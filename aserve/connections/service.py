@@ -22,7 +22,7 @@ from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
 from ..wsgi.deadlines import Deadlines
-from ..wsgi.environ import Environ
+from ..wsgi.environ import Environ, extend_base
 from ..wsgi.response import CommonFields
 from . import wire_log
 from .carrier import NO_CARRIERS, Carriers
@@ -73,6 +73,7 @@ class Service:
         self.new_protocol = new_protocol
         self.gateway = gateway
         self.base_environ = base_environ
+        self._tls_bases: dict[tuple[str, ...], Environ] = {}  # by version and cipher suite: few
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
         self.carriers = carriers  # what is none of these is HTTP/1.x
@@ -83,9 +84,7 @@ class Service:
         self.websockets, self.peers, self.in_flight = context.websockets, context.peers, context.in_flight
         self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
         self.deadlines, self.ends, self.contexts = context.deadlines, context.ends, context.contexts
-        self.take_back: Callable[[Any, int], bool] | None = (
-            None  # moves an idle connection into the lane; see Lane._adopt
-        )
+        self.take_back: Callable[..., bool] | None = None  # moves an idle connection into the lane; see Lane._adopt
         path = context.config.healthcheck_path
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are for the app
         self.request_count = 0  # requests for the app on the event loop, since the start
@@ -96,6 +95,16 @@ class Service:
         # While draining: another process serves the same listeners. Connected clients have time for one more request.
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
+
+    def base_of(self, client: dict[str, str]) -> Environ:
+        """Return the base environ of a client of TLS, by its entries (tls.describe_client)."""
+        if client["SSL_CLIENT_VERIFY"] != "NONE":
+            return {**self.base_environ, **client}
+        key = tuple(client.values())
+        base = self._tls_bases.get(key)
+        if base is None:
+            base = self._tls_bases[key] = extend_base(self.base_environ, client)
+        return base
 
     def begin(self, exchange: Exchange) -> None:
         """Count a request on the event loop that a worker will run; from now on the table of running requests has it."""

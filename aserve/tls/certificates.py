@@ -184,7 +184,7 @@ def _files_of(settings: TLSSettings) -> list[tuple[str, str, str | None]]:
 
 def needs_python(settings: TLSSettings) -> bool:
     """Whether a listener needs what only Python's ssl module does: certificates of clients."""
-    return settings.client_certificate != "none" or settings.client_ca is not None
+    return settings.client_certificate != "none"
 
 
 def _new_context(settings: TLSSettings, certificate: str, key: str | None, warnings: list[str]) -> ssl.SSLContext:

@@ -31,11 +31,7 @@ def why_no_library() -> str:
         return "a system without epoll"
     if not ssl.OPENSSL_VERSION.startswith("OpenSSL"):
         return ssl.OPENSSL_VERSION
-    if sys.implementation.name == "pypy":
-        import _pypy_openssl as module  # type: ignore[import-not-found]
-    else:
-        import _ssl as module
-    path = getattr(module, "__file__", None)
+    path = getattr(sys.modules.get("_pypy_openssl") or sys.modules["_ssl"], "__file__", None)
     missing = lib.tls_open(path.encode()) if path else ffi.NULL
     if path and missing == ffi.NULL:
         return ""
@@ -44,6 +40,10 @@ def why_no_library() -> str:
 
 class Session(Protocol):
     """A session, as a transport uses it; errors are those of an ssl.SSLObject."""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether another owner has it."""
 
     def feed(self, octets: bytes, /) -> Any:
         """Take octets that the client has sent."""
@@ -87,6 +87,8 @@ class Session(Protocol):
 
 class PythonSession:
     """A session of Python's ssl module."""
+
+    is_released = False
 
     def __init__(self, context: ssl.SSLContext) -> None:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -140,7 +142,7 @@ class OwnSession:
 
     def __init__(self, struct: Any) -> None:
         """Own a `tls_session *`."""
-        self.struct = ffi.gc(struct, lib.tls_end)
+        self.own(struct)
 
     @classmethod
     def of(cls, context: OwnContext) -> OwnSession:
@@ -150,10 +152,20 @@ class OwnSession:
             raise MemoryError
         return cls(struct)
 
+    def own(self, struct: Any) -> None:
+        """Free this `tls_session *` in the end."""
+        self.struct = ffi.gc(struct, lib.tls_end)
+
+    @property
+    def is_released(self) -> bool:
+        """See Session."""
+        return self.struct is None
+
     def release(self) -> Any:
         """Give the `tls_session *` to another owner."""
-        ffi.gc(self.struct, None)
-        return self.struct
+        struct, self.struct = self.struct, None  # a further call raises an error
+        ffi.gc(struct, None)
+        return struct
 
     def feed(self, octets: bytes) -> None:
         """See Session."""

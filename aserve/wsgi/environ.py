@@ -60,7 +60,7 @@ class ErrorStream(io.TextIOBase):
 
 
 class BaseEnviron(dict[str, Any]):
-    """The part that every environ of one listener shares; a copy, as clients of TLS and of trusted proxies have it, is a plain dict."""
+    """The part that every environ of one listener shares, or of its clients with one cipher suite; a copy, as clients of trusted proxies have it, is a plain dict."""
 
 
 def build_base_environ(
@@ -103,6 +103,13 @@ def build_base_environ(
     )
     _make_room(base)
     return base
+
+
+def extend_base(base: Environ, more: dict[str, str]) -> Environ:
+    """Return a base environ with further entries, which many clients share."""
+    made = BaseEnviron({**base, **more})
+    _make_room(made)
+    return made
 
 
 def _make_room(base: Environ) -> None:

@@ -330,7 +330,7 @@ def test_going_on_in_another_lane(new_lane, is_new, octets):
     [(fd, listener, is_used)] = lane.release_idle()
     assert (listener, is_used) == (0, not is_new)
     assert lane.poll(20) == [] and lane.state(fd) == FREE
-    assert lib.lane_adopt(other.set, fd, 0) == 1
+    assert lib.lane_adopt(other.set, fd, 0, ffi.NULL, 1) == 1
     if not octets:
         assert other.accept(client) == fd
         return
@@ -351,7 +351,7 @@ def test_a_client_that_has_gone_leaves_with_the_others(new_lane, is_reset):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     assert lane.release_idle() == [(fd, 0, 1)]
-    assert lib.lane_adopt(other.set, fd, 0) == 1
+    assert lib.lane_adopt(other.set, fd, 0, ffi.NULL, 1) == 1
     assert other.poll() == [] and other.set.nconns == 0
 
 

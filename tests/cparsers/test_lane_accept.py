@@ -26,7 +26,7 @@ from harness.lanes import (
     uwsgi,
 )
 
-from aserve._cparsers import lib
+from aserve._cparsers import ffi, lib
 from aserve.core.descriptors import is_open
 
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
@@ -209,7 +209,7 @@ def test_coming_back(new_lane, kind, is_new_number):
     if is_new_number:  # as of a transport that closes its own
         old, fd = fd, os.dup(fd)
         os.close(old)
-    assert lib.lane_adopt(lane.set, fd, 1) == 1
+    assert lib.lane_adopt(lane.set, fd, 1, ffi.NULL, 1) == 1
     assert lane.state(fd) == IDLE and lane.set.nconns == 1
     assert lane.poll(20) == []
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_coming_from_elsewhere(lane):
         accepted, _ = elsewhere.accept()
         accepted.setblocking(False)
         fd = accepted.detach()
-        assert lane.set.top <= fd and lib.lane_adopt(lane.set, fd, 0) == 1
+        assert lane.set.top <= fd and lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
         client.sendall(GET)
         arrival = lane.poll_one()
         assert (arrival.fd, arrival.is_first) == (fd, False)
@@ -243,7 +243,7 @@ def test_octets_that_wait_for_who_comes_back(lane, octets):
     """What has come while a connection was outside arrives with the next poll, whatever it is."""
     client, fd = leave(lane)
     client.sendall(octets)
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     arrival = lane.poll_one()
     assert (arrival.fd, arrival.input, arrival.is_first) == (fd, octets, False)
     if arrival.kind == LEFT:
@@ -258,7 +258,7 @@ def test_an_end_that_waits_for_who_comes_back(lane, is_reset):
     if is_reset:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     assert lane.poll() == [] and lane.state(fd) == FREE and lane.set.nconns == 0
 
 
@@ -270,7 +270,7 @@ def test_coming_back_while_a_poll_waits(lane):
     waiter.start()
     while not lane.set.is_waiting:
         time.sleep(0.001)
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     client.sendall(GET)
     waiter.join(PATIENCE_SECONDS)
     assert [arrival.fd for arrival in found] == [fd]
@@ -280,7 +280,7 @@ def test_who_comes_back_idles_from_then_on(lane):
     """The time of a connection that has carried a request begins when it is adopted."""
     client, fd = leave(lane)
     lane.set.now += 100
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lane.set.now += 5
     assert lib.lane_sweep(lane.set, 5, -1) == 0
     lane.set.now += 1
@@ -292,7 +292,7 @@ def test_who_comes_back_makes_room(new_lane):
     """A connection that was adopted is closed for a new one like any other that idles."""
     lane = new_lane(max_conns=1)
     client, fd = leave(lane)
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lane.set.now += 2
     lane.connect(GET)
     assert lane.poll_one().is_first and is_at_end(client) and lane.set.nconns == 1
@@ -305,7 +305,7 @@ def test_coming_back_to_a_full_lane(new_lane):
     lane.set.nothers = 1
     other = lane.connect(GET)
     assert lane.poll(20) == [] and lane.set.is_paused
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lane.set.nothers = 0
     assert lane.poll(20) == []
     assert lib.lane_sweep(lane.set, -1, -1) == 1 and is_at_end(client)
@@ -316,7 +316,7 @@ def test_coming_back_to_a_full_lane(new_lane):
 @pytest.mark.parametrize("fd", [-1, -(1 << 31), 1024, (1 << 31) - 1])
 def test_no_place_to_come_back_to(lane, fd):
     """A descriptor that the table has no place for is refused."""
-    assert lib.lane_adopt(lane.set, fd, 0) == 0 and lane.set.nconns == 0
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 0 and lane.set.nconns == 0
 
 
 @pytest.mark.parametrize("why", ["uwsgi", "scgi", "no listener", "unlisten", "close", "in already", "no epoll"])
@@ -332,12 +332,12 @@ def test_who_cannot_come_back(new_lane, why):
     elif why == "close":
         lib.lane_close(lane.set)
     elif why == "in already":
-        assert lib.lane_adopt(lane.set, fd, 0) == 1
+        assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     elif why == "no epoll":  # a file is not for epoll, as if the kernel had no memory
         with open(__file__) as file:
             os.dup2(file.fileno(), fd)
     before = (lane.state(fd), lane.set.nconns, lane.set.nusers)
-    assert lib.lane_adopt(lane.set, fd, number) == 0
+    assert lib.lane_adopt(lane.set, fd, number, ffi.NULL, 1) == 0
     assert (lane.state(fd), lane.set.nconns, lane.set.nusers) == before
     os.fstat(fd)
     if why != "in already":
@@ -347,7 +347,7 @@ def test_who_cannot_come_back(new_lane, why):
 def test_closing_who_has_come_back(lane):
     """A connection that was adopted sees the end of the lane like any other."""
     client, fd = leave(lane)
-    assert lib.lane_adopt(lane.set, fd, 0) == 1
+    assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lib.lane_close(lane.set)
     assert is_at_end(client) and lane.set.nconns == 0
     with pytest.raises(OSError):

@@ -261,7 +261,7 @@ def test_what_leaves_at_once(shared, board):
     shared.connect(b"GET / HTTP/9.9\r\n\r\n")
     arrival = shared.poll_one()
     assert arrival.kind == LEFT and numbers(shared, board) == (1, 0) and shared.set.nrequests == 0
-    assert lib.lane_adopt(shared.set, arrival.fd, 0) == 1
+    assert lib.lane_adopt(shared.set, arrival.fd, 0, ffi.NULL, 1) == 1
     lib.lane_left(shared.set)
     assert numbers(shared, board) == (1, 0) and board.own[2] == 1
     assert lib.lane_sweep(shared.set, -1, -1) == 1 and numbers(shared, board) == (0, 0)
@@ -273,7 +273,7 @@ def test_who_idles_and_leaves(shared, board):
     fd = shared.poll_one().fd
     shared.reply(fd)
     assert shared.release_idle() == [(fd, 0, 1)] and numbers(shared, board) == (0, 0)
-    assert lib.lane_adopt(shared.set, fd, 0) == 1
+    assert lib.lane_adopt(shared.set, fd, 0, ffi.NULL, 1) == 1
     assert numbers(shared, board) == (1, 0) and board.own[2] == 1
 
 

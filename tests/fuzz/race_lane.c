@@ -593,7 +593,7 @@ static void bring_back(void)
     while (noutsiders > 0) {
         const outsider *conn = &outsiders[--noutsiders];
 
-        if (lane_adopt(&set, conn->fd, conn->listener))
+        if (lane_adopt(&set, conn->fd, conn->listener, NULL, 1))
             continue;
         require(is_wild, "a lane that is open takes a connection back");
         require(close(conn->fd) == 0, "a descriptor that is refused is open");

@@ -25,10 +25,10 @@ from typing import Any, cast
 
 from ...tls import certificates as tls
 from ...tls import client_hello
-from ...tls.sessions import RECORD_BYTES, PythonSession, Session
+from ...tls.sessions import RECORD_BYTES, OwnSession, PythonSession, Session
 from ...wsgi.response import error_response
 from ..carrier import Carrier
-from ..connection import Connection, peer_of
+from ..connection import LOST, Connection, peer_of
 from ..loop.websocket import WebSocket
 from ..loop.wire_loop import LoopWire
 from ..progress import LINGER_SECONDS, first_seconds
@@ -79,11 +79,24 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._reply_bytes = 0
         self.remote_addr = ""
 
+    @classmethod
+    def of(cls, session: OwnSession, wire: LoopWire) -> TLSTransport:
+        """Make the transport of a connection that comes from the lane, with its session."""
+        transport = cls(wire.connection.service)
+        transport._phase, transport._session, transport._wire = OPEN, session, wire
+        return transport
+
     # --- asyncio.Protocol: called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """A client has connected, or comes from the lane."""
         self._raw = cast(asyncio.Transport, transport)
+        if self._phase is OPEN:
+            wire = cast(LoopWire, self._wire)
+            self.remote_addr = wire.connection.remote_addr
+            self._flush()
+            self._begin_wire(wire)
+            return
         peer = peer_of(transport)
         self.remote_addr = peer[0] if peer is not None else ""
         self._service.connections.add(self)
@@ -201,15 +214,15 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         except OSError as exc:  # an SSLError is one
             self._refuse(session.take(), f"TLS handshake failed: {tls.reason_of(exc)}")
             return
-        self._flush()
         chosen = session.selected_alpn_protocol() or ""
         if chosen in self._service.contexts:  # the handshake is all that this protocol has
             self._phase = OPEN
+            self._flush()
             self.close()
             return
         connection = Connection(self._service)
         try:
-            connection.base_environ = {**connection.base_environ, **tls.describe_client(session)}
+            connection.base_environ = self._service.base_of(tls.describe_client(session))
         except ValueError as exc:
             self._log(f"closed: a client certificate that cannot be read: {exc}")
             self.abort()
@@ -217,10 +230,31 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = OPEN
         self._service.connections.discard(self)
         new_carrier = self._service.carriers.by_name.get(chosen)
-        wire = self._wire = LoopWire(connection, can_bypass=False) if new_carrier is None else new_carrier(connection)
+        if new_carrier is not None:
+            self._flush()
+            self._begin_wire(new_carrier(connection))
+        elif not connection.identify(self):
+            self.abort()
+        elif not self._enter_lane(connection):
+            self._flush()
+            self._begin_wire(LoopWire(connection, is_new=False, can_bypass=False))
+
+    def _begin_wire(self, wire: LoopWire | Carrier) -> None:
+        self._wire = wire
         wire.connection_made(self)
-        if session.pending:
+        if self._phase is OPEN and self._session.pending:
             self._receive()
+
+    def _enter_lane(self, connection: Connection) -> bool:
+        """Let the lane go on from here, with the records that are still to be sent and those that have come."""
+        take_back, session = self._service.take_back, self._session
+        if take_back is None or type(session) is not OwnSession or self._raw.get_write_buffer_size():
+            return False
+        connection.wire = LOST  # until it has one
+        if not take_back(connection, self._raw.get_extra_info("socket").fileno(), session, False):
+            return False
+        self.close()
+        return True
 
     def _refuse(self, octets: bytes, why: str) -> None:
         """Send the last octets; then read on for a while, or a reset could destroy them on their way."""
@@ -329,8 +363,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._raw.write_eof()
 
     def close(self) -> None:
-        """Send what is pending and a closure alert, then close."""
-        if self._phase is OPEN:
+        """Send what is pending and a closure alert, then close; without them if the lane has taken the session."""
+        if self._phase is OPEN and not self._session.is_released:
             self._send_closure_alert()
         self._phase = Phase.CLOSED
         self._raw.close()

@@ -112,7 +112,9 @@ def _movable(job: Job) -> Exchange | None:
     if getattr(job[1], "modifier1", 0):  # a call in native/
         return None
     exchange = exchange_of(job)
-    return exchange if exchange is not None and may_move(exchange) else None
+    if exchange is None or exchange.connection.service.wrap is not None:  # a session of TLS stays in its process
+        return None
+    return exchange if may_move(exchange) else None
 
 
 def _take(executor: Executor, job: Job, exchange: Exchange) -> int | None:

@@ -13,13 +13,15 @@ import socket
 import threading
 from typing import Any, Callable, cast
 
-from ..._cparsers import lib
+from ..._cparsers import ffi, lib
 from ...core.errors import ClientDisconnected
 from ...core.exchange import ANSWERED, CLIENT_GONE, Exchange
+from ...tls.sessions import OwnSession
 from ...workers.executor import Executor
 from ...workers.inline import InlineExecutor
 from ...wsgi import Reply
 from ..accepting.preface import Beginning, begin
+from ..accepting.tls_transport import TLSTransport
 from ..connection import Connection, drop_exchange
 from ..loop.pump import Pump
 from ..loop.wire_loop import LoopWire
@@ -126,12 +128,14 @@ class Handovers:
     ) -> Handover:
         """Hand over a connection with a running exchange. If `rest` is not empty, the app is done: send `rest`, then end the exchange."""
         handover = Handover(self.executor, exchange)
-        self.executor.post(self._begin, (fd, LoopWire(connection, is_new=False, rest=rest)), handover.on_ready)
+        wire = LoopWire(connection, is_new=False, can_bypass=connection.service.wrap is None, rest=rest)
+        self.executor.post(self._begin, (fd, wire), handover.on_ready)
         return handover
 
     def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:
         """Hand over a connection with octets of its next request; `is_new`: its client is not identified yet."""
-        wire = begin(connection, octets) if is_new else LoopWire(connection, octets, is_new=False)
+        can_bypass = connection.service.wrap is None
+        wire = begin(connection, octets) if is_new else LoopWire(connection, octets, False, can_bypass)
         self.executor.post(self._begin, (fd, wire), None)
 
     # --- called on the event loop ---
@@ -153,10 +157,14 @@ class Handovers:
         self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None
     ) -> None:
         made: LoopWire | Beginning | None = None
+        protocol: asyncio.Protocol = wire
+        session = lib.lane_take_session(self.set, fd)
+        if session != ffi.NULL:
+            protocol = TLSTransport.of(OwnSession(session), cast(LoopWire, wire))
         try:
             sock = socket.socket(fileno=fd)
             try:
-                await self._loop.connect_accepted_socket(lambda: wire, sock)
+                await self._loop.connect_accepted_socket(lambda: protocol, sock)
                 made = wire
             except OSError as exc:
                 logger.info("%s: a connection was lost on its way: %s", wire.connection.service.name, exc)

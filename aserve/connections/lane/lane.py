@@ -1,6 +1,6 @@
 """The lane: most requests, read and answered by the worker that runs them.
 
-Owns:     the connections of plain HTTP, uwsgi and SCGI listeners while they need no more than a head in one read, a body
+Owns:     the connections of HTTP, uwsgi and SCGI listeners while they need no more than a head in one read, a body
           of known length, and one write: waiting for them, reading and parsing a batch in one C call; closing idle ones.
 Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts, sweeps and drains.
 Not here: the response (wire_fast.py). Other connections are handed over (handover.py) with all octets that were read or
@@ -24,6 +24,7 @@ from ...protocols import EXCHANGE_FACTORIES
 from ...protocols.base import new_body
 from ...protocols.http1 import PLAIN
 from ...proxies.trust import needs_identity
+from ...tls.sessions import OwnSession, why_no_library
 from ...workers.executor import Executor
 from ...workers.inline import InlineExecutor
 from ..connection import Connection
@@ -37,7 +38,7 @@ from .handover import Handovers
 from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
-from .wire_fast import FastWire, refuse
+from .wire_fast import FastWire, end_session, refuse
 
 logger = logging.getLogger("aserve")
 
@@ -46,6 +47,7 @@ _monotonic = time.monotonic
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
+HTTP = ("http", "https")
 KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
 
 
@@ -59,8 +61,10 @@ def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
     by_reason = {
         "a system without epoll": not lib.lane_available(),
         "--lane off": config.lane == "off",
-        "TLS" if bind.protocol == "https" else bind.protocol: bind.protocol not in CODES,
-        f"--http-parser {config.http_parser}": bind.protocol == "http" and config.http_parser != "c",
+        bind.protocol: bind.protocol not in CODES,
+        f"TLS: {why_no_library()}": bind.protocol == "https" and why_no_library() != "",
+        "--client-certificate": bind.protocol == "https" and config.tls_settings(bind).client_certificate != "none",
+        f"--http-parser {config.http_parser}": bind.protocol in HTTP and config.http_parser != "c",
         f"--body {config.body}": config.body != "buffer",  # a live body is not complete when its request begins
         "the PROXY protocol": bind.is_proxied,
         "--trusted-proxies": peers is not None and needs_identity(bind, peers),
@@ -71,7 +75,7 @@ def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
 def form_of(listener: Listener, service: Service) -> ResponseForm:
     """Return the form of the responses to plain requests."""
     scgi = SCGI_STATUS_LINE if service.limits.has_status_line else SCGI_STATUS_FIELD
-    return {"http": HTTP_1_1, "uwsgi": UWSGI, "scgi": scgi}[listener.bind.protocol]
+    return {"http": HTTP_1_1, "https": HTTP_1_1, "uwsgi": UWSGI, "scgi": scgi}[listener.bind.protocol]
 
 
 class _Upload:
@@ -103,7 +107,10 @@ class Lane:
         self._health_paths = self.services[0].health_paths  # all services share them, and the next value
         self.times_requests = self.services[0].times_requests or self.services[0].ends is not None  # see Ends
         self.forms = [form_of(listener, service) for listener, service in pairs]
-        self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
+        self._factories = [
+            EXCHANGE_FACTORIES["http" if listener.bind.protocol in HTTP else listener.bind.protocol](service.limits)
+            for listener, service in pairs
+        ]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
         self._memory = Memory(self.services[0].config, self._listeners, board, in_flight)
@@ -123,7 +130,7 @@ class Lane:
         self._is_closed = False
         self.native: Native | None = None  # serves plain requests
         for index, (listener, service) in enumerate(pairs):
-            if listener.bind.protocol == "http":  # other protocols carry one request
+            if listener.bind.protocol in HTTP:  # other protocols carry one request
                 service.take_back = functools.partial(self._adopt, index)
 
     # --- called on the event loop ---
@@ -196,8 +203,14 @@ class Lane:
             return -1
         return KEEP if self.set.now - self._draining_since <= ARRIVING_SECONDS else int(ARRIVING_SECONDS)
 
-    def _adopt(self, index: int, connection: Connection, fd: int) -> bool:
-        """Take back an idle connection; False: it stays where it is. The caller still owns the descriptor."""
+    def _adopt(
+        self, index: int, connection: Connection, fd: int, session: OwnSession | None = None, is_used: bool = True
+    ) -> bool:
+        """
+        Take an idle connection, and its session of TLS; False: both stay where they are. The caller still owns the descriptor.
+
+        `is_used`: it has carried a request.
+        """
         try:
             own_fd = os.dup(fd)
         except OSError:
@@ -207,8 +220,11 @@ class Lane:
         self.connections[own_fd] = connection  # now: the next request may come before the call returns
         if self.native is not None:
             self.native.know(own_fd, connection)
-        if lib.lane_adopt(self.set, own_fd, index):
+        struct = session.release() if session is not None else ffi.NULL  # first: the lane may end it at once
+        if lib.lane_adopt(self.set, own_fd, index, struct, is_used):
             return True
+        if session is not None:
+            session.own(struct)
         del self.connections[own_fd]
         connection.wire = before
         os.close(own_fd)
@@ -463,5 +479,6 @@ class Lane:
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             self.connections.pop(fd, None)
+            end_session(self.set, fd)
             os.close(fd)
             lib.lane_left(self.set)

@@ -17,7 +17,7 @@ from ..connection import Connection
 from ..wire_log import tell
 from .wire_fast import FastWire
 
-TakeBack = Callable[[Connection, int], bool]  # see Service.take_back
+TakeBack = Callable[..., bool]  # see Service.take_back
 
 
 class LaneLog:
@@ -54,9 +54,9 @@ class LaneLog:
         for connection in [each for each in list(self._returned) if each not in alive]:
             self._returned.pop(connection, None)  # it sent no further request
 
-    def _take_back(self, take_back: TakeBack, connection: Connection, fd: int) -> bool:
+    def _take_back(self, take_back: TakeBack, connection: Connection, *more: Any) -> bool:
         self._returned[connection] = None  # first: its next request may come before the call returns
-        is_taken = take_back(connection, fd)
+        is_taken = take_back(connection, *more)
         if not is_taken:
             del self._returned[connection]
         return is_taken

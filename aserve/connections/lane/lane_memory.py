@@ -22,7 +22,7 @@ from ..in_flight import MAX_DESCRIPTORS, lane_entries
 from ..listeners import Listener
 from ..load_board import LoadBoard
 
-CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
+CODES = {"http": lib.LANE_HTTP, "https": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
 
 # The most requests that one call returns. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
 BATCH_COUNT = 64
@@ -111,11 +111,14 @@ class Memory:
         for struct_, listener in zip(self._listeners, listeners):
             struct_.fd = listener.socket.fileno()
             struct_.protocol = CODES[listener.bind.protocol]
-            struct_.is_tcp = listener.bind.kind == "tcp"
+            struct_.is_tcp, struct_.is_tls = listener.bind.kind == "tcp", listener.bind.protocol == "https"
         set = self.set = ffi.new("lane *")
         set.listeners, set.nlisteners = self._listeners, len(listeners)
         set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
         set.known = self._known
+        if any(listener.bind.protocol == "https" for listener in listeners):
+            self._sessions = ffi.from_buffer("tls_session *[]", _new_table(MAX_DESCRIPTORS * ffi.sizeof("void *")))
+            set.sessions = self._sessions
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT

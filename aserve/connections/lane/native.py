@@ -50,7 +50,13 @@ WHOLE: int = lib.LANE_WHOLE
 MAX_TAIL_BYTES = (
     1024  # octets of the end of a head: native/request.h; only --server-name and fields of extensions make it longer
 )
-_FUNCTIONS = {"poll": "lane_poll", "reply": "lane_reply", "wake": "lane_wake", "parse_array": "uwsgi_parse_array"}
+_FUNCTIONS = {
+    "poll": "lane_poll",
+    "reply": "lane_reply",
+    "send": "lane_send",
+    "wake": "lane_wake",
+    "parse_array": "uwsgi_parse_array",
+}
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, function))) for name, function in _FUNCTIONS.items()}
 
 _natives: list[weakref.ref[Native]] = []  # of this process
@@ -75,7 +81,7 @@ def new_native(lane: Any, executor: Executor) -> Native | None:
     if _native is None or service.config.native == "off":
         return None
     plains = [new_plain(each) for each in lane.services]
-    has_room = len(service.common_fields.octets) <= MAX_TAIL_BYTES
+    has_room = all(len(each.common_fields.octets) <= MAX_TAIL_BYTES for each in lane.services)
     return Native(lane, executor, plains) if any(plains) and has_room else None
 
 
@@ -101,7 +107,12 @@ class Native:
         self._services: list[Service] = lane.services
         self._connections: dict[int, Connection] = lane.connections
         self._plains = plains
-        self.common_fields = lane.services[0].common_fields  # its services share them: none is of TLS
+        # Its services share them, and those of TLS theirs.
+        fields = {service.wrap is not None: service.common_fields for service in lane.services}
+        self._fields = (
+            fields.get(False, lane.services[0].common_fields),
+            fields.get(True, lane.services[0].common_fields),
+        )
         self._deadlines: Deadlines | None = lane.services[0].deadlines
         health, log = lane.services[0].health_paths, lane.services[0].ends  # and these
         self.engine: Any = _native.Engine(
@@ -122,7 +133,8 @@ class Native:
                 forked=forked,
                 new_input=io.BytesIO,
                 respond=next((plain.respond for plain in plains if plain and plain.respond), None),
-                tail=self.common_fields.octets,
+                tail=self._fields[0].octets,
+                tls_tail=self._fields[1].octets,
                 health_path=None if health is None else health.path.encode("latin-1"),
                 takes_times=lane.times_requests or self._deadlines is not None,
                 ended=Ended,
@@ -140,7 +152,8 @@ class Native:
 
     def on_second(self) -> None:
         """Take the new Date field; called once a second."""
-        self.engine.tail = self.common_fields.octets
+        plain, tls = self._fields
+        self.engine.tail, self.engine.tls_tail = plain.octets, tls.octets
 
     def drain(self, is_replaced: bool) -> None:
         """Let connections close after their responses from now on; if another process goes on, running exchanges keep their keep-alive."""
@@ -150,7 +163,7 @@ class Native:
 
     def know(self, fd: int, connection: Connection) -> None:
         """Give the engine the client of a connection that returns to the lane."""
-        self.engine.know(fd, connection.remote_addr, connection.remote_port)
+        self.engine.know(fd, connection.remote_addr, connection.remote_port, connection.base_environ)
 
     def promote_all(self) -> None:
         """Make exchanges of all requests that run or wait."""
@@ -225,7 +238,7 @@ class Native:
         self, exchange: Exchange, head: bytes, code: int, length: int,
         sent_bytes: int, is_full: bool = False, unsent: bytes = b"",
     ) -> BegunResponse:  # fmt: skip
-        response = exchange.response = BegunResponse(exchange, self.common_fields)
+        response = exchange.response = BegunResponse(exchange, exchange.connection.service.common_fields)
         response.unsent = unsent
         if head:
             response.adopt(head, code, length, sent_bytes, is_full)
@@ -257,8 +270,9 @@ class Native:
         """Send the rest of an iterable; `rest`: see Rest."""
         iterable, iterator, taken, exc, is_closed = rest
         if forked:
-            end_if_forked(self.common_fields.forked_count, exc)
-        if exchange.response.unsent:
+            end_if_forked(self._fields[0].forked_count, exc)
+        wire = exchange.connection.wire
+        if exchange.response.unsent or (isinstance(wire, FastWire) and wire.is_held):
             taken = (b"",)  # before the app is asked for more
         self.finish(exchange, Rest(iterable, iterator, taken, exc, is_closed), run)
 
@@ -289,7 +303,7 @@ class Native:
     def answer(self, exchange: Exchange, octets: bytes, run: None) -> None:
         """Send the reply to a call."""
         if forked:
-            end_if_forked(self.common_fields.forked_count, None)
+            end_if_forked(self._fields[0].forked_count, None)
         exchange.connection.run(exchange, lambda _: octets)
 
     def leave(self, exchange: Exchange, left: tuple[bytes, int], run: Run | None) -> None:

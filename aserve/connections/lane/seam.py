@@ -58,11 +58,12 @@ class PlainState(NamedTuple):
 
 
 class EngineParts(NamedTuple):
-    """All that an engine needs: engine of native/engine.h. The first six: addresses in the process, and a size in octets."""
+    """All that an engine needs: engine of native/engine.h. The first seven: addresses in the process, and a size in octets."""
 
     set: int
     poll: int
     reply: int
+    send: int
     wake: int
     parse_array: int
     lane_bytes: int
@@ -77,7 +78,8 @@ class EngineParts(NamedTuple):
     forked: list[Any]
     new_input: Callable[[bytes], Any]
     respond: Callable[..., Any] | None
-    tail: bytes
+    tail: bytes  # the end of each head
+    tls_tail: bytes  # the same, of listeners of TLS
     health_path: bytes | None
     takes_times: bool
     ended: type[Ended]

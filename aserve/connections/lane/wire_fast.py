@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable, cast
 
-from ..._cparsers import lib
+from ..._cparsers import ffi, lib
 from ...core.errors import ClientDisconnected, RequestRefused
 from ...core.exchange import CLIENT_GONE, Exchange
 from ...wsgi import FileResponse, Reply
@@ -30,6 +30,7 @@ REPLY_BYTES = 1 << 17
 _reply = lib.lane_reply
 # The results if the client is gone, and if it had left before all was sent.
 LOST, LATE = lib.LANE_LOST, lib.LANE_LATE
+HELD = lib.LANE_HELD  # all is taken, but a session of TLS has records that the socket has not
 
 
 class FastWire:
@@ -73,12 +74,15 @@ class FastWire:
         if sent in (LOST, LATE):
             exchange.end = CLIENT_GONE
             return True
+        sent = size + body_size if sent == HELD else sent
         self.leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))
         return False
 
     def _reply_large(self, exchange: Exchange, reply: Reply) -> bool:
         """Let the pump send a large body, or a file; False: it cannot."""
         pump = self._handovers.pump
+        if exchange.connection.service.wrap is not None:
+            return False  # the event loop makes records of it
         if pump is None or self._handover is not None or type(reply) not in (tuple, FileResponse):
             return False
         return pump.take(self, exchange, cast(Any, reply))
@@ -97,12 +101,14 @@ class FastWire:
                 raise ClientDisconnected("the response has ended")
             sent = 0
             if not self._early:
-                try:
-                    sent = os.write(self.fd, octets)
-                except OSError:
-                    pass  # full, or closed: a transport meets the same error, and handles it
+                part = ffi.new("lane_part *", (ffi.from_buffer(octets), len(octets)))
+                # Below 0: full, or closed: a transport meets the same error, and handles it.
+                sent = lib.lane_send(self._handovers.set, self.fd, part, 1)
+                if sent == HELD:
+                    self._early = (b"",)
+                    return
             if sent < len(octets):
-                self._early += (keep_rest(octets, sent),)
+                self._early += (keep_rest(octets, max(sent, 0)),)
 
     def _reply_otherwise(self, exchange: Exchange, reply: Reply) -> bool:
         """Hand the connection over, then send a reply of any form."""
@@ -177,6 +183,7 @@ class FastWire:
             connection.exchange = None
             if fd < 0 or not lib.lane_release(handovers.set, fd):
                 return None
+        end_session(handovers.set, fd)
         lib.lane_left(handovers.set)
         return fd
 
@@ -192,6 +199,11 @@ class FastWire:
             self._handover.call_when_ready(lambda wire: wire.abort_slow_reader(exchange, why))
 
     # --- called from both sides ---
+
+    @property
+    def is_held(self) -> bool:
+        """Whether octets that were sent wait in a session of TLS, for the event loop to send."""
+        return self.fd >= 0 and bool(lib.lane_holds(self._handovers.set, self.fd))
 
     def hand_over_and_call(
         self, exchange: Exchange, callback: Callable[[LoopWire], None], reply: Reply | None = b""
@@ -227,6 +239,13 @@ class FastWire:
         connection.exchange = exchange
         self._handover = self._handovers.begin(fd, connection, exchange, rest)
         return self._handover
+
+
+def end_session(set: Any, fd: int) -> None:
+    """End the session of TLS, if there is one, of a connection that has left the lane and will be closed."""
+    session = lib.lane_take_session(set, fd)
+    if session != ffi.NULL:
+        lib.tls_end(session)
 
 
 def refuse(exchange: Exchange, why: RequestRefused) -> None:

@@ -260,7 +260,7 @@ class Inbox:
     @property
     def may_return_to_lane(self) -> bool:
         """Whether there is a fast path for this connection, and another request is expected."""
-        return self._service.take_back is not None and self._outbox.can_bypass and not self.is_closing_soon
+        return self._service.take_back is not None and not self.is_closing_soon
 
     def close_soon(self) -> None:
         """Expect no further request: the server ends."""

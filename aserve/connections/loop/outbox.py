@@ -22,6 +22,7 @@ from typing import Callable, Protocol
 from ...core.errors import ClientDisconnected
 from ...core.exchange import ANSWERED, CLIENT_GONE, CUT, Exchange
 from ...core.spool import ResponseSpool
+from ...tls.sessions import OwnSession
 from ..connection import Connection, tells_its_end
 from ..listeners import UNSENT_BYTES, limit_unsent
 from ..states import Event, State
@@ -154,6 +155,23 @@ class Outbox:
     def is_empty(self) -> bool:
         """Whether neither the transport nor TLS holds octets, which would be lost if only the descriptor moved."""
         return self.can_bypass and not self.transport.is_closing() and not self.transport.get_write_buffer_size()
+
+    @property
+    def may_enter_lane(self) -> bool:
+        """Whether the lane could go on with what the transport has: the socket, and a session of TLS."""
+        has_parts = self.can_bypass or self.session is not None
+        return has_parts and not self.transport.is_closing() and not self.transport.get_write_buffer_size()
+
+    @property
+    def transport_fd(self) -> int:
+        """The transport's own descriptor."""
+        return int(self.transport.get_extra_info("socket").fileno())
+
+    @property
+    def session(self) -> OwnSession | None:
+        """The session of TLS, if the lane can take it."""
+        found = None if self._connection.is_stream else self.transport.get_extra_info("ssl_object")
+        return found if isinstance(found, OwnSession) else None
 
     def pause_writing(self) -> None:
         """Record that the transport's buffer is over its limit."""

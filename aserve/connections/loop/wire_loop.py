@@ -464,9 +464,11 @@ class LoopWire(asyncio.Protocol):
     def return_to_lane(self) -> None:
         """Give an idle connection back to the fast path, if that takes it."""
         self._progress.stay_on_loop()
-        if not self._inbox.may_return_to_lane or not self._outbox.is_empty:
+        outbox = self._outbox
+        if not self._inbox.may_return_to_lane or not outbox.may_enter_lane:
             return
-        if self._service.take_back(self.connection, self._outbox.fd):  # type: ignore[misc]
+        session = () if outbox.can_bypass else (outbox.session,)
+        if self._service.take_back(self.connection, outbox.transport_fd, *session):  # type: ignore[misc]
             if self._service.tells_wire:
                 tell(self.connection, "goes back to the fast path")
             self.transition(Event.DETACH)

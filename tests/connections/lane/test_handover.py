@@ -102,7 +102,7 @@ def test_a_bug_of_ours(handover, caplog):
 class ArrivingWire(asyncio.Protocol):
     """The wire that is made at the end of the way."""
 
-    def __init__(self, connection, octets, is_new):
+    def __init__(self, connection, octets, is_new, can_bypass):
         self.connection, self.aborts = connection, 0
 
     def connection_made(self, transport):
@@ -118,7 +118,7 @@ def idle(monkeypatch):
     """A connection without a request, and what takes it out of a lane: begin() returns its wire and its task, at their beginning."""
     monkeypatch.setattr(module, "LoopWire", ArrivingWire)
     executor, memory = StepExecutor(), SimpleNamespace(set=ffi.new("lane *"))
-    service = SimpleNamespace(tells_wire=False, name="a", lost=set())
+    service = SimpleNamespace(tells_wire=False, name="a", lost=set(), wrap=None)
     connection = SimpleNamespace(service=service, exchange=None)
 
     def begin(fd):

@@ -441,6 +441,6 @@ def test_a_job():
 def test_a_number_that_no_connection_has(start_server, number):
     """It is refused, and taken for no other."""
     engine = engine_of(start_server(apps.hello, native="auto"))
-    for call in (engine.peer_of, lambda number: engine.know(number, "", ""), engine.submit):
+    for call in (engine.peer_of, lambda number: engine.know(number, "", "", {}), engine.submit):
         with pytest.raises((ValueError, OverflowError, TypeError)):
             call(number)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from aserve._cparsers import ffi, lib
 from aserve.connections.connection import Connection
 from aserve.connections.lane import wire_fast
 from aserve.connections.lane.wire_fast import FastWire
@@ -38,7 +39,7 @@ class FakeLoopWire:
 class FakeHandovers:
     """Lets every connection go, and gives it a FakeLoopWire at once."""
 
-    set, connections, pump = None, {}, None
+    set, connections, pump = ffi.new("lane *"), {}, None
 
     def __init__(self, is_inline=False, wire=None):
         self.executor = SimpleNamespace(is_inline=is_inline)
@@ -53,13 +54,16 @@ class FakeHandovers:
 def wired(monkeypatch):
     """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply what it is told."""
     lane = SimpleNamespace(
-        lane_release=lambda *_: lane.is_open, is_open=1, lane_has_left=lambda *_: lane.has_left, has_left=0
-    )
+        lane_release=lambda *_: lane.is_open, is_open=1, lane_has_left=lambda *_: lane.has_left, has_left=0,
+        lane_send=lib.lane_send,
+    )  # fmt: skip
     monkeypatch.setattr(wire_fast, "lib", lane)
 
     def make(handovers, sent=2):
         monkeypatch.setattr(wire_fast, "_reply", lambda *_: sent)
-        connection = Connection(SimpleNamespace(ends=None, base_environ={}, lost=set(), end_lost=lambda exchange: None))
+        connection = Connection(
+            SimpleNamespace(ends=None, base_environ={}, lost=set(), end_lost=lambda exchange: None, wrap=None)
+        )
         connection.wire = FastWire(handovers, 99)
         exchange = connection.exchange = Exchange("", 0)
         exchange.connection = connection
