@@ -42,7 +42,6 @@ FLOORS = {
     "aserve/processes/children/children.py": 99,
     "aserve/processes/programs/attached.py": 99,
     "aserve/processes/programs/programs.py": 50,
-    "aserve/processes/reloads.py": 99,
     "aserve/processes/upgrade/upgrade.py": 99,
     "aserve/processes/worker/mold.py": 94,
     "aserve/protocols/httptools1.py": 98,

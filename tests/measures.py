@@ -25,7 +25,7 @@ ENGINE, OPTIONS = frozenset(_ENGINE.split()), frozenset(_OPTIONS.split())
 DIALECT = re.compile(
     r"\b(?:who|whom|whoever|somebody|nobody|anybody|everybody|told|of before|so many)\b", re.IGNORECASE
 )
-DECIDES = ("fleet/facts", "fleet/fleet", "fleet/decide")
+DECIDES = ("fleet/facts", "fleet/fleet", "fleet/decide", "acts")
 
 
 class Measure(NamedTuple):
@@ -118,7 +118,7 @@ def places() -> int:
 
 
 def lines_that_decide() -> int:
-    """Count the lines of the supervisor's facts and decisions."""
+    """Count the lines of the supervisor's facts, decisions and acts."""
     return sum(len((PACKAGE / f"processes/{name}.py").read_text().splitlines()) for name in DECIDES)
 
 
@@ -137,7 +137,7 @@ MEASURES = (
     Measure("methods of a class", methods, 40, 40),
     Measure("private words in docs/design.md", private_words, 20, 20),
     Measure('entries of "Where is what?"', places, 30, 30),
-    Measure("lines of the supervisor's facts and decisions", lines_that_decide, 545, 500),
+    Measure("lines of the supervisor's facts, decisions and acts", lines_that_decide, 900, 850),
     Measure("words of the dialect in 10,000 lines", words_of_the_dialect, 16, 30),
 )
 

@@ -19,9 +19,9 @@ from ..extension import Life, LifeContext
 from ..features import Config, on_life, supervised_of
 from ..lifecycle.exits import begin_ending, hold_signals
 from ..lifecycle.load_error import LoadError
+from ..processes.acts import StartFailed
 from ..processes.children.command import Command
 from ..processes.fleet.plan import Plan, Read
-from ..processes.shutdown import StartFailed
 from ..processes.site import Site
 from ..processes.supervisor import Supervisor
 from ..processes.upgrade.inheritance import Inheritance

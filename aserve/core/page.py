@@ -23,7 +23,7 @@ WORD_BYTES = 8
 
 # Slots of processes that are no workers.
 TRIAL = 0  # the slot of new code that shows whether it can serve (processes/upgrade/upgrade.py); those of workers begin with 1
-MOLD = 1 << 16  # that of a process from which workers are forked (processes/molds.py)
+MOLD = 1 << 16  # that of a process from which workers are forked (processes/worker/mold.py)
 
 
 class State(enum.IntEnum):

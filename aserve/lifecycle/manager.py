@@ -2,7 +2,7 @@
 
 Owns:     Manager: the last reported state.
 Thread:   the supervisor's only one; without --workers, the event loop's.
-Not here: systemd's protocol (core/systemd.py); the events (server/running.py, processes/reactions.py), the meaning of progress (processes/monitoring/watch.py).
+Not here: systemd's protocol (core/systemd.py); the events (server/running.py, processes/events.py), the meaning of progress (processes/monitoring/watch.py).
 
 The owner reports the state after each event, and only changes are sent; a message that systemd could not take is sent again with the
 next event, at most a second later. The end is reported once. Reloads and upgrades are exceptions: they are answered even if they

@@ -2,56 +2,50 @@
 
 Owns:     Acts: what is done, logged, counted and answered when fleet/decide.py says that it is due; the app's traceback in the log, once.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet/decide.py), what an action changes in the facts (fleet/fleet.py), reaping (ends.py), how long a pause is (fleet/backoff.py);
+Not here: what is due (fleet/decide.py), what an action changes in the facts (fleet/fleet.py), how long a pause is (fleet/backoff.py);
           the start of a worker or a mold, Do.START (supervisor.py).
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from typing import Callable
 
-from ..core.errors import DONE
+from ..core.errors import DONE, AserveError
 from ..core.tally import RELOADS, START_FAILURES
-from ..lifecycle.manager import Manager
-from .children.child import MOLD, Child, State, workers
-from .crew import Crew
+from ..lifecycle.load_error import LoadError
+from ..lifecycle.loading import working_folder
+from ..settings import ConfigError
+from .children.child import TRIAL, Child, State, workers
+from .children.children import ENDING_SECONDS
+from .children.poller import has_clients
 from .fleet.facts import End, Reload
-from .fleet.fleet import Action, Do, Fleet
+from .fleet.fleet import Action, Do
 from .monitoring.questions import answer_all
-from .present import Present
-from .reloads import Reloads
-from .shutdown import Shutdown, StartFailed
-from .upgrade.upgrade import Upgrade
+from .parts import Parts
 
 logger = logging.getLogger("aserve")
+
+
+class StartFailed(AserveError):
+    """The first worker could not start: there is nothing to serve. `app_traceback` is the app's, or empty."""
+
+    def __init__(self, text: str, app_traceback: str) -> None:
+        super().__init__(text)
+        self.app_traceback = app_traceback
 
 
 class Acts:
     """The supervisor's acts, by what is due."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        present: Present,
-        crew: Crew,
-        reloads: Reloads,
-        shutdown: Shutdown,
-        upgrade: Upgrade,
-        manager: Manager,
-    ) -> None:
-        self._fleet = fleet
-        self._children = present.children
-        self._status = present.status
-        self._tally = present.tally
-        self._attached = present.attached
-        self._crew = crew
-        self._reloads = reloads
-        self._shutdown = shutdown
-        self._upgrade = upgrade
-        self._manager = manager
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
+        self._status, self._tally = parts.status, parts.tally
+        self._manager, self._upgrade = parts.manager, parts.upgrade
         self._told_traceback = ""
+        self.start_failure: StartFailed | None = None
         self.by_do: dict[Do, Callable[[Action], None]] = {
             do: getattr(self, f"_{do.name.lower()}") for do in Do if do is not Do.START
         }
@@ -61,6 +55,9 @@ class Acts:
     def _drain(self, action: Action) -> None:
         """Let a child finish its requests, and end."""
         child: Child = action.worker
+        if child.slot == TRIAL and child.state is State.STARTING:  # of other code, which may know no order yet
+            self._children.kill(child, signal.SIGTERM)
+            return
         is_last = self._fleet.is_ending and child.is_worker
         if child.is_worker and child.state is State.READY and not is_last:
             if child.slot in self._fleet.slots:
@@ -82,21 +79,107 @@ class Acts:
         text = "%s: %s: workers import the app by themselves, until it forks, or there is another"
         logger.warning(text, action.worker, action.why)
 
-    # The end of it all, and new code of our own
-
-    def _stop_waiting(self, action: Action) -> None:
-        self._shutdown.stop_waiting(action.why)
+    # New code of our own
 
     def _try(self, action: Action) -> None:
         self._upgrade.begin_trial(action.why, action.plan)
 
+    def _accept(self, action: Action) -> None:
+        child: Child = action.end.child
+        seconds = child.ready_at - child.began_at
+        logger.info("%s: the new code can serve, after %.1f s", self._fleet.trial_why, seconds)
+
+    def _reject(self, action: Action) -> None:
+        end: End = action.end
+        if end.traceback:
+            logger.error("%s: the app's traceback:\n%s", end.name, end.traceback.rstrip())
+        self._upgrade.fail(f"{end.name} could not start: {end.why}")
+
     def _become(self, action: Action) -> None:
         self._upgrade.become()
+
+    # The end of all
+
+    def _stop(self, action: Action) -> None:
+        """Say that all drain. If no worker serves the clients that wait in the kernel's queue, those that start may do so."""
+        fleet, config, why = self._fleet, self._fleet.plan.config, action.why
+        seconds = config.drain_seconds
+        logger.info("%s: draining, at most %g s; once more to leave at once", why, seconds)
+        self._manager.tell_stopping(f"{why}: draining, at most {seconds:g} s")
+        if fleet.has_served and not self._children.having(State.READY) and has_clients(self._parts.site.listeners):
+            until = fleet.stopped_at + config.drain_delay_seconds + seconds + ENDING_SECONDS
+            fleet.on_clients(bool(self._children.having(State.STARTING)), until)
+            logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
+        self._parts.attached.end(fleet.on_unfinished)
+
+    def _stop_at_once(self, action: Action) -> None:
+        logger.warning("%s%s: leaving at once", action.why, " again" if self._fleet.is_again else "")
+        self._manager.tell_stopping(f"{action.why}: leaving at once")
+        for child in self._children:
+            if child.state is State.KILLED:  # perhaps by a weaker signal, which leaves it time
+                self._children.kill(child)
+        self._parts.attached.kill()
+
+    def _stop_waiting(self, action: Action) -> None:
+        """End what clients have waited for in vain; `why`: what has not begun."""
+        text = f"had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
+        for child in self._children.having(State.STARTING, State.DRAINING):
+            child.failure = f"it {text}"
+            self._children.kill(child)
+        if action.why:
+            logger.error("%s %s", action.why, text)
+            self._fleet.on_unfinished()
+
+    def end(self) -> int:
+        """
+        Close everything, as no child is left; return the exit status.
+
+        Raises:
+            StartFailed: the first worker could not start.
+        """
+        parts = self._parts
+        for listener in parts.site.listeners:
+            listener.close()
+        parts.overview.close(is_end=True)
+        if parts.transfers.end():
+            self._fleet.on_unfinished()
+        parts.let_go()
+        if self.start_failure is not None:
+            raise self.start_failure
+        logger.info("stopped")
+        return self._fleet.exit_status
 
     # A reload
 
     def _begin(self, action: Action) -> None:
-        self._reloads.begin(action.why)
+        """Read the settings anew, and replace all workers, if the first successor can start."""
+        why, before, fixed = action.why, self._fleet.plan, list[str]()
+        if self._manager.is_heard:
+            self._manager.tell_reloading(why)
+        try:
+            plan = self._parts.site.read(before)
+            if plan.config is not before.config:  # else no source has changed
+                plan, fixed = plan.keep_fixed(before)
+        except Exception as fault:
+            self._refuse(why, fault)
+            return
+        if fixed:
+            logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
+        how = ", all at once" if plan.config.reload_at_once else ", one after another"
+        logger.info("%s: replacing %s%s", why, workers(self._fleet.size), how if self._fleet.size > 1 else "")
+        self._crew.forget_failures()
+        self._fleet.begin(why, plan, time.monotonic())
+
+    def _refuse(self, why: str, fault: Exception) -> None:
+        """Report that the settings cannot be read, and leave everything as it is."""
+        text = str(fault)
+        if not isinstance(fault, (ConfigError, AserveError)):
+            logger.error("%s: the settings could not be read", why, exc_info=fault)
+            text = describe_unexpected(fault)
+        self._tally.count(RELOADS, 'result="refused"')
+        logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
+        self._manager.note_unchanged(why)
+        answer_all(self._fleet.refuse(time.monotonic(), text), f"nothing was reloaded: {text}", is_done=False)
 
     def _prove(self, action: Action) -> None:
         """Make the new plan the proven one, as the new code serves: from now on every worker is started for it."""
@@ -104,7 +187,7 @@ class Acts:
         if config.log_config is None:
             logger.setLevel(config.log_level.upper())
         if config.touch_reload != before.touch_reload:
-            self._reloads.touched.follow(config.touch_reload)
+            self._parts.touched.follow(config.touch_reload)
         if config.workers != before.workers:
             self._crew.change_plan(action.worker)
 
@@ -116,8 +199,8 @@ class Acts:
         text = f"done in {seconds:.1f} s: code and settings of {workers(self._fleet.size)} are new{self._status.describe_drains()}"
         logger.info("%s: %s", reload.why, text)
         answer_all(action.asked, text, is_done=True)
-        self._attached.renew(self._fleet.plan.config)
-        self._upgrade.strangers.dismiss()  # all workers are new now
+        self._parts.attached.renew(self._fleet.plan.config)
+        self._parts.old_workers.dismiss()  # all workers are new now
 
     def _answer(self, action: Action) -> None:
         """A worker's successor serves, or will not come."""
@@ -135,24 +218,24 @@ class Acts:
 
     def _note(self, action: Action) -> None:
         end: End = action.end
-        if end.stood is not State.DRAINING or end.slot == MOLD or not end.child.ready_at:
+        if end.stood is not State.DRAINING or not end.child.is_worker or not end.child.ready_at:
             return  # it had nothing to finish
         logger.info("%s has ended: it %s%s", end.name, end.why, end.child.describe_losses())
         if self._fleet.is_ending and end.why != DONE:
-            self._shutdown.note_unfinished()
+            self._fleet.on_unfinished()
 
     def _restart(self, action: Action) -> None:
         """Start another after a pause: a child that served has ended by itself."""
         end: End = action.end
         child, served = end.child, end.child.served_seconds
-        if end.slot == MOLD:
+        if not child.is_worker:
             text = "%s has ended after %.0f s: it %s; another is made in %g s, and workers go on"
             logger.warning(text, end.name, served, end.why, self._crew.pause_after(child))
             return
         why = f"it {end.why}{f' ({child.failure})' if child.failure else ''}"
         self._status.on_crash(child, f"it {end.why}")
         if self._fleet.is_ending:
-            self._shutdown.note_unfinished()
+            self._fleet.on_unfinished()
         elif end.slot in self._fleet.slots:
             self._tally.count_restart(end.slot, "crash")
             why += f"; another is started in {self._crew.pause_after(child):g} s"
@@ -165,11 +248,12 @@ class Acts:
         """Report that a worker that clients wait for, or its mold, could not start."""
         end: End = action.end
         logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
-        self._shutdown.note_unfinished()
+        self._fleet.on_unfinished()
 
     def _give_up(self, action: Action) -> None:
         end: End = action.end
-        self._shutdown.give_up(StartFailed(f"{end.name} could not start: {end.why}", end.traceback))
+        self.start_failure = StartFailed(f"{end.name} could not start: {end.why}", end.traceback)
+        self._parts.attached.end()
 
     def _show(self, action: Action) -> None:
         """Start at once a worker that shows the fault."""
@@ -233,3 +317,12 @@ class Acts:
     def _tell_missing(self, end: End) -> None:
         if self._crew.note_absence(end, end.why):
             logger.error("%s; correct it; SIGHUP tries again at once", self._status.describe_serving())
+
+
+def describe_unexpected(fault: Exception) -> str:
+    """Return why settings could not be read, for an unexpected exception, and where to look for the cure."""
+    try:
+        working_folder()  # relative paths need it
+    except LoadError as gone:
+        return str(gone)
+    return f"the settings could not be read: {type(fault).__name__}: {fault}; the log has the traceback"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from typing import Callable
 
 from ..lifecycle.control import Answer, Caller
 from .children.channel import Message
@@ -21,7 +22,6 @@ from .fleet.facts import Question
 from .fleet.fleet import Fleet
 from .monitoring.questions import answer_all, answers_of, tell_stacks
 from .monitoring.status import Status
-from .reloads import Reloads
 
 # How long a worker's event loop may take to send its stacks. Guess: a loop that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
@@ -34,14 +34,14 @@ class Answers:
         self,
         fleet: Fleet,
         crew: Crew,
-        reloads: Reloads,
+        reload: Callable[[str], None],
         children: Children,
         timers: Timers,
         status: Status,
     ) -> None:
         self._fleet = fleet
         self._crew = crew
-        self._reloads = reloads
+        self._reload = reload
         self._children = children
         self._timers = timers
         self._status = status
@@ -53,7 +53,6 @@ class Answers:
             crew.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
-        self.by_word = {"stacks": self._on_stacks_told}
 
     # Reloading and resizing
 
@@ -63,7 +62,7 @@ class Answers:
             return
         # The next: one that is under way may have read the earlier code.
         self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
-        self._reloads.ask("aserve reload")
+        self._reload("aserve reload")
         for text in self._status.slow_starts():  # which it waits for
             caller.say({"text": text})
 
@@ -122,7 +121,7 @@ class Answers:
         else:
             self._timers.after(STACKS_SECONDS, self._give_up_stacks, asked)
 
-    def _on_stacks_told(self, child: Child, message: Message, fds: list[int]) -> None:
+    def on_stacks_told(self, child: Child, message: Message, fds: list[int]) -> None:
         """Pass on the stacks of a worker."""
         caller, _ = self._stacks.pop(message["number"], (None, child))
         if caller is not None:

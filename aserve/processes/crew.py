@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import collections
 import logging
-import signal
 import time
 
 from ..settings import MAX_WORKERS
-from .children.channel import Message
-from .children.child import Child, State, workers
+from .children.child import Child, State
 from .children.children import Children
 from .children.clock import Clock
 from .fleet.backoff import Backoff
@@ -53,16 +51,10 @@ class Crew:
         self._limits: Limits | None = None  # by which the size was chosen last; None: by none, or before an upgrade
         self._logs_reopened_at = 0.0
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
-        self.by_word = {"ready": self._on_ready, "failing": self._on_failing}
-        self.by_signal = {
-            signal.SIGTTIN: lambda number: self.resize(fleet.size + 1, number.name),
-            signal.SIGTTOU: lambda number: self.resize(fleet.size - 1, number.name),
-            signal.SIGUSR1: self._reopen_logs,
-        }
 
     # Its size
 
-    def _begin(self, child: Child) -> None:
+    def begin(self, child: Child) -> None:
         """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
         self._limits = child.plan.limits
         size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0, self._limits)
@@ -106,29 +98,6 @@ class Crew:
 
     # One worker
 
-    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
-        """Record that a worker serves."""
-        if not self._children.admit(child):
-            return
-        if child.began_at <= self._logs_reopened_at:
-            self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
-        if self._overview.why_unready:
-            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
-        if self._fleet.is_ending:
-            return
-        is_first = not self._fleet.has_served
-        self._fleet.on_ready(child)
-        if is_first:
-            self._begin(child)
-        logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
-        if self._absences.pop(child.slot, None) and not self._absences:
-            logger.info("no worker is missing any more: %s", workers(self._fleet.size))
-
-    def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
-        """Replace a worker that asks for a successor."""
-        if child.state is State.READY:
-            self.replace(child.slot, f"{child}: {message['why']}", "asked")
-
     def replace(self, slot: int, why: str, reason: str) -> None:
         """Replace the worker that serves in a slot when it is its turn, and count that by `reason`, once."""
         serving = self._fleet.newest.get(slot)
@@ -152,7 +121,15 @@ class Crew:
         for child in self._children.having(State.READY):
             self._children.tell(child, {"do": "set unready", "why": why})
 
-    def _reopen_logs(self, number: signal.Signals) -> None:
+    def tell_orders(self, child: Child) -> None:
+        """Tell a worker that has just become ready the orders that all others have."""
+        if child.began_at <= self._logs_reopened_at:
+            self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+        if self._overview.why_unready:
+            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
+
+    def reopen_logs(self) -> None:
+        """Let all workers reopen their logs."""
         self._logs_reopened_at = time.monotonic()
         for child in self._children.having(State.READY, State.DRAINING):
             self._children.tell(child, {"do": "reopen logs"})

@@ -1,10 +1,9 @@
 """The supervisor: keeps workers serving, until it is told to end.
 
-Owns:     the loop of four steps: wait for an event, let it change the facts, decide what is due, do it; the start of a worker or a mold, and the
-          child's role.
+Owns:     the loop of four steps: wait for an event, apply it to the facts, decide what is due, act; the start of a worker or a mold, and the child's role.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app. `fork` returns in the child, too.
-Not here: the facts (fleet/fleet.py), and what follows from them (fleet/decide.py), waiting (events.py), what there is (present.py), what is done about events and
-          actions, and by which nouns (reactions.py, acts.py), the fork itself (children.py), the work of a role (worker.py, mold.py).
+Not here: the facts (fleet/fleet.py), the decisions (fleet/decide.py), waiting (children/poller.py), events (events.py), acts (acts.py), all objects (parts.py),
+          the fork itself (children/children.py), the work of a role (worker/worker.py, worker/mold.py).
 
 Each event changes facts. After each the loop asks `decide` (fleet/decide.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
 Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.
@@ -12,23 +11,25 @@ Only at the top of the loop a worker begins: so a child returns from `run`, and 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 
+from .._cparsers import lib
 from ..core.descriptors import close_all
 from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
+from .acts import Acts
 from .children.channel import Channel, Message, has_meaning
 from .children.child import MOLD, Child
 from .children.clock import Clock
-from .children.events import Events
 from .children.role import Role
 from .children.signal_pipe import block_signals
+from .events import Events
 from .fleet.decide import decide
 from .fleet.fleet import Action, Do, Fleet
-from .present import Present
-from .reactions import Reactions
+from .parts import Parts
 from .site import Site
 from .upgrade.inheritance import Inheritance
 
@@ -58,7 +59,7 @@ class Supervisor:
         """
         self.open(inherited)
         while self._goes_on():
-            guard(self.present.attached.start_due)
+            guard(self.parts.attached.start_due)
             for _ in range(2):  # if one cannot be forked, something else may be due, as a reload has ended with it
                 for start in self._settle():
                     forked = self.fork(start)
@@ -67,30 +68,31 @@ class Supervisor:
                     if not forked:
                         break
             self._wait()
-        return self.reactions.end()
+        return self.acts.end()
 
     def open(self, inherited: Inheritance | None = None) -> None:
-        """Make all nouns, and go on with the inheritance."""
-        self._events = Events(self._clock)
-        self.present = Present(self._site, self.fleet, self._events, self._hear, inherited)
-        self.reactions = Reactions(self._site, self.fleet, self._events, self.present, inherited)
-        self.reactions.check()
+        """Make all objects, and go on with the inheritance."""
+        self.parts = Parts(self._site, self.fleet, self._clock, self._hear, inherited)
+        self.acts = Acts(self.parts)
+        self.events = Events(self.parts, inherited)
+        self.events.on_second()
 
     def _goes_on(self) -> bool:
-        return bool(self.present.children or self.present.attached) or self.fleet.is_wanted or not self.fleet.is_ending
+        return bool(self.parts.children or self.parts.attached) or self.fleet.is_wanted or not self.fleet.is_ending
 
     def _wait(self) -> None:
         """Wait for the next event, or the time at which something is due, and handle it."""
-        for handle in self._events.wait(self.fleet.next_at(self._decided_at)):
+        fleet, manager = self.fleet, self.parts.manager
+        for handle in self.parts.poller.wait(fleet.next_at(self._decided_at)):
             guard(handle)
             self._settle()
-        if self.reactions.manager.is_heard:
-            self.reactions.tell_ready()
+        if manager.is_heard and fleet.has_served and not fleet.is_moving and not fleet.is_upgrading:
+            manager.tell_ready(self.parts.status.line)
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         """Let the noun whose word it is handle a child's message. A bug of ours there must not keep Children from noticing that the sender has ended."""
 
-        words, say = self.reactions.by_others_word.get(child.slot, self.reactions.by_word), message.get("say")
+        words, say = self.events.by_word_of.get(child.slot, self.events.by_word), message.get("say")
         if isinstance(say, str) and say in words and has_meaning(message, fds):
             guard(words[say], child, message, fds)
             return
@@ -123,27 +125,25 @@ class Supervisor:
 
     def _act(self, action: Action) -> None:
         self.fleet.apply(action)
-        self.reactions.by_do[action.do](action)
+        self.acts.by_do[action.do](action)
 
     # The start of a worker or a mold
 
     def fork(self, start: Action) -> Role | bool:
         """Start a child, here or by a mold; return whether that went well, and in a child that was forked here its role."""
-        slot, plan, fleet, reactions = start.slot, start.plan, self.fleet, self.reactions
-        given = {name: value for share in self.present.overview.shares for name, value in share().items()}
+        slot, plan, fleet, parts = start.slot, start.plan, self.fleet, self.parts
+        given = {name: value for share in parts.overview.shares for name, value in share().items()}
         with block_signals():
             try:
                 child, channel = self._fork(start)
             except OSError as exc:
-                reactions.ends.on_no_fork(slot, plan, exc)
+                self.events.on_no_fork(slot, plan, exc)
                 return False
             fleet.apply(start)
             if channel is None:
-                if fleet.is_ending:
-                    reactions.shutdown.on_begun(child)
                 return True
-            reactions.let_go()
-            shared = self.present.children.memory_of(child)
+            parts.let_go()
+            shared = parts.children.memory_of(child)
             is_new = fleet.is_unproven(plan) or not fleet.has_served
             return Role(
                 slot, child.generation, plan, channel, self._site.listeners, *shared, os.getppid(), given, self.fault_for(slot), is_new,
@@ -153,10 +153,11 @@ class Supervisor:
     def _fork(self, start: Action) -> tuple[Child, Channel | None]:
         """Fork a child, by a mold or here; return it, and in the child itself, if it is forked here, its channel."""
         if start.worker is not None:
-            return self.present.children.have_forked(start.slot, start.plan, start.worker), None
-        if start.slot == MOLD:
-            self.reactions.molds.prepare()
-        return self.present.children.fork(start.slot, start.plan)
+            return self.parts.children.have_forked(start.slot, start.plan, start.worker), None
+        if start.slot == MOLD and lib.subreaper_begin() != 0:
+            text = "a mold's workers cannot become the supervisor's on this system; leave out --preload"
+            raise OSError(errno.ENOSYS, text)
+        return self.parts.children.fork(start.slot, start.plan)
 
     def fault_for(self, slot: int) -> Fault | None:
         """Return why the app cannot start, for a worker that is to show it; beside a worker that serves none does."""

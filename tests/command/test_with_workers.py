@@ -21,8 +21,8 @@ from aserve.core.start_folder import FolderGoneError
 from aserve.features import Config
 from aserve.lifecycle import hooks
 from aserve.lifecycle.supervision import SupervisorContext
+from aserve.processes.acts import StartFailed
 from aserve.processes.children.role import Role
-from aserve.processes.shutdown import StartFailed
 from aserve.processes.upgrade.inheritance import FORM
 from aserve.settings import ConfigError
 

@@ -21,8 +21,7 @@ from aserve.features.slow_requests.reports import Reports
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.processes import acts as acts_module
 from aserve.processes import crew as crew_module
-from aserve.processes import molds as molds_module
-from aserve.processes import reloads as reloads_module
+from aserve.processes import supervisor as supervisor_module
 from aserve.processes.children import child as child_module
 from aserve.processes.children import children as children_module
 from aserve.processes.children.channel import Channel, Message
@@ -35,7 +34,7 @@ from aserve.processes.supervisor import Supervisor
 from aserve.processes.upgrade.inheritance import Inheritance
 
 # The modules that look at the clock.
-CLOCKED = (acts_module, child_module, children_module, crew_module, reloads_module)
+CLOCKED = (acts_module, child_module, children_module, crew_module)
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
@@ -61,7 +60,7 @@ class System:
         monkeypatch.setattr(os, "waitpid", self._waitpid)
         monkeypatch.setattr(children_module.Channel, "pair", self._new_pair)
         monkeypatch.setattr(Channel, "receive", lambda channel: self._receive_from(channel))
-        monkeypatch.setattr(molds_module, "lib", types.SimpleNamespace(subreaper_begin=lambda: self.subreaper))
+        monkeypatch.setattr(supervisor_module, "lib", types.SimpleNamespace(subreaper_begin=lambda: self.subreaper))
         self.subreaper = 0
 
     def close(self) -> None:
@@ -135,7 +134,7 @@ class Supervised:
         site = Site(plan, self._read, listeners, command, self._supervise, on_life)
         self.supervisor = Supervisor(site, Clock(lambda: self.system.now))
         self.supervisor.open(inherited)
-        self.supervisor._events.longest_wait = lambda until: 0.0  # type: ignore[method-assign]
+        self.supervisor.parts.poller.longest_wait = lambda until: 0.0  # type: ignore[method-assign]
 
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""
@@ -151,7 +150,7 @@ class Supervised:
         for child in self.children:
             child.close()
         self.system.close()
-        self.supervisor.reactions.let_go()
+        self.supervisor.parts.let_go()
 
     def _read(self, before: Plan | None = None) -> Plan:
         if self.read_error is not None:
@@ -161,7 +160,7 @@ class Supervised:
     @property
     def children(self) -> list[Child]:
         """Its children, the oldest first."""
-        return list(self.supervisor.present.children)
+        return list(self.supervisor.parts.children)
 
     def turn(self, seconds: float = 0.0) -> list[Child]:
         """Let so much time pass, while the loop turns; return the children that it has started."""
@@ -235,7 +234,7 @@ class Supervised:
 
     def reap(self) -> None:
         """Let the supervisor see to the children that have ended, before anything else happens."""
-        self.supervisor.reactions.ends.reap()
+        self.supervisor.events.reap()
         self.supervisor._settle()
 
     def signal(self, number: signal.Signals) -> None:

@@ -11,9 +11,9 @@ from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
 from aserve.processes.fleet.fleet import Fleet
-from aserve.processes.transfers.placement import SILENT_NS, Takers
+from aserve.processes.transfers.placement import SILENT_NS, Placement
 from aserve.processes.transfers.request_file import RequestFile, take_request
-from aserve.processes.transfers.transfers import Moves
+from aserve.processes.transfers.transfers import Transfers
 
 FILLING = {"do": "reopen logs"}
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/cart?secret=1\0"
@@ -27,7 +27,7 @@ class Way:
         self.home, self.other, self.third = self.workers = [new(slot) for slot in (1, 2, 3)]
         self.fleet = Fleet(None, 0)
         self.fleet.workers = new.children
-        self.moves = Moves(new.children, Takers(new.children, self.fleet))
+        self.moves = Transfers(new.children, Placement(new.children, self.fleet))
         for child, count in zip(self.workers, (5, 9, 7)):
             new.children.admit(child)
             new.children.page(child)[Field.CONNECTIONS] = count
@@ -59,7 +59,7 @@ class Way:
         return order["number"], fd
 
     def say(self, child, word, fds=(), **message):
-        self.moves.by_word[word](child, message, list(fds))
+        getattr(self.moves, f"on_{word}")(child, message, list(fds))
 
     def got(self, child, count=1):
         """Return the orders that a worker has got, with descriptors; as many as that."""

@@ -26,7 +26,7 @@ def test_a_start_that_fails_ends_the_command(supervised, words, why):
     if words:
         one.say(first, say="failed", **words)
     assert one.end(first, status=3) == [] and one.supervisor.fleet.is_ending
-    failure = one.supervisor.reactions.shutdown.start_failure
+    failure = one.supervisor.acts.start_failure
     assert str(failure) == f"{first} could not start: {why}"
     assert failure.app_traceback == (words or {}).get("traceback", "")
 
@@ -36,7 +36,7 @@ def test_a_fork_that_fails_at_the_start(supervised):
     one = supervised()
     one.system.fork_error = OSError(11, "Resource temporarily unavailable")
     assert one.turn() == []
-    assert str(one.supervisor.reactions.shutdown.start_failure) == (
+    assert str(one.supervisor.acts.start_failure) == (
         "worker 1 could not start: it could not be forked: Resource temporarily unavailable"
     )
 
@@ -79,7 +79,7 @@ def test_what_is_too_late(supervised):
     one.say(second, say="ready")
     assert second.state == State.KILLED and told(one, second) == []
     one.signal(TERM)
-    assert one.end(second, number=6) == [] and one.supervisor.reactions.shutdown.status == 0
+    assert one.end(second, number=6) == [] and one.supervisor.fleet.exit_status == 0
     assert one.end(first) == []
 
 

@@ -43,7 +43,7 @@ def test_status(ask):
     """How the server is, and each of its children, with the oldest requests."""
     first, second = ask.one.start()
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
-    page = ask.one.supervisor.present.children.page(second)
+    page = ask.one.supervisor.parts.children.page(second)
     page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
     page[Field.STALLED_SECONDS], page[Field.WAITING], page[Field.WAITING_MILLISECONDS] = 12, 5, 12_400
     server, one, two = ask(ask="status").read()
@@ -68,7 +68,7 @@ def test_warnings_of_what_is_counted(ask):
     ask.one.start()
     minute = {"requests": 10, "ends": {"5xx complete": 10}, "refused": {}, "lost_lines": 0, "gil": {"p50": None}}
     recent = {"all_busy_seconds": 0.0, "busy_share": 0.0, "queue_seconds": 0.0}
-    ask.one.supervisor.present.status.statuses.counted = lambda: ({"minute": minute, "recent": recent}, {})
+    ask.one.supervisor.parts.status.statuses.counted = lambda: ({"minute": minute, "recent": recent}, {})
     server, *_ = ask(ask="status").read()
     (warning,) = server["warnings"]
     assert warning["text"].startswith("100 % of the responses") and warning["is_failure"] and "minute" not in server
@@ -393,7 +393,7 @@ def test_balancers(ask):
     why = "drained by aserve balancers"
     assert ask(ask="balancers", wish="drain").read() == [{"text": "balancers are told: drain"}]
     assert ask.one.heard(first) == [({"do": "set unready", "why": why}, [])]
-    overview = ask.one.supervisor.present.overview
+    overview = ask.one.supervisor.parts.overview
     assert ask.one.several.exporter.balance.why_unready() == why and overview.hand_down().state["why_unready"] == why
     ask.one.end(second, number=signal.SIGKILL)
     ask.one.turn(30)
@@ -439,4 +439,4 @@ def test_the_status_of_a_server_that_ends(ask):
     assert re.fullmatch(r"draining since SIGTERM, at most \d+ s", server["text"])
     assert [each["text"] for each in server["warnings"]] == [f"The server is {server['text']}."]
     ask.one.signal(signal.SIGTERM)
-    assert ask.one.supervisor.reactions.shutdown.describe() == "ending"
+    assert ask.one.supervisor.parts.status._describe_end() == "ending"

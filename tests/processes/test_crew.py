@@ -128,7 +128,7 @@ def test_balancers_and_one_that_starts(supervised):
     """A worker that becomes ready meanwhile sends balancers elsewhere, too."""
     one = supervised(2)
     first, second = one.start()
-    crew = one.supervisor.reactions.crew
+    crew = one.supervisor.parts.crew
     crew.set_unready("drained by aserve balancers")
     order = {"do": "set unready", "why": "drained by aserve balancers"}
     assert told(one, first) == told(one, second) == [order]

@@ -14,13 +14,12 @@ from harness.waiting import wait_until
 from aserve.connections.listeners import bind_listeners
 from aserve.core.page import MOLD, TRIAL, Field, State
 from aserve.features import Config, supervised_of
-from aserve.processes import molds
 from aserve.processes import supervisor as supervisor_module
+from aserve.processes.acts import StartFailed
 from aserve.processes.children.child import Child
 from aserve.processes.children.role import Role
 from aserve.processes.fleet.fleet import Do
 from aserve.processes.fleet.plan import Plan
-from aserve.processes.shutdown import StartFailed
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
 
@@ -61,7 +60,7 @@ def test_it_wakes_up_for_a_limit(supervised, monkeypatch):
     one = supervised(1, start_seconds=10)
     (child,) = one.turn()
     asked = []
-    monkeypatch.setattr(one.supervisor._events, "longest_wait", lambda until: asked.append(until) or 0.0)
+    monkeypatch.setattr(one.supervisor.parts.poller, "longest_wait", lambda until: asked.append(until) or 0.0)
     child.due_at = one.system.now + 0.25
     one.turn()
     one.turn(0.25)
@@ -81,7 +80,7 @@ def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
         raise ValueError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setitem(one.supervisor.reactions.by_do, Do.DRAIN, fail)
+        patch.setitem(one.supervisor.acts.by_do, Do.DRAIN, fail)
         one.signal(signal.SIGTTOU)
         assert 1 <= len(failed) < 10 and "internal error" in caplog.text
     one.turn()
@@ -113,8 +112,8 @@ def test_a_bug_of_ours_that_changes_nothing(supervised, monkeypatch, caplog):
     done = []
     with monkeypatch.context() as patch:
         patch.setattr(supervisor_module, "MAX_ROUNDS", 7)
-        patch.setitem(one.supervisor.reactions.by_do, Do.DRAIN, done.append)
-        one.supervisor.reactions.crew.resize(1, "asked")
+        patch.setitem(one.supervisor.acts.by_do, Do.DRAIN, done.append)
+        one.supervisor.parts.crew.resize(1, "asked")
         assert one.supervisor._settle() == [] and len(done) == 7
     assert "RuntimeError: after 7 rounds something is due still: DRAIN" in caplog.text
     one.turn()
@@ -173,7 +172,7 @@ def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
 def test_the_kind_of_process(supervised, slot):
     """The same word is handled by another noun if a worker, a mold or a trial says it."""
     one, heard = supervised(1).supervisor, []
-    tables = {1: one.reactions.by_word, **one.reactions.by_others_word}
+    tables = {1: one.events.by_word, **one.events.by_word_of}
     for number, table in tables.items():
         table["ready"] = lambda child, message, fds, number=number: heard.append((number, child.slot, fds))
     one._hear(Child(7, slot, 1, None, None, 0, 0), {"say": "ready"}, [3])
@@ -185,7 +184,7 @@ def test_a_bug_of_ours(supervised, caplog):
     """It is logged, and the loop goes on."""
     one = supervised(1)
     (child,) = one.start()
-    one.supervisor.reactions.by_word["left"] = None
+    one.supervisor.events.by_word["left"] = None
     one.say(child, say="left")
     assert "internal error; please report this as a bug in aserve" in caplog.text
     one.signal(signal.SIGTERM)
@@ -197,7 +196,7 @@ def test_a_bug_of_ours_in_last_words(supervised):
     """Who has said them is replaced, like any other."""
     one = supervised(1)
     (child,) = one.start()
-    one.supervisor.reactions.by_word["left"] = None
+    one.supervisor.events.by_word["left"] = None
     one.system.workers_ends[child.pid].send({"say": "left"})
     one.system.ends.append((child.pid, 9))
     one.reap()
@@ -213,7 +212,7 @@ def test_a_bug_of_ours_in_last_words(supervised):
 def test_in_a_child(monkeypatch, tmp_path, preload):
     """What run returns there: who it is, with what it needs, and nothing of the supervisor's is left; this process is that child."""
     monkeypatch.setattr(os, "fork", lambda: 0)
-    monkeypatch.setattr(molds, "lib", types.SimpleNamespace(subreaper_begin=lambda: 0))
+    monkeypatch.setattr(supervisor_module, "lib", types.SimpleNamespace(subreaper_begin=lambda: 0))
     before = signal.getsignal(signal.SIGTERM)
     plan = Plan(Config(workers=2, preload=preload, control=str(tmp_path / "control")), None)
     role = Supervisor(Site(plan, lambda before: plan, (), COMMAND, supervised_of(plan.config).supervise)).run()

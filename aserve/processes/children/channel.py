@@ -2,7 +2,7 @@
 
 Owns:     a pair of sockets, one end each; messages that wait for room; has_meaning, whether a worker's message has its form.
 Thread:   the supervisor's only one; in a worker the event loop's.
-Not here: the meaning of the messages (reactions.py, worker.py: a worker sends `say`, the supervisor `do`).
+Not here: the meaning of the messages (../events.py, worker.py: a worker sends `say`, the supervisor `do`).
 
 A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. No process waits
 for the other end, which may be stuck: messages without room are kept, and sent by `flush` when there is room. When a process

@@ -54,7 +54,7 @@ class Children:
     def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
         self._pages = pages
         self._selector = selector
-        self._clock = clock
+        self.clock = clock
         self._hear = hear
         self._by_pid: dict[int, Child] = {}
         self._unborn: list[Child] = []  # not forked by their molds yet
@@ -138,7 +138,7 @@ class Children:
             child, theirs = self._new_child(undo, slot, plan)
             its_table = os.dup(child.in_flight)
             undo.pop_all()
-        child.mold, child.asked_at = mold, self._clock()
+        child.mold, child.asked_at = mold, self.clock()
         child.channel.know_senders()
         self._add(child)
         order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
@@ -166,7 +166,7 @@ class Children:
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
         self._add(child)
         if state["deadline_at"] is not None:
-            child.due_at = self._clock() + max(state["deadline_at"] - time.monotonic(), 0.0)
+            child.due_at = self.clock() + max(state["deadline_at"] - time.monotonic(), 0.0)
         if child.state == State.DRAINING:
             self.tell(child, drain_order(is_replaced=True))  # once more: unsent messages were not handed down
 
@@ -175,7 +175,7 @@ class Children:
         return self._pages.fd, [self._describe(child) for child in self if child.slot != MOLD]
 
     def _describe(self, child: Child) -> dict[str, Any]:
-        seconds = self._clock.seconds_to(child.due_at)
+        seconds = self.clock.seconds_to(child.due_at)
         return {**child.describe(), "deadline_at": time.monotonic() + seconds if seconds != NEVER else None}
 
     def _let_go(self, child: Child) -> None:
@@ -241,7 +241,7 @@ class Children:
         """Record the pid of a worker that a mold has forked."""
         self._unborn.remove(child)
         if child.mold is not None:
-            child.mold.is_silent, child.mold.forked_at = False, self._clock()
+            child.mold.is_silent, child.mold.forked_at = False, self.clock()
         child.pid, child.mold = child.channel.sender_pid, None
         self._by_pid[child.pid] = child
         self.page(child)[Field.PID] = child.pid
@@ -257,7 +257,7 @@ class Children:
             if child not in self._stillborn:  # its end is read again with each child that is not known yet
                 self._stillborn.append(child)
         elif not child.is_reaped and child.state in (State.STARTING, State.READY):
-            child.is_mute, child.due_at = True, self._clock() + ENDING_SECONDS
+            child.is_mute, child.due_at = True, self.clock() + ENDING_SECONDS
 
     def _unwatch(self, child: Child) -> None:
         if child.channel.fileno() in self._selector.get_map():
@@ -282,7 +282,7 @@ class Children:
         self._transition(child, Event.DRAIN)
         seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
         if not child.is_mute:  # else it does not hear that, and keeps its limit
-            child.due_at = self._clock() + seconds + ENDING_SECONDS
+            child.due_at = self.clock() + seconds + ENDING_SECONDS
         self.tell(child, drain_order(is_replaced))
 
     def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
@@ -290,7 +290,7 @@ class Children:
         self._transition(child, Event.KILL)
         if not child.is_reaped and child.pid:  # a child without a pid is killed when it begins
             os.kill(child.pid, number)
-        child.due_at = self._clock() + seconds if number != signal.SIGKILL else NEVER
+        child.due_at = self.clock() + seconds if number != signal.SIGKILL else NEVER
 
     def end_with_stacks(self, child: Child, why: str) -> None:
         """End a worker that hangs; it writes its stacks first."""
@@ -307,7 +307,7 @@ class Children:
 
     def _limit_start(self, child: Child) -> None:
         seconds = child.plan.config.start_seconds
-        child.due_at = self._clock() + seconds if seconds else NEVER
+        child.due_at = self.clock() + seconds if seconds else NEVER
 
     def end_overdue(self, child: Child) -> None:
         """End a child that has not gone on within its time."""

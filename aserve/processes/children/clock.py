@@ -21,7 +21,7 @@ from ..fleet.facts import NEVER
 
 logger = logging.getLogger("aserve")
 
-# The longest wait between two readings, of which the time counts in any case: of the checks of each second (reactions.py).
+# The longest wait between two readings, of which the time counts in any case: of the checks of each second (../events.py).
 TURN_SECONDS = 1.0
 # A process that reads its clock so much later was stopped meanwhile. Guess; one that only shares its CPU is late by less.
 STOPPED_SECONDS = 2.0

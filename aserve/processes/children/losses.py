@@ -3,7 +3,7 @@
 Owns:     Losses: reporting them and the end of each worker to extensions, counting them.
 Thread:   the supervisor's only one.
 Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
-          (ends.py).
+          (acts.py).
 
 The clients of a dead worker have lost their requests. It cannot report them any more, so this does, wherever the worker would have.
 """

@@ -2,7 +2,7 @@
 
 Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and the earlier handlers.
 Thread:   the main thread.
-Not here: the meaning of a signal (reactions.py); a process with an event loop (lifecycle/signals.py).
+Not here: the meaning of a signal (../events.py); a process with an event loop (lifecycle/signals.py).
 """
 
 from __future__ import annotations

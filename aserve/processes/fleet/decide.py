@@ -37,7 +37,9 @@ def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _judge(fleet: Fleet, end: End) -> Do:
-    if end.stood in (DRAINING, KILLED):
+    if end.slot == TRIAL and end.stood is not KILLED and not fleet.is_ending:
+        return Do.REJECT if end.stood is STARTING else Do.ACCEPT
+    if end.stood in (DRAINING, KILLED) or end.slot == TRIAL:
         return Do.NOTE
     if end.stood is READY and not fleet.is_unproven(end.plan):
         return Do.RESTART
@@ -88,6 +90,8 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
         if worker.state is STARTING and worker.slot != TRIAL:
             if is_extra or worker.has_silent_mold or worker.plan is not fleet.target:
                 yield Action(Do.DRAIN, worker)
+        elif worker.state is READY and worker.slot == TRIAL:
+            yield Action(Do.DRAIN, worker)
         elif worker.state is READY and worker.slot == MOLD:
             if worker.plan is not fleet.target and worker.plan is not fleet.plan:
                 yield Action(Do.DRAIN, worker)
@@ -133,6 +137,11 @@ def _start(fleet: Fleet, now: float) -> Iterator[Action]:
             yield Action(Do.START, mold, slot=slot, plan=plan)
 
 
+def _stop(fleet: Fleet, now: float) -> Iterator[Action]:
+    if fleet.is_stop_due:
+        yield Action(Do.STOP_AT_ONCE if fleet.is_at_once else Do.STOP, why=fleet.stop_why)
+
+
 def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
     """Those that serve and start, but what is awaited; or all, at once."""
     if fleet.awaited_until <= now:
@@ -144,6 +153,7 @@ def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
                 yield Action(Do.KILL, worker)
         elif worker.state is READY or worker.state is STARTING:
             is_kept = fleet.is_wanted if worker.slot == MOLD else fleet.is_awaited and worker.state is STARTING
+            is_kept = is_kept and worker.slot != TRIAL
             if not is_kept:
                 yield Action(Do.DRAIN, worker)
     if fleet.is_wanted and not fleet.is_at_once:
@@ -151,4 +161,4 @@ def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 SERVING = (_see_to_end, _hurry, _advance, _let_go, _answer, _start)
-ENDING = (_see_to_end, _hurry, _answer, _end_all)
+ENDING = (_stop, _see_to_end, _hurry, _answer, _end_all)

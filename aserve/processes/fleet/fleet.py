@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
-from ...core.page import MOLD, State
+from ...core.page import MOLD, TRIAL, State
 from .facts import NEVER, End, Member, Plan, Question, Reload, choose_slots
 
 
@@ -40,7 +40,11 @@ class Do(enum.Enum):
     ANSWER = "say that this worker has taken the place of the one that was asked about; none: it has no successor, or all ends"
     TRY = "try new code of our own"
     BECOME = "the new code has shown that it can serve: become it"
+    STOP = "a signal ends all: say so, and let programs beside the workers end"
+    STOP_AT_ONCE = "the same, and none is to finish what it has"
     # What follows from an end.
+    ACCEPT = "the trial has shown that the new code can serve"
+    REJECT = "the trial could not serve: all goes on as before"
     NOTE = "it was told to end, or nothing depends on it any more"
     RESTART = "it served: let its slot wait before another is started"
     MISS = "clients waited for it, and all ends"
@@ -84,10 +88,16 @@ class Fleet:
     unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
     fault: End | None = None  # --reload: why the app cannot start, which workers show
     upgrade_why: str = ""  # why new code of our own is to be tried, once none is being tried
+    trial_why: str = ""  # why it is tried now, or was tried last
     has_shown: bool = False  # the new code can serve: it is to take over
     waiting: list[Question] = field(default_factory=list)
     is_ending: bool = False  # all of it ends: no worker is to begin any more
     is_at_once: bool = False  # the same, and none is to finish what it has
+    stop_why: str = ""  # the last signal that ends all
+    stopped_at: float = NEVER  # when that signal came
+    is_stop_due: bool = False  # nothing was said about that signal yet
+    is_again: bool = False  # another had come before
+    exit_status: int = 0  # of the supervisor
     is_awaited: bool = False  # all ends, clients wait, and no worker serves: those that start may do so, and serve them
     is_wanted: bool = False  # the same, and none starts: one may begin
     awaited_until: float = NEVER  # when that ends
@@ -106,6 +116,11 @@ class Fleet:
     def is_moving(self) -> bool:
         """Whether a reload is on its way to its end: one that is half done may never be there."""
         return self.reload is not None and not self.reload.failed
+
+    @property
+    def is_upgrading(self) -> bool:
+        """Whether new code is tried, or about to take over."""
+        return not self.is_ending and (self.has_shown or any(each.slot == TRIAL for each in self.workers))
 
     def is_unproven(self, plan: Plan) -> bool:
         """Whether this is the plan of a reload with which no worker has served yet."""
@@ -172,28 +187,28 @@ class Fleet:
 
     def on_asked(self, why: str) -> bool:
         """Return whether a reload may begin at once; else it begins after the one that is under way."""
-        may_begin = self.has_served and not self.is_moving
-        self.next_why = "" if may_begin else why
-        return may_begin
+        self.next_why = why
+        return self.has_served and not self.is_moving
 
     def on_upgrade(self, why: str) -> None:
         """New code of our own is asked for, also after a trial that succeeded: the code may have changed since."""
         self.upgrade_why = why
 
-    def on_shown(self) -> None:
-        """The new code has shown that it can serve."""
-        self.has_shown = True
-
     def on_inherited(self, size: int | None, gaps: Iterable[int]) -> None:
         """Workers of the previous code serve; `size`: None if that is not known."""
         self.has_served, self.size, self.gaps = True, size or self.size, set(gaps)
 
-    def on_stop(self, is_at_once: bool = False) -> None:
-        """All ends."""
-        self.is_ending, self.is_at_once = True, self.is_at_once or is_at_once
+    def on_stop(self, why: str, now: float, status: int = 0) -> None:
+        """A signal ends all; with an exit status at once."""
+        self.is_ending = self.is_stop_due = True
+        self.is_again, self.stop_why, self.stopped_at = bool(self.stop_why), why, now
         self.upgrade_why, self.has_shown = "", False
-        if is_at_once:
-            self.is_wanted = False
+        if status:
+            self.is_at_once, self.is_wanted, self.exit_status = True, False, status
+
+    def on_unfinished(self) -> None:
+        """Requests, workers or programs were cut off at the end."""
+        self.exit_status = self.exit_status or 1
 
     def on_clients(self, is_starting: bool, until: float) -> None:
         """All ends, clients wait, and no worker serves: one that starts may serve them until then, and begins if none does."""
@@ -258,9 +273,11 @@ class Fleet:
         elif do is Do.BEGIN:
             self.next_why = ""
         elif do is Do.TRY:
-            self.upgrade_why, self.has_shown = "", False
-        elif do is Do.BECOME:
-            self.has_shown = False
+            self.trial_why, self.upgrade_why, self.has_shown = action.why, "", False
+        elif do is Do.ACCEPT or do is Do.BECOME:
+            self.has_shown = do is Do.ACCEPT
+        elif do is Do.STOP or do is Do.STOP_AT_ONCE:
+            self.is_stop_due = False
         elif do is Do.GIVE_UP:
             self.is_ending = True
         elif do is Do.AVOID:

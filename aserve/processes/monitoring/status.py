@@ -55,7 +55,6 @@ class Status:
         self.fleet = fleet
         self._attached = attached
         self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
-        self.describe_end: Callable[[], str] = lambda: "draining"
         self.slow_starts: Callable[[], list[str]] = list
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
 
@@ -73,7 +72,7 @@ class Status:
     def describe_serving(self) -> str:
         """Return where it serves, with how many workers; or how many are missing."""
         if self.fleet.is_ending:
-            texts = [self.describe_end()]
+            texts = [self._describe_end()]
             for child in self._children.having(State.READY, State.DRAINING):
                 count = len(self._requests_of(child))
                 texts += [f"{name_of(child.slot)} has {_requests(count)}"] if count else []
@@ -84,6 +83,14 @@ class Status:
             return f"degraded: {self.absences.describe(self.fleet.size)}"
         places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
         return f"serving on {places} with {workers(self.fleet.size)}"
+
+    def _describe_end(self) -> str:
+        """Return why all drains, and for how long at most."""
+        fleet, config = self.fleet, self.fleet.plan.config
+        if not fleet.stop_why or fleet.is_at_once:
+            return "ending"
+        left = fleet.stopped_at + config.drain_delay_seconds + config.drain_seconds - self._children.clock()
+        return f"draining since {fleet.stop_why}, at most {max(left, 0.0):.0f} s"
 
     def describe_with_warnings(self) -> dict[str, Any]:
         """Return the status, with the warnings of the status page."""

@@ -2,7 +2,7 @@
 
 Owns:     TouchedFiles: their state at the last look; look_at, for other files, too.
 Thread:   the supervisor's only one.
-Not here: reloading (reloads.py).
+Not here: reloading (events.py).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one.
 States:   below.
-Not here: which there are (Supervision.programs), forking (programs.py), times (settings/crontab.py), the end of a reload (acts.py), the end
-          of the server (shutdown.py).
+Not here: which there are (Supervision.programs), forking (programs.py), times (settings/crontab.py), the end of a reload, and of the server (acts.py).
 
 ```
             start_due                  it ends

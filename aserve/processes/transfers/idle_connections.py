@@ -1,6 +1,6 @@
 """Giving connections away: a worker that serves on gives some to others as they become idle.
 
-Owns:     Giving, the order of the supervisor until it is carried out, or replaced by the next one.
+Owns:     Shedding, the order of the supervisor until it is carried out, or replaced by the next one.
 Thread:   event loop only.
 Not here: how many (levelling.py), detaching connections (connections/drain/detaching.py), a worker that drains and gives all of them (passing.py).
 
@@ -18,7 +18,7 @@ LOOK_SECONDS, MAX_LOOKS = 0.01, 80
 FRUITLESS_SECONDS, MAX_FRUITLESS_SECONDS = 1.0, 64.0
 
 
-class Giving:
+class Shedding:
     """The order of one worker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, give: Callable[[int], int]) -> None:

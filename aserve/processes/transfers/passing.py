@@ -25,7 +25,7 @@ from ...connections.limit import is_short_of_descriptors
 from ...connections.load_board import LoadBoard
 from ...workers.executor import RELIEVED_SECONDS
 from ..children.channel import Message
-from .idle_connections import Giving
+from .idle_connections import Shedding
 from .request_file import RequestFile, mark_begun, take_request
 
 # How often one that drains looks for connections that can go on in another by now. Guess.
@@ -78,7 +78,7 @@ class Passing:
         """
         self._loop, self._server, self._board, self._place, self._say = loop, server, board, place, say
         self._limit_seconds, self._is_heard = limit_seconds, is_heard
-        self._giving = Giving(loop, self._give_idle)
+        self._shedding = Shedding(loop, self._give_idle)
         self._adopting: set[asyncio.Task[None]] = set()
         self._idle_to = 0  # the page of the worker that gets those at rest; 0: the supervisor decides
         self._rests_until = self._soon_until = 0.0
@@ -90,12 +90,12 @@ class Passing:
     def begin(self, message: Message, fds: list[int]) -> None:
         """Give connections at rest, by the supervisor's order, to the worker that it names, if any."""
         self._idle_to = message.get("to", 0)
-        self._giving.begin(message["count"])
+        self._shedding.begin(message["count"])
 
     def stop(self) -> None:
         """Give no more by an earlier order."""
         self._idle_to = 0
-        self._giving.stop()
+        self._shedding.stop()
 
     def give_all(self) -> None:
         """Give all connections from now on, as soon as they can go: this worker drains, and others go on. It serves requests that wait itself, too."""

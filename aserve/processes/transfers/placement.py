@@ -1,6 +1,6 @@
 """Which worker gets a connection that another gives away.
 
-Owns:     Takers: the choice, by the workers' pages, and by what each was given since it has written its page.
+Owns:     Placement: the choice, by the workers' pages, and by what each was given since it has written its page.
 Thread:   the supervisor's only one.
 Not here: which connections are given away, and when (levelling.py, passing.py), connections on their way (transfers.py).
 """
@@ -17,7 +17,7 @@ from ..fleet.fleet import Fleet
 SILENT_NS = 2_000_000_000  # a worker that has not ticked for this long gets no connections: it ticks each second
 
 
-class Takers:
+class Placement:
     """The workers that may get a connection."""
 
     def __init__(self, children: Children, fleet: Fleet) -> None:

@@ -2,7 +2,7 @@
 
 Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
 Thread:   the supervisor's only one.
-Not here: when that happens (upgrade.py), its use by the new code (present.py, upgrade.py).
+Not here: when that happens (upgrade.py), its use by the new code (parts.py, upgrade.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
 descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests and connections on
@@ -31,7 +31,7 @@ from ...settings import VERSION, ConfigError, EngineSettings, parse_bind
 from ..children.children import Children, drain_order
 from ..fleet.plan import Plan
 from ..monitoring.overview import Overview
-from .old_workers import Strangers, open_socket
+from .old_workers import OldWorkers, open_socket
 
 FORM = 11
 
@@ -44,7 +44,7 @@ class Inheritance(NamedTuple):
     version: str  # of the previous code
     blocked: Sequence[int]  # signals that were blocked when the command was started
     listeners: Sequence[Listener]
-    strangers: Strangers
+    old_workers: OldWorkers
     # Set if the form is known; otherwise these keep their defaults, but for the last three.
     plan: Plan | None = None
     size: int | None = None
@@ -54,7 +54,7 @@ class Inheritance(NamedTuple):
     counted: State | None = None  # None: not known; see Overview.restore
     attached: Sequence[State] = ()  # see Attached.adopt
     kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
-    moves: Sequence[State] = ()  # see Moves.adopt
+    moves: Sequence[State] = ()  # see Transfers.adopt
     gaps: Sequence[int] = ()  # see Fleet
 
     @classmethod
@@ -73,7 +73,7 @@ class Inheritance(NamedTuple):
             if state["form"] == FORM:
                 plan = Plan(_read_settings(state["settings"], settings), state["app"])
                 return cls(
-                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], bound, counted,
+                    *common, OldWorkers(), plan, state["size"], state["pages"], state["children"], bound, counted,
                     attached,
                     state.get("kept", {}), state.get("moves", ()), state.get("gaps", ()),
                 )  # fmt: skip
@@ -84,8 +84,8 @@ class Inheritance(NamedTuple):
         kept = {fd for move in moves for fd in move["fds"]}
         used = {*farewell["channels"], *kept, *(listener.socket.fileno() for listener in (*listeners, *bound))}
         close_all(set(state["descriptors"]) - used)
-        strangers = Strangers(farewell["channels"], farewell["message"], state.get("children", ()), moves)
-        return cls(*common, strangers, bound=bound, counted=counted, attached=attached)
+        old_workers = OldWorkers(farewell["channels"], farewell["message"], state.get("children", ()), moves)
+        return cls(*common, old_workers, bound=bound, counted=counted, attached=attached)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Workers of another version, after an upgrade in place whose new code has another form (inheritance.py).
 
-Owns:     Strangers: their channels, until they end; what they pass to each other by way of the supervisor, until one has taken it; the one order
+Owns:     OldWorkers: their channels, until they end; what they pass to each other by way of the supervisor, until one has taken it; the one order
           that they get.
 Thread:   the supervisor's only one.
 Not here: when they get it (upgrade.py), which new worker gets a connection (placement.py, transfers.py).
@@ -33,7 +33,7 @@ from typing import Any, Callable
 from ...core.descriptors import close_all
 from ..children.channel import Channel, Message
 from ..transfers.request_file import is_read
-from ..transfers.transfers import MAX_KEPT, Move, Rest, move_of
+from ..transfers.transfers import MAX_KEPT, IdleTransfer, Transfer, transfer_of
 
 logger = logging.getLogger("aserve")
 
@@ -45,7 +45,7 @@ OF_CONNECTION = frozenset({"listener", "peer"})
 OF_REQUEST = OF_CONNECTION | {"giver", "until", "to"}
 
 
-class Strangers:
+class OldWorkers:
     """Workers whose messages this version cannot all read; it can send them one order: to finish and end."""
 
     def __init__(
@@ -53,27 +53,27 @@ class Strangers:
         fds: Iterable[int] = (),
         farewell: Any = None,
         children: Iterable[Mapping[str, Any]] = (),
-        moves: Iterable[Mapping[str, Any]] = (),
+        transfers: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """`fds`: their channels; `children`: the channel, pid and page of each, as far as known; `moves`: what the previous code kept, see Moves."""
+        """`fds`: their channels; `children`: the channel, pid and page of each, as far as known; `transfers`: what the previous code kept, see Transfers."""
         by_fd = {fd: Channel(open_socket(fd)) for fd in fds}
         known = [(by_fd[each["channel"]], each) for each in children if each["channel"] in by_fd]
         self._channels = list(by_fd.values())
         self._farewell: Message = farewell
         self._is_dismissed = False
         self._homes = {each["page"]: channel for channel, each in known if "page" in each}
-        self._waiting: list[Move] = []
-        self._sent: list[tuple[Channel, Move]] = []  # not taken yet
+        self._waiting: list[Transfer] = []
+        self._sent: list[tuple[Channel, Transfer]] = []  # not taken yet
         self._selector: selectors.BaseSelector
         self._give_to_new: Give
         self._keep_for_new: Keep
         by_pid = {each.get("pid"): channel for channel, each in known}
-        for each in moves:
-            move, getter = move_of(each["message"], each["fds"]), by_pid.get(each["pid"])
+        for each in transfers:
+            transfer, getter = transfer_of(each["message"], each["fds"]), by_pid.get(each["pid"])
             if getter is None:
-                self._waiting.append(move)
+                self._waiting.append(transfer)
             else:
-                self._sent.append((getter, move))
+                self._sent.append((getter, transfer))
 
     def __len__(self) -> int:
         return len(self._channels)
@@ -89,10 +89,10 @@ class Strangers:
         """Give again what came back, and let go of what was taken."""
         for channel in self._channels:
             channel.flush()
-        self._let_go(lambda getter, move: _is_taken(move))
+        self._let_go(lambda getter, transfer: _is_taken(transfer))
         waiting, self._waiting = self._waiting, []
-        for move in waiting:
-            self._give(move)
+        for transfer in waiting:
+            self._give(transfer)
 
     def dismiss(self) -> None:
         """Let them finish running requests and end; only once: other workers serve now."""
@@ -105,9 +105,9 @@ class Strangers:
         """Close all descriptors; in a forked child, too."""
         for channel in self._channels:
             channel.close()  # to them this looks like the supervisor's death
-        for move in self._waiting:
-            close_all(move.fds)
-        self._let_go(lambda getter, move: True)
+        for transfer in self._waiting:
+            close_all(transfer.fds)
+        self._let_go(lambda getter, transfer: True)
         self._channels, self._waiting = [], []
 
     # Messages
@@ -122,12 +122,12 @@ class Strangers:
         if not fds:
             return
         status = os.fstat(fds[0])
-        self._let_go(lambda getter, move: os.path.samestat(os.fstat(move.fds[0]), status))  # it comes back
-        move = move_of(message, fds)
+        self._let_go(lambda getter, transfer: os.path.samestat(os.fstat(transfer.fds[0]), status))  # it comes back
+        transfer = transfer_of(message, fds)
         if len(fds) > 1 and (message.get("number") or message.get("returns")):
-            self._waiting.append(move)
+            self._waiting.append(transfer)
         else:
-            self._give(move, sender)
+            self._give(transfer, sender)
 
     def _on_end(self, channel: Channel) -> None:
         """Give to others what a worker that has ended had not taken."""
@@ -135,51 +135,51 @@ class Strangers:
         self._channels.remove(channel)
         self._homes = {place: each for place, each in self._homes.items() if each is not channel}
         channel.close()
-        self._let_go(lambda getter, move: _is_taken(move))
-        left = [move for getter, move in self._sent if getter is channel]
+        self._let_go(lambda getter, transfer: _is_taken(transfer))
+        left = [transfer for getter, transfer in self._sent if getter is channel]
         self._sent = [each for each in self._sent if each[0] is not channel]
-        for move in left:
-            self._give(move)
+        for transfer in left:
+            self._give(transfer)
 
     # Giving
 
-    def _give(self, move: Move, sender: Channel | None = None) -> None:
+    def _give(self, transfer: Transfer, sender: Channel | None = None) -> None:
         """Give a request to the worker where it waited, and a connection at rest to a new worker; without that to the sender, or another."""
-        message, is_rest = move.message, isinstance(move, Rest)
-        if is_rest and message.keys() >= OF_CONNECTION and self._give_to_new(message, move.fds):
+        message, is_rest = transfer.message, isinstance(transfer, IdleTransfer)
+        if is_rest and message.keys() >= OF_CONNECTION and self._give_to_new(message, transfer.fds):
             return
         first = sender if is_rest else self._homes.get(message.get("giver", 0), sender)
         getter = next((each for each in (first, *self._channels) if each is not None and _is_open(each)), None)
         if getter is not None:
-            self._send(move, getter)
+            self._send(transfer, getter)
         elif not is_rest and message.keys() >= OF_REQUEST:
-            self._keep_for_new(message, move.fds)
+            self._keep_for_new(message, transfer.fds)
         else:
-            close_all(move.fds)
+            close_all(transfer.fds)
             if not is_rest:
                 logger.warning(
                     "a request that was on its way between workers of another version is lost: they have ended"
                 )
 
-    def _send(self, move: Move, getter: Channel) -> None:
-        move.set_out()
+    def _send(self, transfer: Transfer, getter: Channel) -> None:
+        transfer.set_out()
         is_kept = len(self._sent) < MAX_KEPT
         if is_kept:
-            self._sent.append((getter, move))
-        number = {} if isinstance(move, Rest) else {"number": 0}
-        getter.send({**number, **move.message, "do": "adopt"}, move.fds, is_kept)
+            self._sent.append((getter, transfer))
+        number = {} if isinstance(transfer, IdleTransfer) else {"number": 0}
+        getter.send({**number, **transfer.message, "do": "adopt"}, transfer.fds, is_kept)
 
-    def _let_go(self, which: Callable[[Channel, Move], bool]) -> None:
+    def _let_go(self, which: Callable[[Channel, Transfer], bool]) -> None:
         """Close what is kept of these."""
         gone = [each for each in self._sent if which(*each)]
         self._sent = [each for each in self._sent if each not in gone]
-        for _, move in gone:
-            close_all(move.fds)
+        for _, transfer in gone:
+            close_all(transfer.fds)
 
 
-def _is_taken(move: Move) -> bool:
+def _is_taken(transfer: Transfer) -> bool:
     """Whether a worker has taken it, or begun to: not each form marks what was begun (request_file.py), but in each the worker has read it before."""
-    return move.is_taken if isinstance(move, Rest) else is_read(move.fds[1])
+    return transfer.is_taken if isinstance(transfer, IdleTransfer) else is_read(transfer.fds[1])
 
 
 def open_socket(fd: int) -> socket.socket:

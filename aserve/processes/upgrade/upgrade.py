@@ -2,8 +2,8 @@
 
 Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
 Thread:   the supervisor's only one.
-Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), its start
-          (reactions.py: it adopts the workers, and reloads.py replaces them).
+Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), when (fleet/decide.py),
+          its start (events.py: it adopts the workers, and replaces them by a reload).
 
 ```
   supervisor, previous code                        supervisor, new code: same pid, listeners, workers
@@ -22,16 +22,15 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from collections.abc import Sequence
-from typing import Callable, NoReturn
+from typing import NoReturn
 
 from ...connections.listeners import Listener
 from ...core.errors import FAILED
 from ...lifecycle.manager import Manager
 from ...settings import VERSION
-from ..children.channel import Channel, Message
-from ..children.child import TRIAL, Child, State
+from ..children.channel import Channel
+from ..children.child import TRIAL, State
 from ..children.children import Children
 from ..children.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from ..children.forked import say_failed
@@ -40,10 +39,9 @@ from ..fleet.fleet import Fleet
 from ..fleet.plan import Plan
 from ..monitoring.overview import Overview
 from ..programs.attached import Attached
-from ..transfers.transfers import Moves
+from ..transfers.transfers import Transfers
 from . import inheritance
 from .inheritance import Inheritance
-from .old_workers import Strangers
 
 logger = logging.getLogger("aserve")
 
@@ -64,7 +62,7 @@ class Upgrade:
         attached: Attached,
         overview: Overview,
         listeners: Sequence[Listener],
-        moves: Moves,
+        transfers: Transfers,
     ) -> None:
         self._command = command
         self._fleet = fleet
@@ -74,58 +72,26 @@ class Upgrade:
         self._attached = attached
         self._overview = overview
         self._listeners = listeners
-        self._moves = moves
-        self._why = ""  # the reason for the running trial
-        self._trial: Child | None = None
-        self.strangers = Strangers()
-        self.by_signal = {signal.SIGUSR2: lambda number: self.ask(number.name)}
-        # By the word of the trial's message.
-        self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
-            "ready": self._on_ready,
-            "failed": Child.on_failed,
-            "failing": _ignore,
-            "left": _ignore,
-        }
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether new code is tried, or about to take over."""
-        return self._trial is not None or self._fleet.has_shown
-
-    def ask(self, why: str) -> None:
-        """Ask for new code, which is tried as soon as that is due."""
-        self._fleet.on_upgrade(why)
-        if self._trial is not None:
-            logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
-        elif self._fleet.reload is not None:
-            logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
-
-    def abandon(self) -> None:
-        """End the trial."""
-        if self._trial is not None and self._trial.state == State.STARTING:
-            self._children.kill(self._trial, signal.SIGTERM)
-        self._trial = None
+        self._transfers = transfers
 
     # The trial
 
     def begin_trial(self, why: str, plan: Plan) -> None:
         """Fork the process in which the new code shows that it can serve."""
-        self._why = why
-        self._manager.tell_reloading(self._why)
+        self._manager.tell_reloading(why)
         seconds = plan.config.start_seconds or TRIAL_SECONDS
         limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
         with block_signals():
             try:
                 child, channel = self._children.fork(TRIAL, limited)
             except OSError as exc:
-                self._fail(f"the trial could not be forked: {exc.strerror or exc}")
+                self.fail(f"the trial could not be forked: {exc.strerror or exc}")
                 return
             if channel is not None:
                 self._signals.close()
         if channel is not None:
             self._run_trial(channel)
-        self._trial = child
-        logger.info("%s: %s has begun: %s", self._why, child, self._command.show(plan.config.rows()))
+        logger.info("%s: %s has begun: %s", why, child, self._command.show(plan.config.rows()))
 
     def _run_trial(self, channel: Channel) -> NoReturn:
         """In the child: become the new code."""
@@ -138,28 +104,12 @@ class Upgrade:
         finally:
             os._exit(FAILED)
 
-    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
-        if self._children.admit(child):
-            self._children.drain(child, is_replaced=True)
-
-    def on_end(self, child: Child, how: str) -> None:
-        """Handle the end of the trial: the new code can serve, or log why not."""
-        if child is not self._trial:
-            return  # the trial was abandoned
-        self._trial = None
-        if child.ready_at:
-            logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
-            self._fleet.on_shown()
-            return
-        if child.app_traceback:
-            logger.error("%s: the app's traceback:\n%s", child, child.app_traceback.rstrip())
-        self._fail(f"{child} could not start: {child.failure or f'it {how} before it was ready, without a word'}")
-
-    def _fail(self, why: str) -> None:
-        self._manager.note_unchanged(self._why)
+    def fail(self, why: str) -> None:
+        """Report that the code of before goes on."""
+        self._manager.note_unchanged(self._fleet.trial_why)
         logger.error(
             "%s: nothing was upgraded: %s; correct it, and send SIGUSR2; workers that go on as before: %d",
-            self._why, why, len(self._children.having(State.READY)),
+            self._fleet.trial_why, why, len(self._children.having(State.READY)),
         )  # fmt: skip
 
     # Exec
@@ -179,12 +129,12 @@ class Upgrade:
                     blocked,
                     self._overview,
                     attached,
-                    self._moves.describe(),
+                    self._transfers.describe(),
                     fleet.gaps,
                 ) as fd:
                     self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
-                self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
+                self.fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
 
     # As the new code
 
@@ -195,18 +145,13 @@ class Upgrade:
         for state in inherited.children:
             assert inherited.plan is not None
             self._children.adopt(state, inherited.plan)
-        self._moves.adopt(inherited.moves)
+        self._transfers.adopt(inherited.moves)
         logger.info(
             "upgraded from %s to %s, with %d old workers",
-            inherited.version, VERSION, len(self._children) + len(inherited.strangers),
+            inherited.version, VERSION, len(self._children) + len(inherited.old_workers),
         )  # fmt: skip
         if inherited.plan is None:  # so the settings cannot be compared, as a reload does
             logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
-        self.strangers = inherited.strangers
         unblock_signals(inherited.blocked)
         if inherited.counted is not None:
             self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
-
-
-def _ignore(child: Child, message: Message, fds: list[int]) -> None:
-    """Ignore the message: the trial is about to exit."""

@@ -2,7 +2,7 @@
 
 Owns:     Reloader: when to look, and when to report a change; reloading: a Reloader beside a worker's server.
 Thread:   a worker's event loop; watchfiles has a thread of its own.
-Not here: which files (sources.py), the reload (reloads.py).
+Not here: which files (sources.py), the reload (acts.py).
 
 Without watchfiles it looks at all files four times a second. With it, the kernel reports in which folders files have changed; then, and twice
 a second in any case, it looks in the same way.

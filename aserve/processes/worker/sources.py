@@ -2,7 +2,7 @@
 
 Owns:     Sources: their state at the last look; which modules are the project's own.
 Thread:   a worker's event loop; pure, but that it looks at files.
-Not here: when to look (reloading.py), reloading (reloads.py).
+Not here: when to look (reloading.py), the reload (acts.py).
 
 The project is what lies below the folder in which the command was started, or below the one that the app's file is in.
 Packages installed there, as in a .venv, are not the project's own. While code cannot be imported, all Python files of the project

@@ -30,7 +30,7 @@ from aserve.features.metrics.exporter import Exporter
 from aserve.features.metrics.lone import Lone
 from aserve.features.metrics.scrapes import open_metrics
 from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
-from aserve.processes.upgrade.inheritance import Inheritance, Strangers
+from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import ConfigError
 
 pytestmark = pytest.mark.long_on_pypy
@@ -48,7 +48,7 @@ def read(one):
 
 def count(one, child, number):
     """Let a worker count so many exceptions of its app."""
-    one.supervisor.present.children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
+    one.supervisor.parts.children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
 
 
 def exceptions(one):
@@ -71,7 +71,7 @@ def test_workers(supervised, memory, monkeypatch):
     one.turn()
     assert read(one)["aserve_workers", "starting"] == 1
     monkeypatch.setattr(error_log, "on_second", lambda: 5)  # of the supervisor's messages
-    one.supervisor.present.overview.on_second()
+    one.supervisor.parts.overview.on_second()
     assert read(one)["aserve_error_log_lines_lost_total", "0"] == 5
     one.say(one.children[0], say="ready")
     found = read(one)
@@ -96,15 +96,15 @@ def test_event_loops(supervised):
 
     assert silences() == {}  # neither has turned yet
     now = time.monotonic_ns()
-    one.supervisor.present.children.page(first)[Field.TICKED_AT] = now - 40 * 10**9
-    one.supervisor.present.children.page(second)[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
+    one.supervisor.parts.children.page(first)[Field.TICKED_AT] = now - 40 * 10**9
+    one.supervisor.parts.children.page(second)[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
     found = silences()
     assert found["1"] >= 40 and found["2"] < 1
     one.signal(signal.SIGHUP)
     third = one.children[-1]
     assert third.slot == 1
     one.say(third, say="ready")
-    one.supervisor.present.children.page(third)[Field.TICKED_AT] = time.monotonic_ns()
+    one.supervisor.parts.children.page(third)[Field.TICKED_AT] = time.monotonic_ns()
     assert silences()["1"] < 40
 
 
@@ -196,7 +196,7 @@ def test_jobs(supervised, monkeypatch):
     one.start()
     assert "aserve_jobs" not in str(read(one))
     jobs = {"ended": {"done": 9, "failed": 1, "retried": 0}, "waiting": {"/a b": 3}}
-    monkeypatch.setattr(one.supervisor.present.overview, "facts", lambda: {"jobs": jobs})
+    monkeypatch.setattr(one.supervisor.parts.overview, "facts", lambda: {"jobs": jobs})
     found = read(one)
     assert (found["aserve_jobs_total", "done"], found["aserve_jobs_total", "failed"]) == (9, 1)
     assert found["aserve_jobs_waiting", "/a b"] == 3
@@ -224,10 +224,10 @@ def test_new_code(supervised, has_children):
     one.turn(1)
     (child,) = one.start()
     count(one, child, 3)
-    state = one.supervisor.present.overview.hand_down().state
+    state = one.supervisor.parts.overview.hand_down().state
     state["started_at"] = 12.5
     other = supervised(1)
-    other.supervisor.present.overview.restore(state, has_children)
+    other.supervisor.parts.overview.restore(state, has_children)
     assert exceptions(other) == {"1": 5 if has_children else 8}
     found = read(other)
     assert found["process_start_time_seconds",] == 12.5 and found["aserve_worker_restarts_total", "crash"] == 1
@@ -251,9 +251,9 @@ def test_it_answers(supervised, tmp_path, monkeypatch):
                 return b""
 
         assert wait_until(answer).startswith(b"HTTP/1.1 200 OK\r\n")
-    one.supervisor.present.overview.close(is_end=False)
+    one.supervisor.parts.overview.close(is_end=False)
     assert (tmp_path / "m").exists()
-    one.supervisor.present.overview.close(is_end=True)
+    one.supervisor.parts.overview.close(is_end=True)
     assert not (tmp_path / "m").exists()
 
 
@@ -261,9 +261,9 @@ def test_it_is_handed_down(supervised):
     """What code of before has counted is the new code's; of code that has left nothing, nothing is known."""
     one = supervised(1)
     one.start()
-    state = one.supervisor.present.overview.hand_down().state
+    state = one.supervisor.parts.overview.hand_down().state
     state["started_at"] = 1.5
-    left = Inheritance("99.0", [], [], Strangers(), counted=state)
+    left = Inheritance("99.0", [], [], OldWorkers(), counted=state)
     assert read(supervised(1, inherited=left))["process_start_time_seconds",] == 1.5
     assert read(supervised(1, inherited=left._replace(counted=None)))["process_start_time_seconds",] > 1e9
 
@@ -306,12 +306,12 @@ def test_statsd(supervised, statsd, tmp_path):
     first, _ = one.start()
     count(one, first, 5)
     statsd()
-    one.supervisor.present.overview.on_second()
+    one.supervisor.parts.overview.on_second()
     heard = statsd()
     assert (heard["a.workers"], heard["a.app.exceptions"]) == ("2|g", "5|c")
-    state = one.supervisor.present.overview.hand_down().state
-    one.supervisor.present.overview.close(is_end=False)
-    other = supervised(2, **settings).supervisor.present.overview
+    state = one.supervisor.parts.overview.hand_down().state
+    one.supervisor.parts.overview.close(is_end=False)
+    other = supervised(2, **settings).supervisor.parts.overview
     other.restore(state, has_children=False)
     other.on_second()
     heard = statsd()  # the old code has said no end
@@ -350,7 +350,7 @@ def test_who_reads_what_the_app_counts(reading, monkeypatch, tmp_path):
     assert not several._ask_app()
     first, second = reading.start()
     assert several.share() == {GIVEN: str(tmp_path / "files")}
-    reading.supervisor.present.children.page(second)[Field.TICKED_AT] = 5
+    reading.supervisor.parts.children.page(second)[Field.TICKED_AT] = 5
     assert several._ask_app() and told(reading, second) == [{"do": "read app"}] and told(reading, first) == []
     for text, fault in ((b"a 1\n", ""), (b"a 1\n", "it failed")):
         several._on_app_metrics(second.pid, {"fault": fault}, [written(text)])
@@ -366,7 +366,7 @@ def test_who_reads_dies(reading):
     """Another reads it; if there is none, nobody waits."""
     first, second = reading.start()
     several = reading.several
-    reading.supervisor.present.children.page(second)[Field.TICKED_AT] = 5
+    reading.supervisor.parts.children.page(second)[Field.TICKED_AT] = 5
     assert several._ask_app() and told(reading, first) == []
     reading.end(second, number=signal.SIGKILL)
     assert told(reading, first) == [{"do": "read app"}] and reading.told == []
@@ -396,7 +396,7 @@ def test_files_of_who_is_gone(reading, tmp_path):
 def test_what_balancers_are_told(supervised):
     """By the pages of those who serve; at the end by those who finish."""
     one = supervised(2, threads=4)
-    several, page = one.several, one.supervisor.present.children.page
+    several, page = one.several, one.supervisor.parts.children.page
     assert several.exporter.balance.agent_line() == b"stopped #no worker serves\n"
     one.start()
     balance = several.exporter.balance = Balance(several.exporter._look)
@@ -412,7 +412,7 @@ def test_who_does_not_turn(supervised):
     """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
     one = supervised(1)
     (child,) = one.start()
-    overview, page = one.supervisor.present.overview, one.supervisor.present.children.page
+    overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page
     page(child)[Field.TICK], page(child)[Field.TICKED_AT] = 7, 1
     for _ in range(5):
         overview._note_ticks()
@@ -428,7 +428,7 @@ def test_a_lone_process(supervised, tmp_path):
     """A process without a supervisor has the metrics of one worker, but for those that only a supervisor knows."""
     one = supervised(1)
     (child,) = one.start()
-    one.supervisor.present.children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
+    one.supervisor.parts.children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
     lone = Lone(Server(hello, bind="127.0.0.1:0"))
     text = Exporter(lone, (), lambda: False).render().decode()
     found = [line.split()[2] for line in one.several.exporter.render().decode().splitlines() if "# TYPE" in line]

@@ -31,7 +31,7 @@ def test_the_last_ones(supervised):
         report(one, first, number)
     report(one, second, 39)
     report(one, first, 39, "answered")
-    slow = one.supervisor.present.status.describe()["slow"]
+    slow = one.supervisor.parts.status.describe()["slow"]
     assert [(found["number"], found["end"]) for found in slow[-3:]] == [(38, None), (39, "answered"), (39, None)]
     assert len(slow) == 32
 
@@ -44,6 +44,6 @@ def test_one_of_a_worker_that_dies(supervised, monkeypatch):
     for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):
         report(one, child, number, end, status=None, at=100.0, seconds=2.0)
     one.end(first, number=9)
-    slow = one.supervisor.present.status.describe()["slow"]
+    slow = one.supervisor.parts.status.describe()["slow"]
     assert [each["end"] for each in slow] == ["worker_died", "answered", None]
     assert [each["seconds"] for each in slow] == [9.0, 2.0, 2.0] and slow[0]["status"] == 0

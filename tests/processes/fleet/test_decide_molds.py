@@ -117,10 +117,10 @@ def test_upgrade():
     trial.state = READY
     world.workers.append(trial)
     world.fleet.waiting.append(Question("caller", reload=1))
-    assert world.settle() == [], "a trial is no successor"
+    assert dos(world.settle()) == [Do.DRAIN], "a trial has shown all, and is no successor"
     world.reload()
     world.fleet.on_upgrade("SIGUSR2")
-    assert world.settle() == [] and trial.state is READY
+    assert world.settle() == [] and trial.state is DRAINING
     world.workers.remove(trial)
     world.ready(newest(world, MOLD))
     assert Do.TRY not in dos(world.ready(newest(world, 1)))
@@ -129,6 +129,27 @@ def test_upgrade():
     world.settle()
     world.fleet.on_upgrade("SIGUSR2")
     assert world.settle() == []
+
+
+@pytest.mark.parametrize(
+    ("stood", "do"), [(STARTING, Do.REJECT), (READY, Do.ACCEPT), (DRAINING, Do.ACCEPT), (KILLED, Do.NOTE)]
+)
+def test_the_end_of_a_trial(stood, do):
+    """A trial that was ready is followed by the new code; any other changes nothing."""
+    world = serving(1)
+    world.fleet.on_upgrade("SIGUSR2")
+    world.settle()
+    world.fleet.on_end(End(TRIAL, new_plan(), stood, "the trial", "it ended"))
+    assert dos(world.settle()) == ([do, Do.BECOME] if do is Do.ACCEPT else [do])
+    assert world.fleet.trial_why == "SIGUSR2" and not world.fleet.is_upgrading
+
+
+def test_the_end_of_a_trial_at_the_end():
+    """No new code takes over while all ends."""
+    world = serving(1)
+    world.fleet.on_stop("SIGTERM", world.now)
+    world.fleet.on_end(End(TRIAL, new_plan(), DRAINING, "the trial", "it ended"))
+    assert Do.NOTE in dos(world.settle()) and not world.fleet.has_shown
 
 
 # Questions
@@ -189,6 +210,28 @@ def test_the_end():
     for worker in list(world.workers):
         world.end(worker)
     assert world.turn(100) == []
+
+
+def test_signals_that_end_all():
+    """Each signal is told once: the first lets all drain, the next one ends all at once, with its exit status."""
+    world = serving(1)
+    world.fleet.on_stop("SIGTERM", world.now)
+    assert dos(world.settle()) == [Do.STOP, Do.DRAIN] and not world.fleet.is_again
+    world.fleet.on_stop("SIGTERM", world.now, 143)
+    assert dos(world.settle()) == [Do.STOP_AT_ONCE, Do.KILL] and world.fleet.is_again
+    world.fleet.on_unfinished()
+    assert world.fleet.exit_status == 143 and world.settle() == []
+
+
+def test_a_trial_while_clients_wait():
+    """The worker that clients wait for goes on; the trial does not."""
+    world = serving(1)
+    world.end(newest(world, 1))
+    world.turn(PAUSE_SECONDS)
+    world.workers.append(trial := Member(TRIAL, 1, new_plan()))
+    world.fleet.on_stop("SIGTERM", world.now)
+    world.fleet.on_clients(True, world.now + 5.0)
+    assert [(action.do, action.worker) for action in world.settle()] == [(Do.STOP, None), (Do.DRAIN, trial)]
 
 
 def test_the_end_at_once():

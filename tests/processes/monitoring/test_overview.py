@@ -10,7 +10,7 @@ from harness.supervising import told
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import Field, State
 from aserve.lifecycle.supervision import HandedDown, Supervision
-from aserve.processes.upgrade.inheritance import Inheritance, Strangers
+from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import parse_bind
 
 
@@ -64,18 +64,18 @@ def test_workers(supervised, recorder):
     ((word, pid, message, fds),) = recorder.heard
     assert (word, pid, message["text"], fds) == ("a word", first.pid, "b", [])
     one.heard(first), one.heard(second)
-    one.supervisor.present.overview._tell(second.pid, {"do": "it"})
+    one.supervisor.parts.overview._tell(second.pid, {"do": "it"})
     assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
     recorder.heard.clear()
     second.was_at = [(1.0, "GET /")]
     number = second.page
-    one.supervisor.present.overview.on_end(second)
-    one.supervisor.present.overview.on_lost(2, 1)
+    one.supervisor.parts.overview.on_end(second)
+    one.supervisor.parts.overview.on_lost(2, 1)
     assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
     recorder.heard.clear()
     one.end(second, number=signal.SIGKILL)
     assert ("page", 2, 2) in recorder.heard and ("end", second.pid, number) in recorder.heard
-    assert {"shared": len(recorder.heard)} in [share() for share in one.supervisor.present.overview.shares]
+    assert {"shared": len(recorder.heard)} in [share() for share in one.supervisor.parts.overview.shares]
 
 
 def test_a_second(supervised, recorder):
@@ -90,7 +90,7 @@ def test_who_does_not_turn(supervised, recorder):
     """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
     one = supervised(1, extensions=[recorder])
     (child,) = one.start()
-    overview, page = one.supervisor.present.overview, one.supervisor.present.children.page(child)
+    overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page(child)
     page[Field.TICK] = 7
     for _ in range(6):
         overview.on_second()
@@ -116,7 +116,7 @@ def test_without_extensions(supervised, monkeypatch):
     """Nobody asks who turns, and nothing is looked up for that."""
     one = supervised(1)
     one.start()
-    overview = one.supervisor.present.overview
+    overview = one.supervisor.parts.overview
     monkeypatch.setattr(overview, "_extensions", [])
     overview.on_second()
     (process,) = overview.processes()
@@ -146,19 +146,19 @@ def test_new_code(supervised, recorder):
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     recorder.left = HandedDown({"own": 7}, [listener], [5])
     one = supervised(1, extensions=[recorder])
-    found = one.supervisor.present.overview.hand_down()
+    found = one.supervisor.parts.overview.hand_down()
     listener.close()
     assert (found.state["own"], found.bound, found.fds) == (7, [listener], [5])
     left = Inheritance(
         "99.0",
         [],
         [],
-        Strangers(),
+        OldWorkers(),
         counted={**found.state, "why_unready": "drained by aserve balancers", "started_at": 1.5},
     )
     other = supervised(1, inherited=left, extensions=[heir := Recorder()])
     assert heir.heard[0] == (7, False)
-    overview = other.supervisor.present.overview
+    overview = other.supervisor.parts.overview
     assert (overview.why_unready, overview.started_at) == ("drained by aserve balancers", 1.5)
 
 
@@ -167,5 +167,5 @@ def test_the_end(supervised, recorder):
     one = supervised(1, extensions=[recorder])
     recorder.heard.clear()
     for is_end in (False, True):
-        one.supervisor.present.overview.close(is_end)
+        one.supervisor.parts.overview.close(is_end)
     assert recorder.heard == [("close", False), ("close", True)]

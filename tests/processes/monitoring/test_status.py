@@ -24,9 +24,9 @@ def test_workers(supervised, monkeypatch):
     monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (5, 10))
     one = supervised(2)
     first, second = one.start()
-    status = one.supervisor.present.overview._status
+    status = one.supervisor.parts.overview._status
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow?a", 2))
-    page = one.supervisor.present.children.page(second)
+    page = one.supervisor.parts.children.page(second)
     page[Field.STALLED_SECONDS], page[Field.TICKED_AT], page[Field.THREADS_STUCK] = 7, 1, 2
     found = status.describe()
     assert (found["workers_wanted"], found["workers_ready"], found["threads"]) == (2, 2, 32)
@@ -47,7 +47,7 @@ def test_crashes(supervised, monkeypatch):
     """Those of the last ten minutes, with how each has ended."""
     one = supervised(2)
     first, _ = one.start()
-    status, clock = one.supervisor.present.status, SimpleNamespace(now=time.monotonic())
+    status, clock = one.supervisor.parts.status, SimpleNamespace(now=time.monotonic())
     monkeypatch.setattr(
         "aserve.processes.monitoring.status.time", SimpleNamespace(time=time.time, monotonic=lambda: clock.now)
     )
@@ -66,7 +66,7 @@ def test_memory_that_grows(supervised, monkeypatch):
     )
     one = supervised(1)
     (child,) = one.start()
-    status = one.supervisor.present.status
+    status = one.supervisor.parts.status
     for _ in range(60 * 50):
         status.on_second()
     assert set(taken) == {child.pid} and len(taken) == 50
@@ -83,7 +83,7 @@ def test_one_that_is_not_there_yet(supervised):
     one = supervised(1)
     (child,) = one.start()
     child.pid = 0
-    assert one.supervisor.present.status.describe()["workers"][0]["rss_bytes"] is None
+    assert one.supervisor.parts.status.describe()["workers"][0]["rss_bytes"] is None
 
 
 def test_attached(supervised, monkeypatch):
@@ -104,7 +104,7 @@ def test_attached(supervised, monkeypatch):
     }
     programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing", "when": "* * * * *"}]
     status = module.Status(
-        one.supervisor.present.children,
+        one.supervisor.parts.children,
         one.supervisor.fleet,
         SimpleNamespace(describe=lambda: programs, describe_missing=str),
     )
@@ -121,7 +121,7 @@ def test_a_lone_process(supervised):
     """A process without a supervisor has the same status, but for what only a supervisor does."""
     one = supervised(1)
     one.start()
-    found, alone = one.supervisor.present.status.describe(), Lone(Server(hello, bind="127.0.0.1:0")).statuses.describe()
+    found, alone = one.supervisor.parts.status.describe(), Lone(Server(hello, bind="127.0.0.1:0")).statuses.describe()
     assert list(alone["workers"][0]) == list(found["workers"][0])
     assert found.keys() - alone.keys() == {"half_done", "refused", "attached", "jobs"}
     assert list(alone) == [name for name in found if name in alone]

@@ -32,7 +32,7 @@ def memory(monkeypatch):
 
 
 def page_of(one, child):
-    return one.supervisor.present.children.page(child)
+    return one.supervisor.parts.children.page(child)
 
 
 def turn(one, *turning):
@@ -66,7 +66,7 @@ def test_a_worker_has_one_lifespan(supervised):
     """Its jitter is drawn once, and that of its successor anew."""
     one = supervised(1, max_requests=10, max_requests_jitter=1_000_000)
     (worker,) = one.start()
-    watch = one.supervisor.present.watch
+    watch = one.supervisor.parts.watch
     turn(one, worker)
     lifespan = watch._watched[worker].lifespan
     turn(one, worker)
@@ -80,7 +80,7 @@ def test_settings_of_a_reload_count(supervised):
     page_of(one, worker)[Field.REQUESTS] = 10
     assert turn(one, worker) == []
     one.settings["max_requests"] = 5
-    one.supervisor.reactions.reloads.ask("asked")
+    one.supervisor.events.reload("asked")
     (successor,) = one.turn()
     one.say(successor, say="ready")
     page_of(one, successor)[Field.REQUESTS] = 5
@@ -232,11 +232,11 @@ def test_whether_any_loop_turns(supervised):
     """What puts off systemd's watchdog: one that turns is enough."""
     one = supervised(2)
     first, second = one.start()
-    watch = one.supervisor.present.watch
+    watch = one.supervisor.parts.watch
     assert not watch.has_moved()
     page_of(one, second)[Field.TICK] = 1
     assert watch.has_moved() and not watch.has_moved()
-    one.supervisor.present.children.drain(second, is_replaced=True)
+    one.supervisor.parts.children.drain(second, is_replaced=True)
     page_of(one, second)[Field.TICK] = 2
     assert watch.has_moved()
 
@@ -248,15 +248,15 @@ def test_whether_threads_begin_what_waits(supervised):
     for child in (first, second):
         page_of(one, child)[Field.TICK] = 1
         page_of(one, child)[Field.STALLED_SECONDS] = 3
-    assert not one.supervisor.present.watch.has_moved()
+    assert not one.supervisor.parts.watch.has_moved()
     page_of(one, second)[Field.TICK], page_of(one, second)[Field.STALLED_SECONDS] = 2, 0
-    assert one.supervisor.present.watch.has_moved()
+    assert one.supervisor.parts.watch.has_moved()
 
 
 def test_whether_any_loop_turns_where_there_is_none(supervised):
     """While a successor of the only worker starts, or waits to, nothing hangs that a restart could help."""
     one = supervised(1)
-    watch = one.supervisor.present.watch
+    watch = one.supervisor.parts.watch
     (first,) = one.start()
     assert not watch.has_moved()
     one.end(first, number=9)
@@ -292,7 +292,7 @@ def test_out_of_memory(supervised, before, after, how, is_told):
     one = supervised(1)
     one.start()
     kernel = Kernel(before)
-    watch = Watch(one.supervisor.present.children, kernel)
+    watch = Watch(one.supervisor.parts.children, kernel)
     config = one.supervisor.fleet.plan.config
     watch.look(config, 0.0)
     kernel.count = after
@@ -307,6 +307,6 @@ def test_a_crash_is_explained(supervised, caplog, monkeypatch):
     """The log line of the crash says so."""
     one = supervised(1)
     (worker,) = one.start()
-    monkeypatch.setattr(one.supervisor.present.watch, "explain", lambda how: f"{how}, explained")
+    monkeypatch.setattr(one.supervisor.parts.watch, "explain", lambda how: f"{how}, explained")
     one.end(worker, number=signal.SIGKILL)
     assert "it was killed by SIGKILL, explained; another is started" in caplog.text

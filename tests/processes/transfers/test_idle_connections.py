@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.processes.transfers.idle_connections import LOOK_SECONDS, MAX_FRUITLESS_SECONDS, MAX_LOOKS, Giving
+from aserve.processes.transfers.idle_connections import LOOK_SECONDS, MAX_FRUITLESS_SECONDS, MAX_LOOKS, Shedding
 
 
 class Loop:
@@ -49,14 +49,14 @@ def loop():
 def test_they_idle_at_once(loop):
     """One look is enough."""
     server = Server(5)
-    Giving(loop, server.give).begin(3)
+    Shedding(loop, server.give).begin(3)
     assert server.asked == [3] and loop.due is None
 
 
 def test_they_come_to_idle(loop):
     """It looks again and again, until all are given."""
     server = Server(1, 0, 3)
-    Giving(loop, server.give).begin(3)
+    Shedding(loop, server.give).begin(3)
     loop.run()
     assert server.asked == [3, 2, 2] and loop.now == pytest.approx(2 * LOOK_SECONDS)
 
@@ -64,17 +64,17 @@ def test_they_come_to_idle(loop):
 def test_they_never_idle(loop):
     """It gives up before the next order, and leaves orders alone for a while, which becomes longer."""
     server, pauses = Server(), []
-    giving = Giving(loop, server.give)
+    shedding = Shedding(loop, server.give)
     for _ in range(9):
-        giving.begin(1)
+        shedding.begin(1)
         loop.run()
         began_at, count = loop.now, len(server.asked)
-        giving.begin(1)
+        shedding.begin(1)
         assert loop.due is None and len(server.asked) == count
         while len(server.asked) == count:
             loop.now += 1.0
-            giving.begin(1)
-        giving.stop()
+            shedding.begin(1)
+        shedding.stop()
         server.asked.clear()
         pauses.append(round(loop.now - began_at))
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 64, 64] and MAX_FRUITLESS_SECONDS == 64
@@ -84,21 +84,21 @@ def test_they_never_idle(loop):
 def test_some_are_given_at_last(loop):
     """The next order is carried out at once."""
     server = Server(0, 1)
-    giving = Giving(loop, server.give)
-    giving.begin(2)
+    shedding = Shedding(loop, server.give)
+    shedding.begin(2)
     loop.run()
     assert len(server.asked) == MAX_LOOKS
-    giving.begin(2)
+    shedding.begin(2)
     assert len(server.asked) == MAX_LOOKS + 1
 
 
 def test_another_order(loop):
     """It takes the place of the one before; stopped, it gives nothing."""
     server = Server()
-    giving = Giving(loop, server.give)
-    giving.begin(5)
-    giving.begin(2)
+    shedding = Shedding(loop, server.give)
+    shedding.begin(5)
+    shedding.begin(2)
     assert server.asked == [5, 2]
-    giving.stop()
+    shedding.stop()
     loop.run()
     assert server.asked == [5, 2]

@@ -8,7 +8,7 @@ import pytest
 
 from aserve.core.page import Field
 from aserve.processes.fleet.fleet import Fleet
-from aserve.processes.transfers.placement import SILENT_NS, Takers
+from aserve.processes.transfers.placement import SILENT_NS, Placement
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def takers(new):
     """Of the children that `new` makes."""
     fleet = Fleet(None, 0)
     fleet.workers = new.children
-    return Takers(new.children, fleet)
+    return Placement(new.children, fleet)
 
 
 @pytest.fixture

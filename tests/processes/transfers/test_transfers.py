@@ -17,9 +17,9 @@ from aserve.core.page import Field
 from aserve.processes.children.channel import GIVE_UP_SECONDS
 from aserve.processes.fleet.fleet import Fleet
 from aserve.processes.transfers import transfers as moves_module
-from aserve.processes.transfers.placement import Takers
+from aserve.processes.transfers.placement import Placement
 from aserve.processes.transfers.request_file import RequestFile, mark_begun, take_request
-from aserve.processes.transfers.transfers import UNKNOWN, Moves
+from aserve.processes.transfers.transfers import UNKNOWN, Transfers
 
 
 def test_one_that_arrives(moving):
@@ -251,9 +251,9 @@ def test_over_an_upgrade_in_place(moving):
     moving.fill(moving.other)
     unsent = moving.give(moving.other)
     states = json.loads(json.dumps(moving.moves.describe()))
-    after = Moves(moving.new.children, Takers(moving.new.children, Fleet(None, 0)))
+    after = Transfers(moving.new.children, Placement(moving.new.children, Fleet(None, 0)))
     after.adopt(states)
-    after.by_word["taken"](moving.other, {"number": number}, [])
+    after.on_taken(moving.other, {"number": number}, [])
     assert not is_open(sent) and is_open(unsent)
     after.on_second()
     moving.moves = after  # the descriptors are its own

@@ -11,7 +11,7 @@ from harness.ways import is_open
 
 from aserve.core.page import Field
 from aserve.processes.transfers import transfers as moves_module
-from aserve.processes.transfers.transfers import Moves
+from aserve.processes.transfers.transfers import Transfers
 
 
 def test_one_at_rest(moving):
@@ -157,7 +157,7 @@ def test_one_at_rest_over_an_upgrade_in_place(moving):
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     states = json.loads(json.dumps(moving.moves.describe()))
-    moving.moves = Moves(moving.new.children, moving.moves._takers)
+    moving.moves = Transfers(moving.new.children, moving.moves._placement)
     moving.moves.adopt(states)
     moving.silence(moving.third)
     moving.moves.on_second()

@@ -123,7 +123,7 @@ def test_all_of_it(before, system, tmp_path):
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fd)
     assert found.version == VERSION and found.blocked == [signal.SIGUSR1]
-    assert (found.plan, found.size, found.pages, len(found.strangers)) == (PLAN, 3, before.pages_fd, 0)
+    assert (found.plan, found.size, found.pages, len(found.old_workers)) == (PLAN, 3, before.pages_fd, 0)
     assert [(listener.bind, listener.inode) for listener in found.listeners] == [
         (listener.bind, listener.inode) for listener in before.listeners
     ]
@@ -180,19 +180,19 @@ def test_another_form(before, system, other):
     """Then there are listeners, and workers to whom one may say one thing, once."""
     found = Inheritance.read(before.write(**other), Config)
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
-    assert len(found.strangers) == 2 and found.counted is not None and found.kept == {}
+    assert len(found.old_workers) == 2 and found.counted is not None and found.kept == {}
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(before.pages_fd)
     system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
     for _ in range(2):
-        found.strangers.dismiss()
+        found.old_workers.dismiss()
     (drains,) = before.children.having(State.DRAINING)
     received = [system.workers_ends[drains.pid].receive()[0] for _ in range(2)]
     assert received == [{"do": "drain", "stopping": False}] * 2  # the first is that of before
     with pytest.raises(BlockingIOError):
         system.workers_ends[drains.pid].receive()
     assert [listener.address for listener in found.bound] == [each.address for each in before.extension.bound]
-    found.strangers.close()
+    found.old_workers.close()
     for each in [*found.listeners, *found.bound]:
         each.socket.close()
 

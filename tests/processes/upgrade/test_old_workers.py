@@ -9,8 +9,8 @@ import pytest
 
 from aserve.processes.children.channel import Channel
 from aserve.processes.transfers.request_file import RequestFile, put_request_back, take_request
-from aserve.processes.upgrade import old_workers as strangers_module
-from aserve.processes.upgrade.old_workers import Strangers
+from aserve.processes.upgrade import old_workers as old_workers_module
+from aserve.processes.upgrade.old_workers import OldWorkers
 
 FAREWELL = {"do": "drain", "stopping": False}
 REQUEST = {"say": "request", "to": 1, "listener": 0, "peer": {}, "giver": 1, "until": 1e9}
@@ -25,10 +25,10 @@ class Both:
         fds = [ours.detach() for ours, _ in pairs]
         self.selector, self.given, self.may_give = selectors.DefaultSelector(), [], False
         children = [{"channel": fd, "page": page, "pid": 100 + page} for fd, page in zip(fds, (1, 2))]
-        self.strangers = Strangers(fds, FAREWELL, children, moves)
+        self.old_workers = OldWorkers(fds, FAREWELL, children, moves)
 
     def listen(self):
-        self.strangers.listen(self.selector, self.give, self.keep)
+        self.old_workers.listen(self.selector, self.give, self.keep)
         return self
 
     def give(self, message, fds):
@@ -72,7 +72,7 @@ def both():
 
     yield make
     for each in made:
-        each.strangers.close()
+        each.old_workers.close()
         each.selector.close()
         for worker in each.workers:
             worker.close()
@@ -97,7 +97,7 @@ def request():
 def test_a_request_goes_back_to_where_it_waited(both):
     """Also after the order to drain; a message without descriptors has no effect."""
     it = both().listen()
-    it.strangers.dismiss()
+    it.old_workers.dismiss()
     it.workers[0].send(REQUEST, request())
     it.workers[0].send({"say": "left"})
     it.turn()
@@ -114,7 +114,7 @@ def test_a_request_that_comes_back(both, back):
         it.workers[1].send({**REQUEST, **back}, request())
         it.turn()
         assert it.received(home) is None
-        it.strangers.on_second()
+        it.old_workers.on_second()
         message, octets = it.received(home)
         assert message["do"] == "adopt" and octets == b"octets"
         it.workers[0].close()
@@ -161,9 +161,9 @@ def test_a_worker_that_is_killed(both, has_taken):
     it.turn()
     found = [it.received(2), it.received(2)]
     assert [each and each[1] for each in found] == ([None, None] if has_taken else [b"octets", b""])
-    assert len(it.strangers._sent) == (0 if has_taken else 2)
-    it.strangers.on_second()
-    assert it.strangers._sent == []
+    assert len(it.old_workers._sent) == (0 if has_taken else 2)
+    it.old_workers.on_second()
+    assert it.old_workers._sent == []
 
 
 def test_one_that_comes_back_is_not_kept_twice(both):
@@ -173,17 +173,17 @@ def test_one_that_comes_back_is_not_kept_twice(both):
     for _ in range(2):
         it.workers[0].send({"say": "idle"}, [os.dup(fd)])
         it.turn()
-        assert it.received(1, takes=False) and len(it.strangers._sent) == 1
+        assert it.received(1, takes=False) and len(it.old_workers._sent) == 1
     os.close(fd)
 
 
 def test_more_than_may_be_kept(both, monkeypatch):
     """They go as they are."""
-    monkeypatch.setattr(strangers_module, "MAX_KEPT", 0)
+    monkeypatch.setattr(old_workers_module, "MAX_KEPT", 0)
     it = both().listen()
     it.workers[0].send(REQUEST, request())
     it.turn()
-    assert it.received(1) and it.strangers._sent == []
+    assert it.received(1) and it.old_workers._sent == []
 
 
 def test_the_last_one_ends(both):
@@ -194,7 +194,7 @@ def test_the_last_one_ends(both):
     for worker in it.workers:
         worker.close()
     it.turn()
-    assert it.strangers._sent == [] and len(it.strangers) == 0
+    assert it.old_workers._sent == [] and len(it.old_workers) == 0
 
 
 def test_without_strangers(both, caplog):
@@ -202,12 +202,12 @@ def test_without_strangers(both, caplog):
     fds = [request(), request()]
     moves = [{"message": each, "fds": fd, "pid": 0} for each, fd in zip(({"new": 1}, REQUEST), fds)]
     it = both(moves)
-    assert len(it.strangers) == 2
+    assert len(it.old_workers) == 2
     for worker in it.workers:
         worker.close()
     it.listen()
     it.turn()
-    assert it.given == [REQUEST] and len(it.strangers) == 0
+    assert it.given == [REQUEST] and len(it.old_workers) == 0
     assert caplog.text.count("is lost: they have ended") == 1
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(fds[0][0])
@@ -217,7 +217,7 @@ def test_let_go(both):
     """Nothing stays open."""
     fds = request()
     it = both([{"message": REQUEST, "fds": fds, "pid": 0}])
-    it.strangers.close()
+    it.old_workers.close()
     for fd in fds:
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(fd)

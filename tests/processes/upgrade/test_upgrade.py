@@ -23,7 +23,7 @@ from aserve.processes.children.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.children.pages import Pages
 from aserve.processes.fleet.plan import Plan
 from aserve.processes.upgrade import upgrade
-from aserve.processes.upgrade.inheritance import Inheritance, Strangers
+from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import VERSION
 
 pytestmark = pytest.mark.long_on_pypy
@@ -91,19 +91,19 @@ def test_signals_wait(supervised, execed):
     one = supervised(1)
     one.start()
     heard = []
-    one.supervisor._events.by_signal[signal.SIGTTIN] = heard.append
+    one.supervisor.parts.poller.by_signal[signal.SIGTTIN] = heard.append
     one.signal(USR2)
     one.turn()
     trial = trial_of(one)
     one.say(trial, say="ready")
     one.system.workers_ends[trial.pid].close()
     one.system.ends.append((trial.pid, 0))
-    one.supervisor.reactions.ends.reap()
+    one.supervisor.events.reap()
     signal.raise_signal(signal.SIGTTIN)
     kills = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "kill", lambda pid, number: kills.append((pid, number)))
-        one.supervisor.reactions.upgrade.become()
+        one.supervisor.parts.upgrade.become()
     programs, _ = execed
     ((_, state, blocked),) = programs
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGTTIN} <= blocked and state["blocked"] == []
@@ -316,11 +316,11 @@ def test_the_child(supervised, execed, error, why):
     one.start()
     closed = []
     execed[1].append(error)
-    one.supervisor.reactions.upgrade.ask("SIGUSR2")
+    one.supervisor.fleet.on_upgrade("SIGUSR2")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Left, match="1"):
-        patch.setattr(one.supervisor.present.children, "fork", lambda slot, plan: (None, theirs))
+        patch.setattr(one.supervisor.parts.children, "fork", lambda slot, plan: (None, theirs))
         patch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(Left(status)))
-        patch.setattr(one.supervisor.reactions.upgrade._signals, "close", lambda: closed.append(True))
+        patch.setattr(one.supervisor.parts.upgrade._signals, "close", lambda: closed.append(True))
         one.turn()
     assert closed and os.get_inheritable(theirs.fileno())
     message, _ = ours.receive()
@@ -348,7 +348,7 @@ def test_it_goes_on(supervised, caplog):
     for child in children:
         child["channel"] = os.dup(child["channel"])
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    left = Inheritance("0.0.1", [], [], Strangers(), plan, 2, os.dup(pages_fd), children)
+    left = Inheritance("0.0.1", [], [], OldWorkers(), plan, 2, os.dup(pages_fd), children)
     one = supervised(3, inherited=left)
     assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     one.system.workers_ends.update({7000 + number: theirs for number, (_, theirs) in enumerate(pairs, 1)})
@@ -373,9 +373,9 @@ def test_what_was_counted_of_jobs(supervised, monkeypatch):
     before.follow(["spooler"])
     before._pages["spooler"].end("done")
     plan = Plan(Config(workers=1, spooler=["/nowhere"]), "a:app")
-    left = Inheritance("0.0.1", [], [], Strangers(), plan, 1, kept=dict(spoolers.KEPT))
+    left = Inheritance("0.0.1", [], [], OldWorkers(), plan, 1, kept=dict(spoolers.KEPT))
     one = supervised(1, inherited=left, spooler=["/nowhere"])
-    assert one.supervisor.present.overview.facts()["jobs"] == {
+    assert one.supervisor.parts.overview.facts()["jobs"] == {
         "ended": {"done": 1, "failed": 0, "retried": 0},
         "waiting": {"/nowhere": 0},
     }
@@ -385,7 +385,7 @@ def test_what_was_counted_of_jobs(supervised, monkeypatch):
 def test_workers_of_another_form(supervised, caplog):
     """They go when the new code's own serve."""
     dismissed = []
-    strangers = Strangers()
+    strangers = OldWorkers()
     strangers.dismiss = lambda: dismissed.append(True)
     one = supervised(2, inherited=Inheritance("99.0", [], [], strangers))
     first, second = one.turn()

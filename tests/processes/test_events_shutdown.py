@@ -26,7 +26,7 @@ def test_the_end(supervised, caplog):
     one.signal(TERM)
     assert told(one, first) == told(one, second) == [{"do": "drain", "stopping": True}]
     assert one.end(second, number=9) == [] and one.end(first) == []
-    assert one.children == [] and one.supervisor.fleet.is_ending and one.supervisor.reactions.shutdown.status == 0
+    assert one.children == [] and one.supervisor.fleet.is_ending and one.supervisor.fleet.exit_status == 0
     assert "SIGTERM: draining, at most 30 s; once more to leave at once" in caplog.text
 
 
@@ -37,7 +37,7 @@ def test_what_was_cut_off_is_told(supervised, end, status):
     (child,) = one.start()
     one.signal(TERM)
     one.end(child, **end)
-    assert one.supervisor.reactions.shutdown.status == status
+    assert one.supervisor.fleet.exit_status == status
 
 
 def test_asked_again(supervised, caplog):
@@ -51,10 +51,7 @@ def test_asked_again(supervised, caplog):
     one.signal(signal.SIGINT)
     assert one.system.signals == [(child.pid, signal.SIGKILL)]
     one.end(child, number=9)
-    assert (
-        one.supervisor.reactions.shutdown.status == 128 + signal.SIGINT
-        and "SIGINT again: leaving at once" in caplog.text
-    )
+    assert one.supervisor.fleet.exit_status == 128 + signal.SIGINT and "SIGINT again: leaving at once" in caplog.text
 
 
 def test_at_once(supervised):
@@ -63,7 +60,7 @@ def test_at_once(supervised):
     children = one.start()
     one.signal(signal.SIGQUIT)
     assert one.system.signals == [(child.pid, signal.SIGKILL) for child in children]
-    assert one.supervisor.fleet.is_ending and one.supervisor.reactions.shutdown.status == 128 + signal.SIGQUIT
+    assert one.supervisor.fleet.is_ending and one.supervisor.fleet.exit_status == 128 + signal.SIGQUIT
 
 
 def test_at_once_with_one_that_writes_its_stacks(supervised):
@@ -86,7 +83,7 @@ def test_a_worker_that_does_not_end(supervised):
     one.turn(0.2)
     assert one.system.signals == [(child.pid, signal.SIGKILL)]
     one.end(child, number=9)
-    assert one.supervisor.reactions.shutdown.status == 1
+    assert one.supervisor.fleet.exit_status == 1
 
 
 def test_a_crash_at_the_end(supervised):
@@ -95,7 +92,7 @@ def test_a_crash_at_the_end(supervised):
     first, second = one.start()
     one.signal(TERM)
     one.end(first)
-    assert one.end(second, number=11) == [] and one.supervisor.reactions.shutdown.status == 1
+    assert one.end(second, number=11) == [] and one.supervisor.fleet.exit_status == 1
 
 
 # Clients who wait while nobody serves
@@ -131,7 +128,7 @@ def test_a_client_waits(waited_for, caplog):
     one.turn(5)
     one.say(child, say="ready")
     assert told(one, child) == [STOP] and one.system.signals == []
-    assert one.end(child) == [] and one.children == [] and one.supervisor.reactions.shutdown.status == 0
+    assert one.end(child) == [] and one.children == [] and one.supervisor.fleet.exit_status == 0
 
 
 @pytest.mark.parametrize("comes", [True, False])
@@ -147,7 +144,7 @@ def test_a_client_waits_for_too_long(waited_for, comes):
     one.turn(0.2)
     assert one.system.signals == [(child.pid, signal.SIGKILL)]
     one.end(child, number=9)
-    assert one.children == [] and one.supervisor.reactions.shutdown.status == 1
+    assert one.children == [] and one.supervisor.fleet.exit_status == 1
 
 
 def test_a_client_waits_in_vain(waited_for, caplog):
@@ -155,7 +152,7 @@ def test_a_client_waits_in_vain(waited_for, caplog):
     one, child = waited_for()
     one.signal(TERM)
     one.say(child, say="failed", why="no module", traceback="")
-    assert one.end(child, status=1) == [] and one.supervisor.reactions.shutdown.status == 1
+    assert one.end(child, status=1) == [] and one.supervisor.fleet.exit_status == 1
     assert f"{child} could not start: no module; clients that waited for it were not served" in caplog.text
     one.turn(100)
     assert one.system.signals == []
@@ -164,7 +161,7 @@ def test_a_client_waits_in_vain(waited_for, caplog):
 def test_a_client_waits_in_a_pause(waited_for):
     """The only worker has crashed, and the next is not due yet: one begins at once, and only one."""
     one, child = waited_for()
-    one.supervisor.reactions.crew.resize(2, "asked")
+    one.supervisor.parts.crew.resize(2, "asked")
     one.turn()
     for starting in one.children:
         one.end(starting, number=9)
@@ -173,7 +170,7 @@ def test_a_client_waits_in_a_pause(waited_for):
     assert last.slot == 1 and told(one, last) == []
     one.say(last, say="ready")
     assert told(one, last) == [STOP]
-    assert one.end(last) == [] and one.children == [] and one.supervisor.reactions.shutdown.status == 0
+    assert one.end(last) == [] and one.children == [] and one.supervisor.fleet.exit_status == 0
 
 
 def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog):
@@ -182,7 +179,7 @@ def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog)
     one.end(child, number=9)
     one.system.fork_error = OSError(12, "Cannot allocate memory")
     one.signal(TERM)
-    assert one.children == [] and one.supervisor.reactions.shutdown.status == 1 and not one.supervisor.fleet.is_wanted
+    assert one.children == [] and one.supervisor.fleet.exit_status == 1 and not one.supervisor.fleet.is_wanted
     assert "it could not be forked: Cannot allocate memory; clients that waited for it were not served" in caplog.text
 
 

@@ -45,7 +45,7 @@ def test_one_after_another(supervised, caplog):
     for child in (first, second):
         assert one.end(child, status=1) == []
     # What a worker of long ago has left unfinished is not the command's end.
-    assert one.supervisor.reactions.shutdown.status == 0
+    assert one.supervisor.fleet.exit_status == 0
 
 
 def test_asked_for_while_a_successor_cannot_start(supervised):
@@ -214,7 +214,8 @@ def test_settings_that_have_not_changed(supervised, monkeypatch):
     """The app may have: all workers are replaced, for another plan with the same settings."""
     one = supervised(2)
     before, plan = one.start(), one.supervisor.fleet.plan
-    monkeypatch.setattr(one.supervisor.reactions.reloads, "_read", lambda before: before._replace())
+    site = one.supervisor.parts.site._replace(read=lambda before: before._replace())
+    monkeypatch.setattr(one.supervisor.parts, "site", site)
     one.signal(HUP)
     one.start()
     one.leave(*before)
@@ -305,7 +306,7 @@ def test_asked_for_once_more(supervised, caplog):
 def test_asked_for_at_the_start(supervised, caplog):
     """A reload during the first start follows it."""
     one = supervised(1)
-    one.supervisor.reactions.reloads.ask("SIGHUP")
+    one.supervisor.events.reload("SIGHUP")
     (first,) = one.turn()
     one.say(first, say="ready")
     assert slots_of(one.children) == [1, 1]

@@ -9,14 +9,14 @@ import signal
 import pytest
 
 from aserve.processes.children.clock import Clock
-from aserve.processes.children.events import HANDLED, Events
+from aserve.processes.children.poller import HANDLED, Poller
 from aserve.processes.fleet.facts import NEVER
 
 
 @pytest.fixture
 def events():
     before = {number: signal.getsignal(number) for number in HANDLED}
-    events = Events(Clock())
+    events = Poller(Clock())
     yield events
     events.close()
     assert {number: signal.getsignal(number) for number in HANDLED} == before
@@ -57,4 +57,4 @@ def test_signals(events):
     assert done == []
     for handle in events.wait():
         handle()
-    assert done == [signal.SIGHUP, signal.SIGCHLD]
+    assert done == ["SIGHUP", "SIGCHLD"]

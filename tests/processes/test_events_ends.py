@@ -49,7 +49,7 @@ def test_what_a_drain_has_cut(supervised, tmp_path, caplog):
     assert f"{child} has ended: it was killed by SIGKILL; it was at: GET /a (" in caplog.text
     assert log.read_text() == ""
     assert not [
-        cell for cell, count in one.supervisor.present.overview.tally.describe().items() if count and LOST in cell
+        cell for cell, count in one.supervisor.parts.overview.tally.describe().items() if count and LOST in cell
     ]
 
 
@@ -89,10 +89,10 @@ def test_a_crash_beside_a_successor(supervised, caplog):
     one = supervised(1)
     (first,) = one.start()
     one.say(first, say="failing", why="it was sent SIGTERM")
-    one.supervisor.present.children.admit(one.children[-1])  # and its word has not been heard
+    one.supervisor.parts.children.admit(one.children[-1])  # and its word has not been heard
     one.system.ends.append((first.pid, 11))
     one.reap()
-    assert f"{first} has crashed" in caplog.text and not one.supervisor.present.status.absences
+    assert f"{first} has crashed" in caplog.text and not one.supervisor.parts.status.absences
 
 
 def test_a_crash_of_one_too_many(supervised, caplog):
@@ -103,16 +103,16 @@ def test_a_crash_of_one_too_many(supervised, caplog):
     one.system.ends.append((first.pid, 11))
     one.reap()
     assert caplog.text.rstrip().endswith(f"{first} has crashed after 0 s: it was killed by SIGSEGV")
-    assert one.turn(10) == [] and not one.supervisor.present.status.absences
+    assert one.turn(10) == [] and not one.supervisor.parts.status.absences
 
 
 def test_killed_for_a_fault_before_the_end(supervised):
     """What it was at is lost, and the exit status says so."""
     one = supervised(1)
     (child,) = one.start()
-    one.supervisor.present.children.end_with_stacks(child, "its event loop hangs")
+    one.supervisor.parts.children.end_with_stacks(child, "its event loop hangs")
     one.signal(TERM)
-    assert one.end(child, number=6) == [] and one.supervisor.reactions.shutdown.status == 1
+    assert one.end(child, number=6) == [] and one.supervisor.fleet.exit_status == 1
 
 
 def test_the_hook_of_another_servers_settings(supervised):

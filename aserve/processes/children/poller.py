@@ -1,30 +1,32 @@
 """The events of a process without an event loop: descriptors that are ready, signals, and time.
 
-Owns:     Events: waiting for the next; the selector, the pipe of signals, the clock and the timers, until they are closed.
+Owns:     Poller: waiting for the next; the selector, the pipe of signals, the clock and the timers, until they are closed; whether clients wait.
 Thread:   the supervisor's only one.
-Not here: reading signals (signal_pipe.py), the clock and its timers (clock.py); what is done about an event (reactions.py).
+Not here: reading signals (signal_pipe.py), the clock and its timers (clock.py); what an event changes (../events.py).
 """
 
 from __future__ import annotations
 
+import select
 import selectors
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
+from ...connections.listeners import Listener
 from ...lifecycle.control import Watch, watch_with
 from ..fleet.facts import NEVER
 from .clock import Clock, Timers
 from .signal_pipe import SignalPipe
 
-OnSignal = Callable[[signal.Signals], None]
+OnSignal = Callable[[str], None]  # with the name of the signal
 HANDLED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGCHLD,
 )  # fmt: skip
 
 
-class Events:
+class Poller:
     """What a supervisor waits for."""
 
     def __init__(self, clock: Clock) -> None:
@@ -54,4 +56,13 @@ class Events:
 
     def _on_signals(self) -> None:
         for number in self.signals.read():
-            self.by_signal[number](number)
+            self.by_signal[number](number.name)
+
+
+def has_clients(listeners: Sequence[Listener]) -> bool:
+    """Whether clients wait in the kernel's queue that no other process will serve: the next process serves those of a socket that was given."""
+    poll = select.poll()
+    for listener in listeners:
+        if not listener.is_given:
+            poll.register(listener.socket, select.POLLIN)
+    return bool(poll.poll(0))

@@ -56,14 +56,14 @@ def test_at_first(supervised, caplog):
     assert (first.pid, str(first), first.state) == (0, "worker 1", State.STARTING)
     assert one.turn() == []
     assert one.fork_from(mold) == [first] and first.pid > mold.pid
-    assert one.supervisor.present.children.page(first)[Field.PID] == first.pid
+    assert one.supervisor.parts.children.page(first)[Field.PID] == first.pid
     assert one.turn() == []
     one.say(first, say="ready")
     others = one.fork_from(mold)
     assert slots_of(others) == [2, 3] and len({child.page for child in one.children}) == 4
     for other in others:
         one.say(other, say="ready")
-    assert len(one.supervisor.present.children.having(State.READY)) == 3
+    assert len(one.supervisor.parts.children.having(State.READY)) == 3
     assert one.system.forks == 4 and one.turn(30) == []
 
 
@@ -80,7 +80,7 @@ def test_it_cannot_start(supervised):
     (mold,) = one.turn()
     one.say(mold, **FAILED)
     assert one.end(mold, 1) == [] and one.supervisor.fleet.is_ending
-    failure = one.supervisor.reactions.shutdown.start_failure
+    failure = one.supervisor.acts.start_failure
     assert str(failure) == "the mold (pid 101) could not start: importing a raised ValueError"
     assert failure.app_traceback == "Traceback: here\n"
 
@@ -89,9 +89,7 @@ def test_it_dies_at_the_start(supervised):
     """Without a word, too."""
     one = supervised(preload=True)
     one.end(one.turn()[0], number=KILL)
-    assert "it was killed by SIGKILL before it was ready, without a word" in str(
-        one.supervisor.reactions.shutdown.start_failure
-    )
+    assert "it was killed by SIGKILL before it was ready, without a word" in str(one.supervisor.acts.start_failure)
 
 
 def test_it_takes_too_long(supervised):
@@ -101,9 +99,7 @@ def test_it_takes_too_long(supervised):
     one.turn(6)
     assert one.system.signals == [(mold.pid, ABRT)]
     one.end(mold, number=ABRT)
-    assert "the mold (pid 101) could not start: it was not ready within 5 s" in str(
-        one.supervisor.reactions.shutdown.start_failure
-    )
+    assert "the mold (pid 101) could not start: it was not ready within 5 s" in str(one.supervisor.acts.start_failure)
 
 
 def test_no_subreaper(supervised):
@@ -112,7 +108,7 @@ def test_no_subreaper(supervised):
     one.system.subreaper = -1
     assert one.turn() == []
     assert "cannot become the supervisor's on this system; leave out --preload" in str(
-        one.supervisor.reactions.shutdown.start_failure
+        one.supervisor.acts.start_failure
     )
 
 
@@ -126,7 +122,7 @@ def test_the_first_worker_cannot_start(supervised):
     one.end(worker, 1)
     assert told(one, mold) == [LEAVE]
     one.end(mold)
-    assert one.children == [] and str(one.supervisor.reactions.shutdown.start_failure).startswith(
+    assert one.children == [] and str(one.supervisor.acts.start_failure).startswith(
         "worker 1 (pid 102) could not start"
     )
 
@@ -217,7 +213,7 @@ def test_reload_while_a_mold_is_made(preloaded):
     one.signal(HUP)
     assert told(one, mold) == [LEAVE] and len(one.molds) == 2
     one.signal(HUP)
-    assert "the mold (pid" in one.supervisor.present.children.describe_slow_start()
+    assert "the mold (pid" in one.supervisor.parts.children.describe_slow_start()
 
 
 def test_reload_to_other_settings(preloaded):
@@ -276,7 +272,7 @@ def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
     one.end(mold, number=KILL)
     one.turn(0.1)
     assert "worker 1 could not start: its mold has ended before it could fork; the next try is in 0.1 s" in caplog.text
-    assert unborn.is_reaped and one.supervisor.present.children.find(1, *State) == []
+    assert unborn.is_reaped and one.supervisor.parts.children.find(1, *State) == []
 
 
 def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
@@ -329,7 +325,7 @@ def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
         one.say(unborn, say="ready")
         assert told(one, unborn) == [{"do": "drain", "stopping": True}]
         one.end(unborn)
-        assert one.children == [] and one.supervisor.reactions.shutdown.status == 0
+        assert one.children == [] and one.supervisor.fleet.exit_status == 0
 
 
 @pytest.fixture
@@ -359,7 +355,7 @@ def test_clients_wait_while_a_mold_is_made(waited_for):
     one.say(worker, say="ready")
     assert told(one, worker) == [{"do": "drain", "stopping": True}]
     one.end(worker)
-    assert one.children == [] and one.supervisor.reactions.shutdown.status == 0 and one.system.signals == []
+    assert one.children == [] and one.supervisor.fleet.exit_status == 0 and one.system.signals == []
 
 
 def test_clients_wait_and_no_mold_is_made_yet(preloaded):
@@ -378,7 +374,7 @@ def test_clients_wait_and_no_mold_is_made_yet(preloaded):
         one.say(worker, say="ready")
         assert told(one, worker) == [{"do": "drain", "stopping": True}]
         one.end(worker)
-        assert one.children == [] and one.supervisor.reactions.shutdown.status == 0
+        assert one.children == [] and one.supervisor.fleet.exit_status == 0
 
 
 def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
@@ -395,7 +391,7 @@ def test_clients_wait_in_vain_for_a_mold(waited_for, caplog):
     """It cannot start: the log and the exit status say what that has cost; nothing else is tried."""
     one, mold = waited_for
     one.say(mold, **FAILED)
-    assert one.end(mold, 1) == one.turn(60) == one.children == [] and one.supervisor.reactions.shutdown.status == 1
+    assert one.end(mold, 1) == one.turn(60) == one.children == [] and one.supervisor.fleet.exit_status == 1
     assert "could not start: importing a raised ValueError; clients that waited for it were not served" in caplog.text
 
 
@@ -405,7 +401,7 @@ def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
     one.turn(10 + ENDING_SECONDS - 0.1)
     assert told(one, mold) == []
     one.turn(0.2)
-    assert told(one, mold) == [LEAVE] and one.supervisor.reactions.shutdown.status == 1
+    assert told(one, mold) == [LEAVE] and one.supervisor.fleet.exit_status == 1
     assert "the worker that was to begin had not served those who waited for it" in caplog.text
     assert one.end(mold, number=KILL) == one.children == []
 
@@ -492,7 +488,7 @@ def test_one_that_was_drained_before_it_began(preloaded):
     (unborn,) = one.turn(0.2)
     one.signal(TERM)
     assert told(one, mold)[-1] == LEAVE
-    assert unborn.state == State.DRAINING and len(one.supervisor.present.children) == 3
+    assert unborn.state == State.DRAINING and len(one.supervisor.parts.children) == 3
 
 
 def test_start_timeout_of_a_worker(preloaded):
@@ -529,7 +525,7 @@ def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
 def test_upgrade(preloaded):
     """A mold is not handed down, and nothing is while one is about to fork."""
     one, mold, (first, _) = preloaded()
-    _, children = one.supervisor.present.children.describe()
+    _, children = one.supervisor.parts.children.describe()
     assert [child["slot"] for child in children] == [1, 2]
     one.end(first, number=KILL)
     one.turn(0.2)

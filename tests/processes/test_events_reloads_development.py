@@ -113,7 +113,7 @@ def test_who_shows_it_does_not_start(supervised):
     (second,) = one.children
     one.say(second, say="failed", why="the port is taken", traceback="")
     assert one.end(second, status=1) == []
-    assert "the port is taken" in str(one.supervisor.reactions.shutdown.start_failure)
+    assert "the port is taken" in str(one.supervisor.acts.start_failure)
 
 
 def test_a_crash_while_code_is_broken(supervised, monkeypatch):

@@ -8,7 +8,7 @@ import signal
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
-from aserve.processes.children.events import HANDLED
+from aserve.processes.children.poller import HANDLED
 from aserve.processes.fleet.fleet import Do
 from aserve.processes.transfers.request_file import RequestFile
 
@@ -18,8 +18,8 @@ TERM, HUP = signal.SIGTERM, signal.SIGHUP
 def test_the_tables_are_whole(supervised):
     """Each signal that is caught, and each action but a start, has its noun."""
     one = supervised(1)
-    assert one.supervisor._events.by_signal.keys() == set(HANDLED)
-    assert one.supervisor.reactions.by_do.keys() == set(Do) - {Do.START}
+    assert one.supervisor.parts.poller.by_signal.keys() == set(HANDLED)
+    assert one.supervisor.acts.by_do.keys() == set(Do) - {Do.START}
 
 
 def test_a_signal_that_is_not_the_supervisors(supervised):
@@ -36,7 +36,7 @@ def test_an_idle_connection(supervised):
     one = supervised(3)
     first, second, third = one.start()
     for child, count in ((first, 0), (second, 5), (third, 6)):
-        one.supervisor.present.children.page(child)[Field.CONNECTIONS] = count
+        one.supervisor.parts.children.page(child)[Field.CONNECTIONS] = count
     given = []
     for _ in range(4):
         reading, writing = os.pipe()
@@ -50,7 +50,7 @@ def test_an_idle_connection(supervised):
                 os.close(fd)
     assert given == [2, 2, 3, 2]
     for child in one.children:  # each has written its page by now
-        one.supervisor.present.children.page(child)[Field.TICK] += 1
+        one.supervisor.parts.children.page(child)[Field.TICK] += 1
     one.turn(1.1)
     assert [child.given_count for child in one.children] == [0, 0, 0]
 
@@ -61,7 +61,7 @@ def test_an_idle_connection_during_a_reload(supervised):
     first, _, _ = one.start()
     one.signal(HUP)
     new = one.children[-1]
-    one.supervisor.present.children.page(new)[Field.CONNECTIONS] = 100
+    one.supervisor.parts.children.page(new)[Field.CONNECTIONS] = 100
     one.say(new, say="ready")
     reading, writing = os.pipe()
     os.close(reading)
@@ -93,9 +93,9 @@ def test_a_request_that_no_worker_is_left_for(supervised, monkeypatch, caplog):
     one.system.workers_ends[child.pid].send(request, [writing, file.detach()])
     one.turn()
     one.end(child)
-    reactions = one.supervisor.reactions
+    parts = one.supervisor.parts
     with monkeypatch.context() as patch:
-        patch.setattr(reactions, "let_go", reactions._moves.let_go)  # the rest is the fixture's to close
-        assert reactions.end() == 1 and os.read(reading, 1) == b""
+        patch.setattr(parts, "let_go", parts.transfers.let_go)  # the rest is the fixture's to close
+        assert one.supervisor.acts.end() == 1 and os.read(reading, 1) == b""
     assert "no worker is left for requests that were on their way to one; lost: 1: GET /cart" in caplog.text
     os.close(reading)

@@ -8,14 +8,14 @@ from aserve.processes.children.pages import Pages
 def test_what_looks_sees_the_same_processes(supervised):
     """What is decided by, shown and counted is about the same workers."""
     one = supervised(2)
-    children, present = one.start(), one.supervisor.present
-    assert list(one.supervisor.fleet.workers) == list(present.children) == children
-    assert [worker["slot"] for worker in present.status.describe()["workers"]] == [1, 2]
-    assert present.overview.ready_count == 2 and present.tally is present.overview.tally
+    children, parts = one.start(), one.supervisor.parts
+    assert list(one.supervisor.fleet.workers) == list(parts.children) == children
+    assert [worker["slot"] for worker in parts.status.describe()["workers"]] == [1, 2]
+    assert parts.overview.ready_count == 2 and parts.tally is parts.overview.tally
 
 
 def test_pages(supervised):
     """There are enough for a successor of each worker, and workers look at those that are expected from the start."""
     one = supervised(3)
-    pages = one.supervisor.present.children._pages
+    pages = one.supervisor.parts.children._pages
     assert isinstance(pages, Pages) and pages.top == 5

@@ -1,0 +1,239 @@
+"""What happens to a supervisor: a method for each signal, each word of a child, the end of a child, and each second.
+
+Owns:     Events: each event changes the facts (fleet/fleet.py), or is passed to the object that keeps what it is about.
+Thread:   the supervisor's only one.
+Not here: waiting (children/poller.py), what follows (fleet/decide.py, acts.py), questions on the control socket (answers.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Mapping
+
+from ..core.tally import OOM_KILLS
+from ..lifecycle.preconditions import describe_lack
+from ..lifecycle.signals import SAME_SIGNAL_SECONDS
+from .answers import Answers
+from .children.channel import Message
+from .children.child import MOLD, TRIAL, Child, State, name_of, workers
+from .children.children import Hear
+from .children.poller import HANDLED
+from .fleet.facts import End
+from .fleet.plan import Plan
+from .monitoring.questions import answer_all
+from .parts import Parts
+from .transfers.levelling import level_out
+from .upgrade.inheritance import Inheritance
+
+logger = logging.getLogger("aserve")
+
+CHECK_SECONDS = 1.0
+
+
+class Events:
+    """All events of a supervisor."""
+
+    def __init__(self, parts: Parts, inherited: Inheritance | None) -> None:
+        self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
+        answers = Answers(parts.fleet, parts.crew, self.reload, parts.children, parts.timers, parts.status)
+        transfers = parts.transfers
+        parts.poller.by_signal.update({number: getattr(self, f"_on_{number.name.lower()}") for number in HANDLED})
+        self.by_word: dict[str, Hear] = {  # of a worker
+            "ready": self._on_ready,
+            "failed": Child.on_failed,  # why it ends
+            "failing": self._on_failing,
+            "left": Child.on_left,  # it drains, and accepts no connections any more
+            "changed": self._on_changed,
+            "stacks": answers.on_stacks_told,
+            "idle": transfers.on_idle,  # a connection for another worker
+            "request": transfers.on_request,  # a request for another worker
+            "taken": transfers.on_taken,
+            "missed": transfers.on_missed,
+            **parts.overview.by_word,
+        }
+        self.by_word_of: dict[int, Mapping[str, Hear]] = {
+            MOLD: {"ready": self._on_mold_ready, "failed": Child.on_failed, "unfit": self._on_mold_unfit},
+            TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
+        }
+        self.each_second = (
+            self.reap,
+            self._look_at_touched,
+            parts.children.on_second,  # messages that wait are sent
+            parts.crew.follow_limits,  # --workers auto
+            parts.placement.on_second,  # who is silent
+            parts.transfers.on_second,  # what waits for a worker, or for too long
+            parts.old_workers.on_second,  # the same, between workers of another version
+            self._level_out,
+            parts.status.on_second,  # memory
+            parts.overview.on_second,  # extensions
+            parts.attached.end_overdue,
+            self._replace_due,
+            self._tell_slow_starts,
+            self._feed_watchdog,
+        )
+        parts.overview.answer(answers.by_question, parts.timers.after, is_upgraded=inherited is not None)
+        if inherited is not None:
+            parts.upgrade.take_over(inherited)
+            parts.old_workers.listen(parts.poller.selector, transfers.give, transfers.keep)
+            self.reload("SIGUSR2")
+
+    # Signals
+
+    def _on_sighup(self, name: str) -> None:
+        self.reload(name)
+
+    def reload(self, why: str) -> None:
+        """Replace all workers, now or after the reload that is under way."""
+        fleet = self._fleet
+        if not fleet.is_ending and not fleet.on_asked(why):
+            self._crew.forget_failures()
+            logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
+
+    def _on_sigterm(self, name: str) -> None:
+        """Let all drain; the second signal ends all at once."""
+        fleet, now = self._fleet, self._parts.clock()
+        if not fleet.stop_why:
+            fleet.on_stop(name, now)
+        elif now - fleet.stopped_at > SAME_SIGNAL_SECONDS:
+            self._on_sigquit(name)
+
+    _on_sigint = _on_sigterm
+
+    def _on_sigquit(self, name: str) -> None:
+        """End all at once."""
+        self._fleet.on_stop(name, self._parts.clock(), 128 + signal.Signals[name])
+
+    def _on_sigttin(self, name: str) -> None:
+        self._crew.resize(self._fleet.size + 1, name)
+
+    def _on_sigttou(self, name: str) -> None:
+        self._crew.resize(self._fleet.size - 1, name)
+
+    def _on_sigusr1(self, name: str) -> None:
+        self._crew.reopen_logs()
+
+    def _on_sigusr2(self, name: str) -> None:
+        """Try new code of aserve's own, and become it."""
+        fleet, trial = self._fleet, self._children.find(TRIAL, *State)
+        fleet.on_upgrade(name)
+        if trial:
+            logger.info("%s: once more, after %s; kill it if it hangs", name, trial[0])
+        elif fleet.reload is not None:
+            logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", name)
+
+    def _on_sigchld(self, name: str) -> None:
+        self.reap()
+
+    # The end of a child
+
+    def reap(self) -> None:
+        """Handle the ends of children: each becomes a fact."""
+        parts = self._parts
+        for child, before, how in parts.children.reap(parts.attached.on_end):
+            explained = how if before is State.KILLED else parts.watch.explain(how)
+            if explained != how:
+                parts.tally.count(OOM_KILLS)
+            parts.overview.on_end(child)
+            if child.is_worker:
+                parts.transfers.on_end(child)
+                parts.losses.on_end(child, before, is_oom=explained != how)
+            self._fleet.on_end(self._end_of(child, before, explained))
+
+    def on_no_fork(self, slot: int, plan: Plan, exc: OSError) -> None:
+        """A child could not be forked: an end without a beginning."""
+        why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
+        self._fleet.on_end(End(slot, plan, State.STARTING, name_of(slot), why))
+
+    def _end_of(self, child: Child, before: State, how: str) -> End:
+        """Return the facts of an end. If the supervisor has killed the child for a fault, its state at that time counts."""
+        stood = child.killed_in if before is State.KILLED and child.failure and child.killed_in is not None else before
+        why = how
+        if stood is State.STARTING:
+            why = child.failure or f"it {how} before it was ready, without a word"
+        elif stood is State.READY and self._fleet.is_unproven(child.plan):
+            why = child.failure or f"it {how} before a worker served, without a word"
+        return End(child.slot, child.plan, stood, str(child), why, child.app_traceback, child)
+
+    # Words of a worker
+
+    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
+        """It serves."""
+        if not self._children.admit(child):
+            return
+        self._crew.tell_orders(child)
+        if self._fleet.is_ending:
+            return
+        is_first = not self._fleet.has_served
+        self._fleet.on_ready(child)
+        if is_first:
+            self._crew.begin(child)
+        logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
+        absences = self._parts.status.absences
+        if absences.pop(child.slot, None) and not absences:
+            logger.info("no worker is missing any more: %s", workers(self._fleet.size))
+
+    def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
+        """It asks for a successor."""
+        if child.state is State.READY:
+            self._crew.replace(child.slot, f"{child}: {message['why']}", "asked")
+
+    def _on_changed(self, child: Child, message: Message, fds: list[int]) -> None:
+        """--reload: a file was saved. The code of a reload that does not serve yet is of no use any more, and may hang."""
+        if child.state is not State.READY:
+            return  # its successor looks by now
+        answer_all(self._fleet.drop(), f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
+        self.reload(message["why"])
+
+    # Words of a mold, which imports the app and forks workers (--preload), and of a trial of new code
+
+    def _on_mold_ready(self, mold: Child, message: Message, fds: list[int]) -> None:
+        if self._children.admit(mold):
+            logger.info("%s is ready, after %.1f s", mold, mold.ready_at - mold.began_at)
+
+    def _on_mold_unfit(self, mold: Child, message: Message, fds: list[int]) -> None:
+        """The app cannot be forked: each worker imports the app."""
+        if mold.state is not State.STARTING:
+            return
+        self._fleet.on_unfit(mold)
+        logger.warning(
+            "--preload: each worker imports the app by itself, as the app has opened what processes cannot share, %s; "
+            "open it in a function with @aserve.post_fork",
+            message["why"],
+        )
+        self._children.drain(mold, is_replaced=True)
+
+    def _on_trial_ready(self, trial: Child, message: Message, fds: list[int]) -> None:
+        self._children.admit(trial)
+
+    # Each second
+
+    def on_second(self) -> None:
+        """Look at what no message reports; and from then on, once a second."""
+        self._parts.timers.after(CHECK_SECONDS, self.on_second)
+        for look in self.each_second:
+            look()
+
+    def _look_at_touched(self) -> None:
+        path = self._parts.touched.find_changed()
+        if path:
+            self.reload(f"{path} has changed")
+
+    def _level_out(self) -> None:
+        level_out(self._children, self._fleet.asked)
+
+    def _replace_due(self) -> None:
+        for due in self._parts.watch.look(self._fleet.plan.config, self._parts.clock()):
+            self._crew.replace(*due)
+
+    def _tell_slow_starts(self) -> None:
+        for text in self._parts.watch.look_at_starts(self._parts.clock()) if not self._fleet.is_ending else ():
+            for question in self._fleet.waiting:
+                question.caller.say({"text": text})
+
+    def _feed_watchdog(self) -> None:
+        self._parts.manager.feed_watchdog(self._parts.watch.has_moved())
+
+
+def _ignore(child: Child, message: Message, fds: list[int]) -> None:
+    """Ignore the message: the trial is about to exit."""
