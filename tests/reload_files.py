@@ -1,79 +1,127 @@
-"""Which of our files does a SIGHUP run? python tests/reload_files.py prints them; test_measures.py holds them to the bound.
+"""Which of our files and functions does a SIGHUP run? python tests/reload_files.py prints them; test_measures.py holds them to the bounds.
 
-A supervisor of two workers reloads, from the signal until the last successor serves: with the command's own reading of settings, of which none has
-changed, and with processes that only have numbers (harness/supervising.py). Time stands still, so what is done each second without any signal is left
-out. A file counts if one of its functions is called in the supervisor.
+The command runs with two workers, and sys.setprofile notes each function of the supervisor that is called: in three seconds without an event, and from
+SIGHUP until the reload is done and both old workers have ended.
 """
 
 from __future__ import annotations
 
-import collections
+import json
+import logging
+import os
 import signal
+import subprocess
 import sys
-import tempfile
-from typing import Any
+import threading
+import time
+from typing import Any, NamedTuple
 
-import pytest
 from harness.modules import PACKAGE
-from harness.supervising import Supervised
 
-from aserve.command.plans import read_again, read_plan
-from aserve.core.page import State
-from aserve.core.start_folder import StartFolder
-from aserve.features import supervised_of
-from aserve.lifecycle.supervision import Supervision, SupervisorContext
-from aserve.processes.fleet.plan import Plan
+from aserve.command.cli import main as serve
 
-BOUND, GOAL = 22, 20  # as in measures.py: what is reached, and how far it is to come down
-ARGS = {"app": "aserve.demo:app", "workers": "2"}
+ARGS = ("aserve.demo:app", "--workers", "2", "--bind", "127.0.0.1:0")
+IDLE_SECONDS, LONGEST_SECONDS = 3.0, 60.0
+
+Function = tuple[str, str, int]  # file below aserve/, name, line
 
 
-class Reloading(Supervised):
-    """A supervisor that reads its settings as the command does."""
+class Bound(NamedTuple):
+    """The most files and functions that may run, and how far both are to come down."""
 
-    def _supervise(self, context: SupervisorContext) -> list[Supervision]:
-        return supervised_of(context.observed.config).supervise(context)
-
-    def _read(self, before: Plan | None = None) -> Plan:
-        if before is None:
-            return read_plan(ARGS)
-        return read_again(ARGS, StartFolder(".", False), frozenset(sys.modules), before)
+    files: int
+    functions: int
+    goal_files: int
+    goal_functions: int
 
 
-def functions_of_a_reload() -> dict[str, set[str]]:
-    """Return the functions that run, by the file below aserve/."""
-    found: dict[str, set[str]] = collections.defaultdict(set)
+BOUNDS = {
+    "a reload": Bound(51, 285, 30, 150),
+    "a reload, beyond idle seconds": Bound(42, 190, 25, 120),
+    "idle seconds": Bound(24, 93, 15, 50),
+}
+
+
+class Lines(logging.Handler):
+    """The messages of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a message."""
+        self.messages.append(record.getMessage())
+
+    def wait_for(self, *parts: str) -> None:
+        """Wait until each of these stands in one line, in its order."""
+        limit = time.monotonic() + LONGEST_SECONDS
+        while not any(all(part in message for part in parts) for message in list(self.messages)):
+            assert time.monotonic() < limit, (parts, self.messages)
+            logging.getLogger("aserve").addHandler(self)  # the command removes others when it begins
+            time.sleep(0.05)
+
+
+def run() -> None:
+    """Serve, and print the functions of idle seconds and of a reload as JSON."""
+    called: set[Function] = set()
+    found: dict[str, list[Function]] = {}
+    lines = Lines()
 
     def note(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
-            found[code.co_filename[len(str(PACKAGE)) + 1 :]].add(code.co_name)
+            called.add((code.co_filename[len(str(PACKAGE)) + 1 :], code.co_name, code.co_firstlineno))
 
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)  # which has no TOML file
-        one = Reloading(patch)
+    def lead() -> None:
         try:
-            one.start()
-            before = one.children
-            sys.setprofile(note)
-            one.signal(signal.SIGHUP)
-            while starting := [each for each in one.children if each.state is State.STARTING]:
-                one.say(starting[0], say="ready")
-            sys.setprofile(None)
-            assert all(each.state is State.DRAINING for each in before)
+            lines.wait_for("worker 2 (pid ", "is ready")
+            time.sleep(1.0)
+            called.clear()
+            time.sleep(IDLE_SECONDS)
+            found["idle seconds"] = list(called)
+            called.clear()
+            os.kill(os.getpid(), signal.SIGHUP)
+            lines.wait_for("SIGHUP: done in ")
+            for number in (1, 2):
+                lines.wait_for(f"worker {number} (pid ", "has ended")
+            found["a reload"] = list(called)
+            print(json.dumps(found), flush=True)
         finally:
-            sys.setprofile(None)
-            one.close()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    os.register_at_fork(after_in_child=lambda: sys.setprofile(None))
+    threading.Thread(target=lead, daemon=True).start()
+    sys.setprofile(note)
+    status = serve([*ARGS])
+    sys.exit(status)
+
+
+def functions() -> dict[str, set[Function]]:
+    """Return what runs, by the names of BOUNDS."""
+    done = subprocess.run([sys.executable, __file__, "run"], capture_output=True, text=True, check=True)
+    found = {name: {tuple(each) for each in those} for name, those in json.loads(done.stdout).items()}
+    found["a reload, beyond idle seconds"] = found["a reload"] - found["idle seconds"]
+    found["a reload"] |= found["idle seconds"]  # a second may pass meanwhile, or none
     return found
 
 
+def count(found: set[Function]) -> tuple[int, int]:
+    """Return the number of files and of functions."""
+    return len({file for file, _, _ in found}), len(found)
+
+
 def main() -> None:
-    """Print each file with its functions, by room."""
-    found = functions_of_a_reload()
-    for name, functions in sorted(found.items()):
-        print(f"{name:36}  {' '.join(sorted(functions))}")
-    print(f"{len(found)} files; bound {BOUND}, goal {GOAL}")
+    """Print each file with its functions, and the counts."""
+    found = functions()
+    for name, bound in BOUNDS.items():
+        files, number = count(found[name])
+        for file in sorted({each[0] for each in found[name]}):
+            print(f"  {file:42}  {' '.join(sorted(each[1] for each in found[name] if each[0] == file))}")
+        print(
+            f"{name}: {files} files, {number} functions; bound {bound.files}, {bound.functions}; goal {bound.goal_files}, {bound.goal_functions}"
+        )
 
 
 if __name__ == "__main__":
-    main()
+    run() if sys.argv[1:] == ["run"] else main()

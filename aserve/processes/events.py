@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Mapping
+from typing import Callable
 
+from ..core.growth import SAMPLE_SECONDS
+from ..core.systemd import watchdog_seconds
 from ..core.tally import OOM_KILLS
 from ..lifecycle.preconditions import describe_lack
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS
@@ -29,6 +32,7 @@ from .upgrade.inheritance import Inheritance
 logger = logging.getLogger("aserve")
 
 CHECK_SECONDS = 1.0
+LIMITS_SECONDS = 10
 
 
 class Events:
@@ -56,21 +60,26 @@ class Events:
             MOLD: {"ready": self._on_mold_ready, "failed": Child.on_failed, "unfit": self._on_mold_unfit},
             TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
         }
-        self.each_second = (
-            self.reap,
-            self._look_at_touched,
-            parts.children.on_second,  # messages that wait are sent
-            parts.crew.follow_limits,  # --workers auto
-            parts.placement.on_second,  # who is silent
-            parts.transfers.on_second,  # what waits for a worker, or for too long
-            parts.old_workers.on_second,  # the same, between workers of another version
-            self._level_out,
-            parts.status.on_second,  # memory
-            parts.overview.on_second,  # extensions
-            parts.attached.end_overdue,
-            self._replace_due,
-            self._tell_slow_starts,
-            self._feed_watchdog,
+        self._seconds = 0
+        # What is looked at: after how many seconds each time, and how.
+        self.looks: tuple[tuple[int, Callable[[], object]], ...] = (
+            (1, self.reap),
+            (1, self._look_at_touched),
+            (1, parts.children.on_second),  # messages that wait are sent
+            (1, parts.placement.on_second),  # which workers are silent
+            (1, transfers.on_second),  # connections that wait for a worker
+            *(
+                [(1, parts.old_workers.on_second)] if len(parts.old_workers) else []
+            ),  # the same, between workers of another version
+            (1, self._level_out),
+            (1, parts.overview.on_second),  # extensions
+            (1, parts.attached.end_overdue),
+            (1, self._replace_due),
+            (1, self._tell_slow_starts),
+            (1, self._feed_watchdog),
+            # --workers auto: files of the kernel that change by hand, and take half a millisecond.
+            (LIMITS_SECONDS, parts.crew.follow_limits),
+            (SAMPLE_SECONDS, parts.status.measure_growth),
         )
         parts.overview.answer(answers.by_question, parts.timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
@@ -211,11 +220,13 @@ class Events:
     def on_second(self) -> None:
         """Look at what no message reports; and from then on, once a second."""
         self._parts.timers.after(CHECK_SECONDS, self.on_second)
-        for look in self.each_second:
-            look()
+        for seconds, look in self.looks:
+            if self._seconds % seconds == 0:
+                look()
+        self._seconds += 1
 
     def _look_at_touched(self) -> None:
-        path = self._parts.touched.find_changed()
+        path = self._fleet.plan.config.touch_reload and self._parts.touched.find_changed()
         if path:
             self.reload(f"{path} has changed")
 
@@ -232,7 +243,8 @@ class Events:
                 question.caller.say({"text": text})
 
     def _feed_watchdog(self) -> None:
-        self._parts.manager.feed_watchdog(self._parts.watch.has_moved())
+        if watchdog_seconds():
+            self._parts.manager.feed_watchdog(self._parts.watch.has_moved())
 
 
 def _ignore(child: Child, message: Message, fds: list[int]) -> None:

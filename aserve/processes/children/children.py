@@ -205,8 +205,9 @@ class Children:
     def on_second(self) -> None:
         """Try unsent messages again."""
         for child in self:
-            child.channel.flush()
-            self._watch(child)
+            if not child.channel.is_all_sent:
+                child.channel.flush()
+                self._watch(child)
 
     def _on_channel(self, child: Child) -> None:
         if child.is_reaped:

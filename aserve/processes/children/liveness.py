@@ -43,7 +43,7 @@ class Pulse:
         """Warn after the first time, replace after the second; 0: never."""
         self._warning_seconds = warning_seconds
         self._timeout_seconds = timeout_seconds
-        self._tick = -1
+        self.tick = -1  # at the last look
         self._looked_at = 0.0
         self._cpu_seconds: float | None = None  # when the loop stopped turning
         self._still_seconds = 0.0
@@ -53,12 +53,14 @@ class Pulse:
         """
         Return what to do, once a second.
 
-        `tick`: the loop's counter; `now`: by the supervisor's clock; `activity`: None if not known.
+        `tick`: the loop's counter; `now`: by the supervisor's clock; `activity`: None if not known, or if the loop has turned.
         """
         passed = now - self._looked_at
         self._looked_at = now
-        if tick != self._tick:
+        if tick != self.tick:
             return self._on_turned(tick, activity)
+        if self._cpu_seconds is None and activity is not None:
+            self._cpu_seconds = activity.cpu_seconds
         if activity is None or not activity.is_stopped:
             self._still_seconds += passed
         if self._timeout_seconds and self._still_seconds >= self._timeout_seconds:
@@ -71,7 +73,7 @@ class Pulse:
 
     def _on_turned(self, tick: int, activity: Activity | None) -> Finding:
         stood, was_warned = self._still_seconds, self._is_warned
-        self._tick, self._still_seconds, self._is_warned = tick, 0.0, False
+        self.tick, self._still_seconds, self._is_warned = tick, 0.0, False
         self._cpu_seconds = activity.cpu_seconds if activity is not None else None
         if was_warned:
             return Finding(Verdict.RECOVERED, f"its event loop turns again, after {stood:.0f} s")

@@ -1,7 +1,7 @@
 """The kernel's limits for this process: CPU quota, memory limit, and the number of out-of-memory kills.
 
 Owns:     finding the files of this process's control groups, version 1 and 2, also inside a container; reading them.
-Thread:   any; a few small files are read, and nothing is kept.
+Thread:   any; a few small files are read, and only the path of one is kept.
 Spec:     cgroups(7), proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux.
 Not here: decisions by them (resources.py).
 
@@ -33,6 +33,7 @@ class Cgroups:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
+        self._kills_path = ""  # of the file that has the number of kills: it is read each second
 
     def cpu_quota(self) -> float | None:
         """Return how many CPUs' time it may use: 1.5 is three quarters of two."""
@@ -54,14 +55,15 @@ class Cgroups:
 
         Compare it with the count from just before a process died by SIGKILL.
         """
-        folder = self._find("memory")
-        name = "memory.events" if folder.is_v2 else "memory.oom_control"
-        for text in (_read(f"{path}/{name}") for path in folder.paths[:1]):
-            found = re.search(r"^oom_kill (\d+)$", text, re.M)
-            if found:
-                return int(found[1])
-        found = re.search(r"^oom_kill (\d+)$", _read(f"{self._proc}/vmstat"), re.M)
-        return int(found[1]) if found else None
+        count = _kills_in(self._kills_path)
+        if count is None:
+            folder = self._find("memory")
+            name = "memory.events" if folder.is_v2 else "memory.oom_control"
+            for path in (*(f"{path}/{name}" for path in folder.paths[:1]), f"{self._proc}/vmstat"):
+                self._kills_path, count = path, _kills_in(path)
+                if count is not None:
+                    break
+        return count
 
     def _find(self, controller: str) -> Folder:
         """Return the folder of a controller's files: in a hierarchy of its own (version 1), or in the shared one (version 2)."""
@@ -72,6 +74,11 @@ class Cgroups:
             if group is not None and (kind == "cgroup2" if is_v2 else kind == "cgroup" and controller in options):
                 return Folder(tuple(_upwards(mounted, _below(group, root))), is_v2)
         return Folder((), is_v2)
+
+
+def _kills_in(path: str) -> int | None:
+    found = re.search(r"^oom_kill (\d+)$", _read(path), re.M)
+    return int(found[1]) if found else None
 
 
 def _groups_of(text: str) -> Iterator[tuple[str, str]]:

@@ -66,6 +66,8 @@ def _hurry(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
+    if not (fleet.reload or fleet.next_why or fleet.upgrade_why or fleet.has_shown):
+        return
     reload, workers = fleet.reload, [each for each in fleet.workers if each.is_worker]
     is_busy = any(each.mold or each.slot == TRIAL for each in fleet.workers)  # new code, or a mold to fork
     if reload is not None and fleet.is_unproven(reload.plan):
@@ -106,7 +108,7 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
-    newest, asked = fleet.newest, fleet.asked
+    newest, asked = (fleet.newest, fleet.asked) if fleet.waiting else ({}, [])
     for question in [each for each in fleet.waiting if each.slot or fleet.is_ending]:
         new = None if fleet.is_ending else newest.get(question.slot)
         if new is not None and new.generation > question.generation:

@@ -134,6 +134,8 @@ class Fleet:
     @property
     def asked(self) -> list[int]:
         """The slots in which a successor is yet to serve, by a wish or for a reload, in their turn: what has failed comes last."""
+        if not self.wishes and self.reload is None:
+            return []
         newest, reload, slots = self.newest, self.reload, self.slots
         wishes = {slot: last for slot, (last, _) in self.wishes.items() if slot in slots}
         wished = [slot for slot, last in wishes.items() if slot not in newest or newest[slot].generation <= last]

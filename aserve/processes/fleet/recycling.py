@@ -47,6 +47,7 @@ class Recycling:
     def __init__(self, config: EngineSettings, chance: random.Random | None = None) -> None:
         self._config = config
         self._chance = chance or random.Random()  # noqa: S311 (no secret)
+        self.has_limits = bool(config.max_requests or config.max_lifetime_seconds or self.needs_memory)
 
     @property
     def needs_memory(self) -> bool:

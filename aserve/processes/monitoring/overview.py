@@ -67,6 +67,7 @@ class Overview:
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
         # Each returns the values that an extension passes to the next child.
+        self._checked = [each for each in self._extensions if type(each).on_second is not Supervision.on_second]
         self.shares = [each.share for each in self._extensions if type(each).share is not Supervision.share]
         pages.on_given_back = self._on_page_end
         status.facts = self.facts
@@ -76,7 +77,7 @@ class Overview:
         self._lost_messages = error_log.on_second()
         if self._extensions:
             self._note_ticks()
-        for each in self._extensions:
+        for each in self._checked:
             guard(each.on_second)
 
     def close(self, is_end: bool) -> None:
@@ -138,10 +139,9 @@ class Overview:
         """
         before, self._ticks = self._ticks, {}
         for child in self._children.having(State.READY, State.DRAINING):
-            process = self._status.process_of(child)
-            tick = process.page[Field.TICK]
-            last, seconds = before.get(process.key, (-1, 0))
-            self._ticks[process.key] = (tick, seconds + 1 if tick == last else 0)
+            key, tick = (child.slot, child.generation), self._children.page(child)[Field.TICK]
+            last, seconds = before.get(key, (-1, 0))
+            self._ticks[key] = (tick, seconds + 1 if tick == last else 0)
 
     # Calling extensions
 

@@ -129,9 +129,9 @@ class Status:
         """A worker that served has ended by itself: "it was killed by SIGSEGV"."""
         self._crashes.append((time.monotonic(), child.slot, how))
 
-    def on_second(self) -> None:
-        """Measure the workers' memory from time to time; called once a second."""
-        self.statuses.on_second(lambda: map(self.process_of, self._children.having(State.READY)))
+    def measure_growth(self) -> None:
+        """Measure the memory of workers that serve, every SAMPLE_SECONDS."""
+        self.statuses.growths.look(map(self.process_of, self._children.having(State.READY)))
 
     def began_before(self, seconds: float) -> None:
         """Add the running time of the previous code."""

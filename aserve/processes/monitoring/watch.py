@@ -64,12 +64,16 @@ class Watch:
         serving = self._children.having(State.READY)
         self._watched = {child: self._watched.get(child) or Watched(config, recycling) for child in serving}
         hung = [Due(child.slot, why, "hung") for child in serving if (why := self._find_hung(child, now))]
-        due = recycling.due(self._describe(child, recycling, serving) for child in serving)
+        due = None
+        if recycling.has_limits:
+            due = recycling.due(self._describe(child, recycling, serving) for child in serving)
         return [*hung, due] if due else hung
 
     def look_at_starts(self, now: float) -> list[str]:
         """Log with all stacks what has been starting for 10 s, 20 s, 40 s and so on; return a text about each."""
         found = [child for child in self._children if child.state is State.STARTING and child.pid]
+        if not found and not self._starting:
+            return []
         self._starting = {child: self._starting.get(child, (now, SLOW_START_SECONDS)) for child in found}
         due = [child for child, (since, seconds) in self._starting.items() if now - since >= seconds]
         for child in due:
@@ -122,7 +126,8 @@ class Watch:
     def _find_hung(self, child: Child, now: float) -> str:
         """Check whether its event loop turns; return why it must be replaced, or ""."""
         watched = self._watched[child]
-        finding = watched.pulse.look(self._children.page(child)[Field.TICK], activity_of(child.pid), now)
+        tick = self._children.page(child)[Field.TICK]
+        finding = watched.pulse.look(tick, activity_of(child.pid) if tick == watched.pulse.tick else None, now)
         if finding.verdict is Verdict.WARN:
             limit = child.plan.config.hang_timeout_seconds
             next_ = (

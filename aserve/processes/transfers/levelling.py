@@ -96,6 +96,8 @@ def level_out(children: Children, leaving: Collection[int]) -> None:
     workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
     standings = [(child, _standing_of(children.page(child), since)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
+    if not any(standing.connections for _, standing in turning):
+        return
     counts = gifts([standing for _, standing in turning])
     for (child, _), count in zip(turning, counts):
         if count:

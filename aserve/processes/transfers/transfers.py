@@ -181,6 +181,8 @@ class Transfers:
 
     def on_second(self) -> None:
         """Give what waits here, and requests at a worker that does not answer, to workers that may take them by now."""
+        if not self._by_number:
+            return
         self._drop_taken()
         for number in list(self._by_number):
             transfer = self._by_number.get(number)  # None: given up, as another could not be sent

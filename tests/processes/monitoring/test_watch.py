@@ -10,6 +10,7 @@ from harness.supervising import slots_of
 from aserve.core.footprint import Activity, Memory
 from aserve.core.page import Field, State
 from aserve.processes.children.child import STACKS_SIGNAL
+from aserve.processes.events import LIMITS_SECONDS
 from aserve.processes.fleet import plan as plan_module
 from aserve.processes.fleet.resources import MIB, Limits
 from aserve.processes.monitoring import watch as watch_module
@@ -134,7 +135,7 @@ def test_auto_by_limits_that_change(supervised, memory, monkeypatch, caplog):
     def serving():
         for child in one.children:
             memory[child.pid] = Memory(200 * MIB)
-        one.turn(2)
+        one.turn(LIMITS_SECONDS + 1)
         for child in one.start():
             if child.state is State.DRAINING:
                 one.end(child)
