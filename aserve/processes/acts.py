@@ -1,8 +1,8 @@
-"""What the supervisor does: a method for each Do of the fleet.
+"""The acts of the supervisor: a method for each Do of the fleet.
 
-Owns:     Acts: what is done, logged, counted and answered when fleet/decide.py says that it is due; the app's traceback in the log, once.
+Owns:     Acts: log lines, counts, answers and orders, for each decision of fleet/decide.py; the app's traceback in the log, once.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet/decide.py), what an action changes in the facts (fleet/fleet.py), how long a pause is (fleet/backoff.py);
+Not here: decisions (fleet/decide.py), the change of facts by an action (fleet/fleet.py), how long a pause is (fleet/backoff.py);
           the start of a worker or a mold, Do.START (supervisor.py).
 """
 
@@ -15,8 +15,6 @@ from typing import Callable
 
 from ..core.errors import DONE, AserveError
 from ..core.tally import RELOADS, START_FAILURES
-from ..lifecycle.load_error import LoadError
-from ..lifecycle.loading import working_folder
 from ..settings import ConfigError
 from .children.child import TRIAL, Child, State, workers
 from .children.children import ENDING_SECONDS
@@ -25,6 +23,7 @@ from .fleet.facts import End, Reload
 from .fleet.fleet import Action, Do
 from .monitoring.questions import answer_all
 from .parts import Parts
+from .site import describe_unexpected
 
 logger = logging.getLogger("aserve")
 
@@ -38,7 +37,7 @@ class StartFailed(AserveError):
 
 
 class Acts:
-    """The supervisor's acts, by what is due."""
+    """The acts of the supervisor, by Do."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
@@ -53,9 +52,9 @@ class Acts:
     # Processes
 
     def _drain(self, action: Action) -> None:
-        """Let a child finish its requests, and end."""
+        """Let a child finish all requests, and end."""
         child: Child = action.worker
-        if child.slot == TRIAL and child.state is State.STARTING:  # of other code, which may know no order yet
+        if child.slot == TRIAL and child.state is State.STARTING:  # new code may know no order
             self._children.kill(child, signal.SIGTERM)
             return
         is_last = self._fleet.is_ending and child.is_worker
@@ -66,7 +65,7 @@ class Acts:
         self._children.drain(child, is_replaced=not is_last)
 
     def _kill(self, action: Action) -> None:
-        """End a child at once; if there is a fault, it writes its stacks first."""
+        """End a child at once; after a fault, with the stacks in the log."""
         if action.why:
             self._children.end_with_stacks(action.worker, action.why)
         else:
@@ -101,7 +100,7 @@ class Acts:
     # The end of all
 
     def _stop(self, action: Action) -> None:
-        """Say that all drain. If no worker serves the clients that wait in the kernel's queue, those that start may do so."""
+        """Let all drain. If clients wait in the kernel's queue, and no worker serves, starting workers may serve the clients."""
         fleet, config, why = self._fleet, self._fleet.plan.config, action.why
         seconds = config.drain_seconds
         logger.info("%s: draining, at most %g s; once more to leave at once", why, seconds)
@@ -116,12 +115,12 @@ class Acts:
         logger.warning("%s%s: leaving at once", action.why, " again" if self._fleet.is_again else "")
         self._manager.tell_stopping(f"{action.why}: leaving at once")
         for child in self._children:
-            if child.state is State.KILLED:  # perhaps by a weaker signal, which leaves it time
+            if child.state is State.KILLED:  # perhaps by a weaker signal, with time left
                 self._children.kill(child)
         self._parts.attached.kill()
 
     def _stop_waiting(self, action: Action) -> None:
-        """End what clients have waited for in vain; `why`: what has not begun."""
+        """End the awaited workers: the clients have waited in vain; `why`: a name for a worker without a process."""
         text = f"had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
         for child in self._children.having(State.STARTING, State.DRAINING):
             child.failure = f"it {text}"
@@ -171,7 +170,7 @@ class Acts:
         self._fleet.begin(why, plan, time.monotonic())
 
     def _refuse(self, why: str, fault: Exception) -> None:
-        """Report that the settings cannot be read, and leave everything as it is."""
+        """Report that the settings cannot be read; all goes on."""
         text = str(fault)
         if not isinstance(fault, (ConfigError, AserveError)):
             logger.error("%s: the settings could not be read", why, exc_info=fault)
@@ -182,7 +181,7 @@ class Acts:
         answer_all(self._fleet.refuse(time.monotonic(), text), f"nothing was reloaded: {text}", is_done=False)
 
     def _prove(self, action: Action) -> None:
-        """Make the new plan the proven one, as the new code serves: from now on every worker is started for it."""
+        """The new code serves: from now on every worker is started for the new plan."""
         config, before = action.worker.plan.config, action.plan.config
         if config.log_config is None:
             logger.setLevel(config.log_level.upper())
@@ -192,7 +191,7 @@ class Acts:
             self._crew.change_plan(action.worker)
 
     def _finish(self, action: Action) -> None:
-        """Report that every slot has its successor, and that no old worker accepts any more; start programs beside the workers anew."""
+        """Report that every slot has a successor, and no old worker accepts any more; restart programs beside the workers."""
         reload: Reload = action.reload
         self._tally.count(RELOADS, 'result="done"')
         seconds = time.monotonic() - reload.began_at
@@ -219,13 +218,13 @@ class Acts:
     def _note(self, action: Action) -> None:
         end: End = action.end
         if end.stood is not State.DRAINING or not end.child.is_worker or not end.child.ready_at:
-            return  # it had nothing to finish
+            return  # no requests were left to finish
         logger.info("%s has ended: it %s%s", end.name, end.why, end.child.describe_losses())
         if self._fleet.is_ending and end.why != DONE:
             self._fleet.on_unfinished()
 
     def _restart(self, action: Action) -> None:
-        """Start another after a pause: a child that served has ended by itself."""
+        """Let a slot pause before the next start: a serving child has ended without an order."""
         end: End = action.end
         child, served = end.child, end.child.served_seconds
         if not child.is_worker:
@@ -245,7 +244,7 @@ class Acts:
     # Those that could not start
 
     def _miss(self, action: Action) -> None:
-        """Report that a worker that clients wait for, or its mold, could not start."""
+        """Report that an awaited worker, or the mold for the worker, could not start."""
         end: End = action.end
         logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
         self._fleet.on_unfinished()
@@ -256,7 +255,7 @@ class Acts:
         self._parts.attached.end()
 
     def _show(self, action: Action) -> None:
-        """Start at once a worker that shows the fault."""
+        """Start at once a worker to show the fault."""
         end: End = action.end
         self._tell(end)
         self._crew.forget_failures(end.slot)
@@ -304,10 +303,10 @@ class Acts:
         self._tell_missing(end)
 
     def _tell(self, end: End) -> None:
-        """Count it, and have workers of other code show why, with --reload; log the app's traceback, once and not with every try."""
+        """Count the failure, and let workers of different code show the fault, with --reload; log the app's traceback, once and not with every try."""
         if end.plan.config.reload:
             for child in self._children.having(State.READY):
-                if child.plan is not end.plan:  # else it can
+                if child.plan is not end.plan:  # else the worker can serve
                     self._children.tell(child, {"do": "show fault", "why": end.why, "traceback": end.traceback})
         self._tally.count(START_FAILURES)
         if end.traceback and end.traceback != self._told_traceback:
@@ -317,12 +316,3 @@ class Acts:
     def _tell_missing(self, end: End) -> None:
         if self._crew.note_absence(end, end.why):
             logger.error("%s; correct it; SIGHUP tries again at once", self._status.describe_serving())
-
-
-def describe_unexpected(fault: Exception) -> str:
-    """Return why settings could not be read, for an unexpected exception, and where to look for the cure."""
-    try:
-        working_folder()  # relative paths need it
-    except LoadError as gone:
-        return str(gone)
-    return f"the settings could not be read: {type(fault).__name__}: {fault}; the log has the traceback"

@@ -1,9 +1,9 @@
-"""A supervisor's answers on its control socket.
+"""A supervisor's answers on the control socket.
 
 Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (lifecycle/control.py), the questions, and answers that need no supervisor (questions.py), the commands that ask (features/control/ask.py),
-          how things are (status.py), when a question that waits is answered (fleet/decide.py), resizing, replacing and orders for all (crew.py).
+Not here: the socket (lifecycle/control.py), the questions, and answers without a supervisor (questions.py), the commands that ask (features/control/ask.py),
+          the state of workers (status.py), the time of a delayed answer (fleet/decide.py), resizing, replacing and orders for all (crew.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .fleet.fleet import Fleet
 from .monitoring.questions import answer_all, answers_of, tell_stacks
 from .monitoring.status import Status
 
-# How long a worker's event loop may take to send its stacks. Guess: a loop that turns does so in a millisecond.
+# How long a worker's event loop may take to send stacks. Guess: a turning loop takes a millisecond.
 STACKS_SECONDS = 2.0
 
 
@@ -60,10 +60,10 @@ class Answers:
         if self._fleet.is_ending:
             caller.refuse("the server is ending")
             return
-        # The next: one that is under way may have read the earlier code.
+        # The next reload: the present reload may have read the earlier code.
         self._fleet.waiting.append(Question(caller, reload=self._fleet.next_number))
         self._reload("aserve reload")
-        for text in self._status.slow_starts():  # which it waits for
+        for text in self._status.slow_starts():  # the reload waits for these workers
             caller.say({"text": text})
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
@@ -136,7 +136,7 @@ class Answers:
                 self._end_stacks(caller)
 
     def _have_logged(self, caller: Caller, child: Child, why: str) -> None:
-        """Have a signal make the worker write its stacks to its standard error, so that no process waits for it."""
+        """Have a signal make the worker write all stacks to standard error, so that no process waits for the worker."""
         if child.is_reaped:
             text = "it has ended meanwhile\n"
         else:

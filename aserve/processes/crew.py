@@ -1,9 +1,9 @@
-"""The crew of workers: the log lines about its size, workers that are ready, missing workers and replacements; pauses after failures; orders to all.
+"""The crew of workers: the number of workers, replacements, missing workers, pauses after failures, orders to all.
 
-Owns:     Crew: the pauses of a slot after failures; what a worker that is ready, or asks for a successor, changes;
-          orders for all alike, to reopen their logs and what balancers are to be told: at once for one that serves, when it is ready for one that starts.
+Owns:     Crew: the log lines about the number of workers; the pauses of a slot after failures;
+          orders for all alike, to reopen logs and to send balancers elsewhere: at once for a serving worker, and for a starting worker when ready.
 Thread:   the supervisor's only one.
-Not here: what is due (fleet/decide.py), letting a worker go (acts.py), processes and the orders of one (children.py), starting one (supervisor.py).
+Not here: decisions (fleet/decide.py), letting a worker go (acts.py), processes, and orders for a single process (children.py), starts (supervisor.py).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Crew:
         self._clock = clock
         self._status = status
         self._absences = status.absences
-        self._overview = overview  # which reports why balancers are sent elsewhere, also after an upgrade
+        self._overview = overview  # has the wish for balancers, also after an upgrade
         self._tally = overview.tally
         self._watch = watch
-        self._limits: Limits | None = None  # by which the size was chosen last; None: by none, or before an upgrade
+        self._limits: Limits | None = None  # the reason of the present size; None: by no limits, or before an upgrade
         self._logs_reopened_at = 0.0
         self._backoffs: collections.defaultdict[int, Backoff] = collections.defaultdict(Backoff)  # by slot, MOLD too
 
-    # Its size
+    # The number of workers
 
     def begin(self, child: Child) -> None:
-        """Log that the first worker serves, and with --workers auto choose the number of workers by its memory."""
+        """Log that the first worker serves; with --workers auto choose the number of workers by the worker's memory."""
         self._limits = child.plan.limits
         size, why = child.plan.count_workers(self._watch.bytes_of(child) if self._limits else 0, self._limits)
         if self._limits:
@@ -63,14 +63,14 @@ class Crew:
         logger.info("%s (%s)", self._status.describe_serving(), why)
 
     def change_plan(self, child: Child) -> None:
-        """Set the number of workers by the new plan, of which this worker is the first to serve."""
+        """Set the number of workers by the new plan, with `child` as the first worker to serve."""
         wanted, why = child.plan.count_workers(self._watch.bytes_of(child))
         size = self._overview.choose_size(wanted)
         if size != self._fleet.size:
             self.resize(size, why)
 
     def follow_limits(self) -> None:
-        """With --workers auto, set the number of workers anew once the machine's limits are others; called once a second."""
+        """With --workers auto, set the number of workers anew after a change of the machine's limits."""
         if not (serving := self._children.having(State.READY)):
             return  # the size of a worker is not known, and the next look comes
         before, self._limits = self._limits, self._fleet.plan.limits
@@ -96,17 +96,17 @@ class Crew:
             self._absences.pop(slot, None)
             self._backoffs.pop(slot, None)
 
-    # One worker
+    # A single worker
 
     def replace(self, slot: int, why: str, reason: str) -> None:
-        """Replace the worker that serves in a slot when it is its turn, and count that by `reason`, once."""
+        """Ask for a successor of the serving worker in a slot, in turn, and count the wish by `reason`, once."""
         serving = self._fleet.newest.get(slot)
         if serving is not None and self._fleet.wish(serving, why):
             self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
 
     def note_absence(self, end: End, why: str) -> bool:
-        """Record whether the slot of an ended worker has no ready worker; return that."""
+        """Record whether the slot of an ended worker has no ready worker; return the answer."""
         is_missing = end.slot in self._fleet.slots and end.slot not in self._fleet.newest
         if is_missing:
             self._absences.begin(end.slot, why)
@@ -115,16 +115,16 @@ class Crew:
     # All workers
 
     def set_unready(self, why: str) -> None:
-        """Tell balancers why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        """Tell balancers a reason to send requests elsewhere, at each of our addresses; "": no reason."""
         logger.info("balancers are told: %s", why or "ready")
         self._overview.why_unready = why
         for child in self._children.having(State.READY):
             self._children.tell(child, {"do": "set unready", "why": why})
 
     def tell_orders(self, child: Child) -> None:
-        """Tell a worker that has just become ready the orders that all others have."""
+        """Send a worker that has just become ready the orders for all workers."""
         if child.began_at <= self._logs_reopened_at:
-            self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+            self._children.tell(child, {"do": "reopen logs"})  # the log may have been opened before
         if self._overview.why_unready:
             self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
 
@@ -137,11 +137,11 @@ class Crew:
     # Pauses after failures
 
     def pause(self, slot: int) -> float:
-        """Let a slot wait before its next child; return the seconds."""
+        """Let a slot wait before the next child; return the seconds."""
         return self._wait(slot, self._backoffs[slot].fail(self._clock()))
 
     def pause_after(self, child: Child) -> float:
-        """Let a slot wait after a child that was ready: shortly, unless others of its slot have just failed, too."""
+        """Let a slot wait after a ready child: shortly, unless children of the slot have just failed, too."""
         backoff = self._backoffs[child.slot]
         backoff.succeed(child.served_seconds)
         return self._wait(child.slot, backoff.fail_later(self._clock()))
@@ -151,7 +151,7 @@ class Crew:
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:
-        """Let a slot, or all of them, try at once: the cause may have been repaired."""
+        """Let a slot, or all slots, try at once: the cause may have been repaired."""
         for one in list(self._backoffs) if slot is None else [slot]:
             self._backoffs[one].reset()
             self._fleet.on_pause(one, None)

@@ -1,8 +1,8 @@
-"""What happens to a supervisor: a method for each signal, each word of a child, the end of a child, and each second.
+"""The events of a supervisor: a method for each signal, each word of a child, the end of a child, and each second.
 
-Owns:     Events: each event changes the facts (fleet/fleet.py), or is passed to the object that keeps what it is about.
+Owns:     Events: each event changes the facts (fleet/fleet.py), or goes to the object that keeps such events.
 Thread:   the supervisor's only one.
-Not here: waiting (children/poller.py), what follows (fleet/decide.py, acts.py), questions on the control socket (answers.py).
+Not here: waiting (children/poller.py), decisions (fleet/decide.py), acts (acts.py), questions on the control socket (answers.py).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Events:
         parts.poller.by_signal.update({number: getattr(self, f"_on_{number.name.lower()}") for number in HANDLED})
         self.by_word: dict[str, Hear] = {  # of a worker
             "ready": self._on_ready,
-            "failed": Child.on_failed,  # why it ends
+            "failed": Child.on_failed,  # the reason of an end
             "failing": self._on_failing,
-            "left": Child.on_left,  # it drains, and accepts no connections any more
+            "left": Child.on_left,  # the worker drains, and accepts no connections any more
             "changed": self._on_changed,
             "stacks": answers.on_stacks_told,
             "idle": transfers.on_idle,  # a connection for another worker
@@ -61,13 +61,13 @@ class Events:
             TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
         }
         self._seconds = 0
-        # What is looked at: after how many seconds each time, and how.
+        # The looks: after how many seconds each time, and the call.
         self.looks: tuple[tuple[int, Callable[[], object]], ...] = (
             (1, self.reap),
             (1, self._look_at_touched),
-            (1, parts.children.on_second),  # messages that wait are sent
+            (1, parts.children.on_second),  # waiting messages are sent
             (1, parts.placement.on_second),  # which workers are silent
-            (1, transfers.on_second),  # connections that wait for a worker
+            (1, transfers.on_second),  # waiting connections
             *(
                 [(1, parts.old_workers.on_second)] if len(parts.old_workers) else []
             ),  # the same, between workers of another version
@@ -77,7 +77,7 @@ class Events:
             (1, self._replace_due),
             (1, self._tell_slow_starts),
             (1, self._feed_watchdog),
-            # --workers auto: files of the kernel that change by hand, and take half a millisecond.
+            # --workers auto: files of the kernel, changed by hand, half a millisecond for each look.
             (LIMITS_SECONDS, parts.crew.follow_limits),
             (SAMPLE_SECONDS, parts.status.measure_growth),
         )
@@ -93,7 +93,7 @@ class Events:
         self.reload(name)
 
     def reload(self, why: str) -> None:
-        """Replace all workers, now or after the reload that is under way."""
+        """Replace all workers, now or after the present reload."""
         fleet = self._fleet
         if not fleet.is_ending and not fleet.on_asked(why):
             self._crew.forget_failures()
@@ -123,7 +123,7 @@ class Events:
         self._crew.reopen_logs()
 
     def _on_sigusr2(self, name: str) -> None:
-        """Try new code of aserve's own, and become it."""
+        """Try new code of aserve's own; the supervisor becomes the new code if the trial succeeds."""
         fleet, trial = self._fleet, self._children.find(TRIAL, *State)
         fleet.on_upgrade(name)
         if trial:
@@ -155,7 +155,7 @@ class Events:
         self._fleet.on_end(End(slot, plan, State.STARTING, name_of(slot), why))
 
     def _end_of(self, child: Child, before: State, how: str) -> End:
-        """Return the facts of an end. If the supervisor has killed the child for a fault, its state at that time counts."""
+        """Return the facts of an end. If the supervisor has killed the child for a fault, the state before counts."""
         stood = child.killed_in if before is State.KILLED and child.failure and child.killed_in is not None else before
         why = how
         if stood is State.STARTING:
@@ -167,7 +167,7 @@ class Events:
     # Words of a worker
 
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
-        """It serves."""
+        """The worker serves."""
         if not self._children.admit(child):
             return
         self._crew.tell_orders(child)
@@ -183,18 +183,18 @@ class Events:
             logger.info("no worker is missing any more: %s", workers(self._fleet.size))
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
-        """It asks for a successor."""
+        """The worker asks for a successor."""
         if child.state is State.READY:
             self._crew.replace(child.slot, f"{child}: {message['why']}", "asked")
 
     def _on_changed(self, child: Child, message: Message, fds: list[int]) -> None:
-        """--reload: a file was saved. The code of a reload that does not serve yet is of no use any more, and may hang."""
+        """--reload: a file was saved. A reload whose code does not serve yet is useless now, and may hang."""
         if child.state is not State.READY:
-            return  # its successor looks by now
+            return  # the successor looks by now
         answer_all(self._fleet.drop(), f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
         self.reload(message["why"])
 
-    # Words of a mold, which imports the app and forks workers (--preload), and of a trial of new code
+    # Words of a mold (--preload), and of a trial of new code
 
     def _on_mold_ready(self, mold: Child, message: Message, fds: list[int]) -> None:
         if self._children.admit(mold):
@@ -218,7 +218,7 @@ class Events:
     # Each second
 
     def on_second(self) -> None:
-        """Look at what no message reports; and from then on, once a second."""
+        """Look at all facts without messages; and from then on, once a second."""
         self._parts.timers.after(CHECK_SECONDS, self.on_second)
         for seconds, look in self.looks:
             if self._seconds % seconds == 0:

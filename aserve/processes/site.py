@@ -1,8 +1,8 @@
-"""What a supervisor is given: what it is to keep serving, and the functions of the command that it calls.
+"""The site of a supervisor: the plan, the listeners, and functions of the command.
 
-Owns:     Site.
-Thread:   the supervisor's only one; it is never changed.
-Not here: what changes with a reload (fleet.py), what the previous supervisor has left (inheritance.py).
+Owns:     Site; why settings could not be read.
+Thread:   the supervisor's only one; a Site is never changed.
+Not here: facts that change with a reload (fleet.py), the inheritance of the previous supervisor (inheritance.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from ..connections.listeners import Listener
 from ..core.named_tuple import NamedTuple
+from ..lifecycle.load_error import LoadError
+from ..lifecycle.loading import working_folder
 from .children.command import Command
 from .children.losses import OnLife
 from .fleet.plan import Plan, Read
@@ -18,11 +20,20 @@ from .monitoring.overview import Supervise
 
 
 class Site(NamedTuple):
-    """One command with --workers."""
+    """A command with --workers."""
 
-    plan: Plan  # the first one
+    plan: Plan  # the first plan
     read: Read
     listeners: Sequence[Listener]  # closed in the end
-    command: Command  # which has started this process
+    command: Command  # of the start of this process
     supervise: Supervise = lambda context: ()
     on_life: OnLife = lambda event, context: None
+
+
+def describe_unexpected(fault: Exception) -> str:
+    """Return why settings could not be read, for an unexpected exception, and where to look for the cure."""
+    try:
+        working_folder()  # relative paths need the folder
+    except LoadError as gone:
+        return str(gone)
+    return f"the settings could not be read: {type(fault).__name__}: {fault}; the log has the traceback"

@@ -1,12 +1,12 @@
-"""The supervisor: keeps workers serving, until it is told to end.
+"""The supervisor: keeps workers serving, until a signal ends all.
 
-Owns:     the loop of four steps: wait for an event, apply it to the facts, decide what is due, act; the start of a worker or a mold, and the child's role.
-Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app. `fork` returns in the child, too.
+Owns:     the loop of four steps: wait for an event, apply the event to the facts, decide, act; the start of a worker or a mold, and the child's role.
+Thread:   the main thread alone, and no event loop: the supervisor may fork at any time, and never imports the app. `fork` returns in the child, too.
 Not here: the facts (fleet/fleet.py), the decisions (fleet/decide.py), waiting (children/poller.py), events (events.py), acts (acts.py), all objects (parts.py),
           the fork itself (children/children.py), the work of a role (worker/worker.py, worker/mold.py).
 
-Each event changes facts. After each the loop asks `decide` (fleet/decide.py) what is due, and does it, by the table `by_do`, until nothing is (`_settle`).
-Only at the top of the loop a worker begins: so a child returns from `run`, and nothing of the supervisor's goes on in it.
+After each event the loop asks `decide` (fleet/decide.py) for actions, and does each action by the table `by_do`, until no action is due (`_settle`).
+A worker begins at the top of the loop only: so a child returns from `run`, and runs no code of the supervisor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .upgrade.inheritance import Inheritance
 
 logger = logging.getLogger("aserve")
 
-# Of doing what is due after one event. Each process that has ended takes one, and a few follow: with more, an action has changed no fact.
+# Of actions after one event. The end of each process takes a round, and a few rounds follow: with more, an action has changed no fact.
 MAX_ROUNDS = 1000 + 2 * MAX_WORKERS
 
 
@@ -45,14 +45,14 @@ class Supervisor:
     def __init__(self, site: Site, clock: Clock | None = None) -> None:
         self._site = site
         self._clock = clock or Clock()
-        self._decided_at = 0.0  # what is due by then was seen to
+        self._decided_at = 0.0  # actions due by then were done
         self.fleet = Fleet(site.plan, site.plan.workers[0])
 
     def run(self, inherited: Inheritance | None = None) -> int | Role:
         """
-        Supervise until told to end, from the start or with what the previous code has left; return the exit status.
+        Supervise until a signal ends all, from the start or with the inheritance of the previous code; return the exit status.
 
-        It returns more than once, as fork() does: in each child with its Role. That has let go of what is the supervisor's by then.
+        `run` returns more than once, as fork() does: in each child with the child's Role. Descriptors of the supervisor are closed there.
 
         Raises:
             StartFailed: the first worker could not start.
@@ -60,7 +60,7 @@ class Supervisor:
         self.open(inherited)
         while self._goes_on():
             guard(self.parts.attached.start_due)
-            for _ in range(2):  # if one cannot be forked, something else may be due, as a reload has ended with it
+            for _ in range(2):  # if a fork fails, a reload may end, and more may be due
                 for start in self._settle():
                     forked = self.fork(start)
                     if isinstance(forked, Role):
@@ -81,7 +81,7 @@ class Supervisor:
         return bool(self.parts.children or self.parts.attached) or self.fleet.is_wanted or not self.fleet.is_ending
 
     def _wait(self) -> None:
-        """Wait for the next event, or the time at which something is due, and handle it."""
+        """Wait for the next event, or the time of the next action, and handle the event."""
         fleet, manager = self.fleet, self.parts.manager
         for handle in self.parts.poller.wait(fleet.next_at(self._decided_at)):
             guard(handle)
@@ -90,7 +90,7 @@ class Supervisor:
             manager.tell_ready(self.parts.status.line)
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
-        """Let the noun whose word it is handle a child's message. A bug of ours there must not keep Children from noticing that the sender has ended."""
+        """Handle a child's message. A bug of ours there must not keep Children from noticing the sender's end."""
 
         words, say = self.events.by_word_of.get(child.slot, self.events.by_word), message.get("say")
         if isinstance(say, str) and say in words and has_meaning(message, fds):
@@ -103,7 +103,7 @@ class Supervisor:
             logger.error(text, child, message)
 
     def _settle(self) -> list[Action]:
-        """Do what is due until nothing is, but what begins: return that; nothing after a bug of ours, as what is due may be so again."""
+        """Do all actions but starts, until only starts are due: return the starts; an empty list after a bug of ours, as the bug may come again."""
         starts: list[Action] = []
         guard(self._settle_into, starts)
         return starts
@@ -130,7 +130,7 @@ class Supervisor:
     # The start of a worker or a mold
 
     def fork(self, start: Action) -> Role | bool:
-        """Start a child, here or by a mold; return whether that went well, and in a child that was forked here its role."""
+        """Start a child, here or by a mold; return whether the fork went well, and in a child of ours the role."""
         slot, plan, fleet, parts = start.slot, start.plan, self.fleet, self.parts
         given = {name: value for share in parts.overview.shares for name, value in share().items()}
         with block_signals():
@@ -151,7 +151,7 @@ class Supervisor:
             )  # fmt: skip
 
     def _fork(self, start: Action) -> tuple[Child, Channel | None]:
-        """Fork a child, by a mold or here; return it, and in the child itself, if it is forked here, its channel."""
+        """Fork a child, by a mold or here; return the child, and in the child itself, after a fork here, the channel."""
         if start.worker is not None:
             return self.parts.children.have_forked(start.slot, start.plan, start.worker), None
         if start.slot == MOLD and lib.subreaper_begin() != 0:
@@ -160,6 +160,6 @@ class Supervisor:
         return self.parts.children.fork(start.slot, start.plan)
 
     def fault_for(self, slot: int) -> Fault | None:
-        """Return why the app cannot start, for a worker that is to show it; beside a worker that serves none does."""
+        """Return why the app cannot start, for a worker that is to show the fault; not beside a worker that serves."""
         fault = self.fleet.fault
         return Fault(fault.why, fault.traceback) if fault is not None and slot not in self.fleet.newest else None

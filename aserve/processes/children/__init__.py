@@ -1,1 +1,1 @@
-"""The processes that the supervisor has forked: their channels, pages, signals and ends."""
+"""The processes of the supervisor: channels, pages, signals and ends."""

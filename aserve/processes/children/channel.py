@@ -1,14 +1,14 @@
 """Messages between the supervisor and a worker, with descriptors.
 
-Owns:     a pair of sockets, one end each; messages that wait for room; has_meaning, whether a worker's message has its form.
+Owns:     a pair of sockets, an end for each process; messages without room; has_meaning, the check of a worker's message.
 Thread:   the supervisor's only one; in a worker the event loop's.
 Not here: the meaning of the messages (../events.py, worker.py: a worker sends `say`, the supervisor `do`).
 
-A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. No process waits
-for the other end, which may be stuck: messages without room are kept, and sent by `flush` when there is room. When a process
-ends, however that happens, the kernel closes its end, and the other end reads the end of the connection.
+A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): the message arrives whole, or not at all. No process waits
+for the process at the far end, which may be stuck: messages without room are kept, and sent by `flush` when there is room. When a process
+ends, in whatever way, the kernel closes the process's end, and the far end reads the end of the connection.
 
-Texts and lists in a message may be a client's or an app's, of any length: those that do not fit are cut at their ends.
+Texts and lists in a message may be a client's or an app's, of any length: texts and lists too long are cut at the end.
 """
 
 from __future__ import annotations
@@ -35,51 +35,51 @@ Message = dict[str, Any]
 
 MAX_MESSAGE_BYTES = 1 << 16
 MAX_FDS = 2  # in a message
-# How long a message that the kernel refuses is tried again. Guess.
+# How long a message refused by the kernel is tried again. Guess.
 GIVE_UP_SECONDS = 10.0
-# What a worker's message must have, by its word; words of extensions are not listed.
+# The fields of a worker's message, by the word; words of extensions are not listed.
 FIELDS = {
     "failed": "why traceback", "failing": "why", "changed": "why", "unfit": "why", "stacks": "number text", "taken": "number", "missed": "number",
     "idle": "listener peer", "request": "listener peer giver until",
 }  # fmt: skip
 FDS = {"idle": 1, "request": 2}
-# The fields that are no whole numbers.
+# The fields other than whole numbers.
 KINDS: dict[str, Any] = {"why": str, "traceback": str, "text": str, "peer": object, "until": (int, float)}
-_CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)  # of the other end
+_CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)  # of the far end
 _CREDENTIALS = struct.Struct("3i")  # unix(7), struct ucred: pid, uid, gid
 _SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
-# PyPy 3.9 lacks these names; they are Linux's numbers.
+# PyPy 3.9 lacks these names, the numbers are Linux's.
 _PASSCRED: int = getattr(socket, "SO_PASSCRED", 16)
 _SCM_CREDENTIALS: int = getattr(socket, "SCM_CREDENTIALS", 2)
-# Received descriptors are not for programs that the app starts. (socket.recv_fds() of Python 3.9 drops its flags.)
+# Received descriptors are not for programs of the app. (socket.recv_fds() of Python 3.9 drops the flags.)
 _CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 FDS_LOST = "no file descriptor is free: a message between processes (%s) is lost%s; raise `ulimit -n`, or find what the app keeps open"
 
 
 class Unsent(NamedTuple):
-    """A message that waits for room."""
+    """A message without room."""
 
     octets: bytes
     fds: Sequence[int]
     is_kept: bool  # the descriptors are the caller's
 
     def close(self) -> None:
-        """Close the descriptors, unless the caller keeps them."""
+        """Close the descriptors, unless the caller keeps the descriptors."""
         if self.fds and not self.is_kept:
             close_all(self.fds)
 
 
 class Channel:
-    """One end."""
+    """An end of the pair."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
         self._unsent: collections.deque[Unsent] = collections.deque()
-        self.is_heard = True  # until a message could not be sent, or its end was read, as the other end is closed
-        self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: it does not
-        self._has_lost_fds = False  # the last descriptors that came found no room in this process
-        # Called with a message that was not received here, as its descriptors found no room, or that was given up.
+        self.is_heard = True  # until a message could not be sent, or the end was read, as the far end is closed
+        self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: no refusal
+        self._has_lost_fds = False  # the last received descriptors found no room in this process
+        # Called with a message that was not received here for lack of room for descriptors, or was given up.
         self.on_dropped: Callable[[Message], None] = lambda message: None
         self.sender_pid = 0  # of the last message, from the kernel; 0: not known, see `know_senders`
 
@@ -96,12 +96,12 @@ class Channel:
 
     @classmethod
     def inherit(cls, fd: int) -> Channel:
-        """Return the end that this process had before exec; further programs do not inherit it."""
+        """Return the end of this process before exec; further programs do not inherit the descriptor."""
         os.set_inheritable(fd, False)
         return cls(socket.socket(fileno=fd))
 
     def fileno(self) -> int:
-        """Return its descriptor, for a selector or an event loop."""
+        """Return the descriptor, for a selector or an event loop."""
         return self._socket.fileno()
 
     def know_senders(self) -> None:
@@ -109,12 +109,12 @@ class Channel:
         self._socket.setsockopt(socket.SOL_SOCKET, _PASSCRED, 1)
 
     def detach(self) -> int:
-        """Return its descriptor, which the caller owns from now on; do not use this object any more."""
+        """Return the descriptor, from now on the caller's; do not use this object any more."""
         return self._socket.detach()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether messages wait for room: call `flush` when the socket is writable. Also call it once a second, for those that wait for the kernel."""
+        """Whether messages wait for room: call `flush` when the socket is writable. Also call `flush` once a second, for messages refused by the kernel."""
         return bool(self._unsent) and not self._failing_since
 
     @property
@@ -128,15 +128,15 @@ class Channel:
 
     def send(self, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
         """
-        Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent.
+        Send a message, now or when there is room; descriptors of the message, at most two, are closed here once sent.
 
-        `is_kept`: the caller keeps them, and leaves them open until it is sent, or dropped, or this end is closed.
+        `is_kept`: the caller keeps the descriptors open until the message is sent, or dropped, or this end is closed.
         """
         self._unsent.append(Unsent(_fitting(message), fds, is_kept))
         self.flush()
 
     def flush(self) -> None:
-        """Send waiting messages, as far as there is room. If the other end is closed, or the kernel goes on refusing them, drop them."""
+        """Send waiting messages, as far as there is room. If the far end is closed, or the kernel goes on refusing, drop the messages."""
         while self._unsent:
             unsent, is_given_up = self._unsent[0], False
             try:
@@ -157,7 +157,7 @@ class Channel:
                 self.on_dropped(_decode(unsent.octets))
 
     def _give_up(self, octets: bytes, why: OSError) -> bool:
-        """Return whether a message that the kernel refuses, as for lack of memory, is to be dropped; log the first one."""
+        """Return whether a message refused by the kernel, as for lack of memory, is to be dropped; log the first refusal."""
         now = time.monotonic()
         if not self._failing_since:
             self._failing_since = now
@@ -168,9 +168,9 @@ class Channel:
 
     def receive(self) -> tuple[Message, list[int]] | None:
         """
-        Return a message with its descriptors, which the caller owns; None: the other end is closed.
+        Return a message with descriptors, which are the caller's; None: the far end is closed.
 
-        A message whose descriptors found no room in this process is dropped.
+        A message without room in this process for the descriptors is dropped.
 
         Raises:
             BlockingIOError: no message is there now.
@@ -178,7 +178,7 @@ class Channel:
         while True:
             try:
                 octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
-            except ConnectionError:  # the other end left messages unread: reported once, before those that it sent
+            except ConnectionError:  # the far end left messages unread: reported once, before the messages from there
                 octets, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
             if not octets:
                 self.is_heard = False
@@ -201,7 +201,7 @@ class Channel:
         return list(fds)
 
     def _drop(self, message: Message, fds: Sequence[int]) -> None:
-        """Drop a message of which the kernel has closed a descriptor; log the first of several."""
+        """Drop a message with a descriptor closed by the kernel; log the first of several."""
         close_all(fds)
         if not self._has_lost_fds:
             self._has_lost_fds = True
@@ -218,7 +218,7 @@ class Channel:
 
 
 def _fitting(message: Message) -> bytes:
-    """Return the octets of a message; its longest texts and lists are cut until the other end can read it."""
+    """Return the octets of a message; the longest texts and lists are cut until the message fits."""
     octets, most = _encode(message), MAX_MESSAGE_BYTES
     while len(octets) > MAX_MESSAGE_BYTES and most:
         most //= 2
@@ -232,7 +232,7 @@ def _encode(message: Message) -> bytes:
 
 
 def has_meaning(message: Message, fds: Sequence[int]) -> bool:
-    """Whether a message with a word of ours is as our workers send it, and no nonsense of an app that writes to their channel."""
+    """Whether a message with a word of ours has the form of our workers' messages: an app may write nonsense to the channel."""
     names = FIELDS.get(message["say"], "").split()
     if not all(name in message for name in names) or len(fds) != FDS.get(message["say"], len(fds)):
         return False
@@ -240,7 +240,7 @@ def has_meaning(message: Message, fds: Sequence[int]) -> bool:
 
 
 def _decode(octets: bytes) -> Message:
-    """Return a message; an empty one, which has no meaning, for octets that are none: the app may have written to the descriptor."""
+    """Return a message; an empty message, without meaning, for wrong octets: the app may have written to the descriptor."""
     try:
         message = json.loads(octets.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):

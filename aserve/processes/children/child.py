@@ -1,8 +1,8 @@
-"""One child of the supervisor's: a worker, a trial or a mold, from the fork until it is reaped.
+"""A child of the supervisor: a worker, a trial or a mold, from the fork until the child is reaped.
 
-Owns:     Child, the supervisor's facts about it, and its states.
+Owns:     Child, the supervisor's facts about a child, and the states.
 Thread:   the supervisor's only one.
-States:   TRANSITIONS below; a pair that is not in it is a bug in aserve, and raises.
+States:   TRANSITIONS below; a missing pair is a bug in aserve, and raises.
 Not here: messages and actions (children.py), when and why (fleet/decide.py), the child's own side (worker.py).
 
 ```
@@ -30,7 +30,7 @@ from ..fleet.facts import Member
 from ..fleet.plan import Plan
 from .channel import Channel, Message
 
-# A worker that gets it writes all stacks to standard error. Without a handler it does nothing; and the signals meant for
+# On this signal a worker writes all stacks to standard error. Without a handler the signal does nothing; and the signals meant for
 # operators are all taken.
 STACKS_SIGNAL = signal.SIGURG
 
@@ -38,7 +38,7 @@ STACKS_SIGNAL = signal.SIGURG
 class Event(enum.Enum):
     """An event in a child's life."""
 
-    READY = enum.auto()  # its message
+    READY = enum.auto()  # a child's message
     DRAIN = enum.auto()
     KILL = enum.auto()
     END = enum.auto()
@@ -48,7 +48,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.STARTING, Event.READY): State.READY,
     (State.DRAINING, Event.READY): State.DRAINING,  # sent before the order arrived
     (State.KILLED, Event.READY): State.KILLED,
-    (State.STARTING, Event.DRAIN): State.DRAINING,  # it may serve already, and its message be on the way
+    (State.STARTING, Event.DRAIN): State.DRAINING,  # a child may serve already, with the message on the way
     (State.READY, Event.DRAIN): State.DRAINING,
     (State.STARTING, Event.KILL): State.KILLED,
     (State.READY, Event.KILL): State.KILLED,
@@ -61,13 +61,13 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
-# Handed down as they are, when the supervisor becomes new code (inheritance.py); times are the system's, not the process's.
+# Handed down as such, when the supervisor becomes new code (inheritance.py); times are the system's, not the process's.
 _HANDED_DOWN = ("began_at", "ready_at", "has_left", "has_told", "failure", "app_traceback")
 MAX_TOLD_REQUESTS = 10
 
 
 class Child(Member):
-    """One child, from fork to the end. What is decided by is in Member."""
+    """A child, from fork to the end. Facts for decisions are in Member."""
 
     plan: Plan
     mold: Child | None
@@ -76,40 +76,40 @@ class Child(Member):
         self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page: int, in_flight: int
     ) -> None:
         super().__init__(slot, generation, plan)
-        self.pid = pid  # 0: its mold has not forked it yet
+        self.pid = pid  # 0: not forked by the mold yet
         self.channel = channel  # the supervisor's end
         self.page = page
-        self.in_flight = in_flight  # the descriptor of a memory file: the table of its running requests
-        # Its running requests when it ended badly; see read_in_flight.
+        self.in_flight = in_flight  # the descriptor of a memory file: the table of running requests
+        # Running requests after a bad end; see read_in_flight.
         self.was_at: list[tuple[float, str]] = []
         self.is_reaped = False
         self.began_at = time.monotonic()
         self.ready_at = 0.0
-        self.killed_in: State | None = None  # its state when it was killed
-        self.has_told = False  # it has cut off and logged its requests itself, at the end of its drain
-        self.failure = ""  # why it ends, if it has reported that, or was killed for it
+        self.killed_in: State | None = None  # the state before the kill
+        self.has_told = False  # the child has cut off and logged running requests itself, at the end of the drain
+        self.failure = ""  # the reason of the end, by report or by a kill
         self.app_traceback = ""
-        self.is_nonsensical = False  # it has sent what has no meaning, which was logged
-        self.is_mute = False  # it has closed its channel, and hears no order
-        self.given_count = 0  # connections given to it since its page was written
-        self.given_tick = 0  # its page's tick at that time
+        self.is_nonsensical = False  # the child has sent a message without meaning, which was logged
+        self.is_mute = False  # the child has closed the channel, and hears no order
+        self.given_count = 0  # connections given to the child since the last write to the page
+        self.given_tick = 0  # the page's tick at that time
 
     def __str__(self) -> str:
         return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)
 
     @classmethod
     def inherit(cls, state: dict[str, Any], plan: Plan) -> Child:
-        """Return the child that `describe` described; `plan`: its plan."""
+        """Return the child of a description by `describe`; `plan`: the child's plan."""
         channel = Channel.inherit(state["channel"])
         child = cls(state["pid"], state["slot"], state["generation"], plan, channel, state["page"], state["in_flight"])
         child.state = State[state["state"]]
         child.killed_in = State[state["killed_in"]] if state["killed_in"] else None
         for name in _HANDED_DOWN:
-            setattr(child, name, state.get(name, getattr(child, name)))  # older code may lack it
+            setattr(child, name, state.get(name, getattr(child, name)))  # older code may lack the name
         return child
 
     def describe(self) -> dict[str, Any]:
-        """Return the supervisor's facts about it, for JSON; descriptors and pages by number."""
+        """Return the supervisor's facts, for JSON; descriptors and pages by number."""
         return {
             "pid": self.pid,
             "slot": self.slot,
@@ -123,21 +123,21 @@ class Child(Member):
         }
 
     def describe_losses(self) -> str:
-        """Return its running requests when it ended; see describe_requests."""
+        """Return the running requests of a child at the end; see describe_requests."""
         return describe_requests(self.was_at, self.plan.config.show_queries)
 
     def close(self) -> None:
-        """Close this process's descriptors of it."""
+        """Close this process's descriptors of the child."""
         self.channel.close()
         os.close(self.in_flight)
 
     def on_failed(self, message: Message, fds: list[int]) -> None:
-        """Record why it is about to end."""
+        """Record the reason of the coming end."""
         self.failure, self.app_traceback = message["why"], message["traceback"]
         self.has_told |= message.get("has_told", False)
 
     def on_left(self, message: Message, fds: list[int]) -> None:
-        """Record that it drains, and accepts no more connections."""
+        """Record that the child drains, and accepts no more connections."""
         self.has_left = True
 
     def transition(self, event: Event) -> State:
@@ -151,7 +151,7 @@ class Child(Member):
 
     @property
     def served_seconds(self) -> float:
-        """How long it has served; 0: not yet."""
+        """How long the child has served; 0: not yet."""
         return time.monotonic() - self.ready_at if self.ready_at else 0.0
 
 
@@ -175,7 +175,7 @@ def describe_end(status: int) -> str:
 
 
 def describe_requests(found: list[tuple[float, str]], shows_queries: bool) -> str:
-    """Return a process's running requests when it ended, from `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
+    """Return a process's running requests at the end, from `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
     shown = [(seconds, text if shows_queries else without_query(text)) for seconds, text in found[:MAX_TOLD_REQUESTS]]
     told = ", ".join(f"{text} ({seconds:.1f} s)" for seconds, text in shown)
     more = f", and {len(found) - MAX_TOLD_REQUESTS} more" if len(found) > MAX_TOLD_REQUESTS else ""

@@ -1,14 +1,14 @@
-"""The supervisor's children: the list of them, and the actions of the supervisor on each.
+"""The supervisor's children: a list, and the supervisor's actions on each child.
 
 Owns:     forking, or having a mold fork, and reaping; channels, pages and tables of running requests of all workers; draining or
-          killing one, and the time limits for that.
+          killing a child, and the time limits.
 Thread:   the supervisor's only one; `fork` returns in the child, too.
-Not here: a child's states (child.py), when and why any of this is done (fleet/decide.py).
+Not here: a child's states (child.py), when and why each action is due (fleet/decide.py).
 
-A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
+A signal goes only to an unreaped child: afterwards the pid may be a stranger's.
 
-A worker that a mold will fork has no pid at first. Its first message is that it has begun, to which the kernel adds its pid.
-If the mold cannot fork, or dies before, no process has the other end of the channel any more: then the child has ended without a beginning.
+A worker of a mold has no pid at first. The first message of the worker is "begun"; the kernel adds the pid to the message.
+If the mold cannot fork, or dies before, no process has the far end of the channel any more: then the child has ended without a beginning.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .pages import Pages
 
 logger = logging.getLogger("aserve")
 
-# How long after its time limit a draining worker may take to end, for the app's exit functions; and a worker that is
-# ended while it starts. Guess.
+# How long after the time limit a draining worker may take to end, for the app's exit functions; and a starting worker after a signal to
+# end. Guess.
 ENDING_SECONDS = 5.0
-# How long a worker that is killed for a slow start may take to write its stack. Guess.
+# How long a worker killed for a slow start may take to write the stacks. Guess.
 STACK_SECONDS = 2.0
 NO_PAGE = 0
 
@@ -49,7 +49,7 @@ Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's messa
 
 
 class Children:
-    """All children that have not been reaped."""
+    """All unreaped children."""
 
     def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
         self._pages = pages
@@ -58,7 +58,7 @@ class Children:
         self._hear = hear
         self._by_pid: dict[int, Child] = {}
         self._unborn: list[Child] = []  # not forked by their molds yet
-        self._stillborn: list[Child] = []  # of these, those that never will be
+        self._stillborn: list[Child] = []  # of these, children without hope of a fork
         self._nowhere = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # takes the place of a page
         self._by_slot: collections.defaultdict[int, list[Child]] = collections.defaultdict(list)
         self._generations: collections.Counter[int] = collections.Counter()  # by slot
@@ -72,15 +72,15 @@ class Children:
         return len(self._by_pid) + len(self._unborn)
 
     def find(self, slot: int, *states: State) -> list[Child]:
-        """Return the children in a slot that are in one of these states."""
+        """Return the children of a slot in the given states."""
         return [child for child in self._by_slot[slot] if child.state in states]
 
     def having(self, *states: State) -> list[Child]:
-        """Return the workers in one of these states."""
+        """Return the workers in the given states."""
         return [child for child in self if child.state in states and child.is_worker]
 
     def describe_slow_start(self) -> str:
-        """Return the worker that has been starting for the longest time, for the end of a log line; empty: none."""
+        """Return the worker with the longest start so far, for the end of a log line; empty: none."""
         starting = [child for child in self if child.state == State.STARTING and child.slot != TRIAL]
         if not starting:
             return ""
@@ -93,7 +93,7 @@ class Children:
 
     def memory_of(self, child: Child) -> tuple[memoryview, Pages, LoadBoard | None, Any]:
         """
-        Return a worker's shared memory: its page, all pages, its place on the load board, its table of running requests.
+        Return a worker's shared memory: the page, all pages, the place on the load board, the table of running requests.
 
         To be called in the worker, once.
         """
@@ -106,7 +106,7 @@ class Children:
 
     def fork(self, slot: int, plan: Plan) -> tuple[Child, Channel | None]:
         """
-        Fork a child for a slot; return it, and in the child itself its end of the channel.
+        Fork a child for a slot; return the child, and in the child itself the child's end of the channel.
 
         To be called with signals blocked.
 
@@ -129,7 +129,7 @@ class Children:
 
     def have_forked(self, slot: int, plan: Plan, mold: Child) -> Child:
         """
-        Tell a mold to fork a child for a slot; return it: it has no pid until it has begun.
+        Tell a mold to fork a child for a slot; return the child, without a pid until "begun".
 
         Raises:
             OSError: no descriptor or page is left.
@@ -155,12 +155,12 @@ class Children:
         undo.callback(theirs.close)
         in_flight = open_memory_file("aserve-in-flight")
         undo.callback(os.close, in_flight)
-        os.truncate(in_flight, TABLE_BYTES)  # takes memory as far as it is written to
+        os.truncate(in_flight, TABLE_BYTES)  # takes memory only where written to
         self._generations[slot] += 1
         return Child(0, slot, self._generations[slot], plan, ours, page, in_flight), theirs
 
     def adopt(self, state: dict[str, Any], plan: Plan) -> None:
-        """Take over a child as `Child.describe` described it; `plan`: its plan."""
+        """Take over a child described by `Child.describe`; `plan`: the child's plan."""
         child = Child.inherit(state, plan)
         self._pages.reserve(child.page)
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
@@ -171,7 +171,7 @@ class Children:
             self.tell(child, drain_order(is_replaced=True))  # once more: unsent messages were not handed down
 
     def describe(self) -> tuple[int, list[dict[str, Any]]]:
-        """Return the descriptor of the pages, and all children for `adopt`, but molds: they have old code."""
+        """Return the descriptor of the pages, and all children for `adopt`, but molds, with old code."""
         return self._pages.fd, [self._describe(child) for child in self if child.slot != MOLD]
 
     def _describe(self, child: Child) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Children:
         return {**child.describe(), "deadline_at": time.monotonic() + seconds if seconds != NEVER else None}
 
     def _let_go(self, child: Child) -> None:
-        """In a forked child: close the supervisor's ends of channels, or workers would not notice its death; and other tables."""
+        """In a forked child: close the supervisor's ends of channels, or workers would not notice the supervisor's death; and further tables."""
         child.channel.close()
         for one in self:
             one.close()
@@ -198,7 +198,7 @@ class Children:
     # Messages
 
     def tell(self, child: Child, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
-        """Send a message to a worker; the descriptors are closed here once they are sent, unless the caller keeps them."""
+        """Send a message to a worker; the descriptors are closed here once sent, unless the caller keeps the descriptors."""
         child.channel.send(message, fds, is_kept)
         self._watch(child)
 
@@ -224,7 +224,7 @@ class Children:
             self._selector.modify(child.channel, events, key.data)
 
     def _read_words(self, child: Child) -> None:
-        """Handle the messages of a worker that have come."""
+        """Handle the arrived messages of a worker."""
         while True:
             try:
                 received = child.channel.receive()
@@ -239,7 +239,7 @@ class Children:
                 self._hear(child, *received)
 
     def _on_begun(self, child: Child) -> None:
-        """Record the pid of a worker that a mold has forked."""
+        """Record the pid of a worker forked by a mold."""
         self._unborn.remove(child)
         if child.mold is not None:
             child.mold.is_silent, child.mold.forked_at = False, self.clock()
@@ -252,10 +252,10 @@ class Children:
             os.kill(child.pid, signal.SIGKILL)
 
     def _on_closed(self, child: Child) -> None:
-        """A worker has closed its end: it has died, is about to end, or the app has closed what is not its own."""
+        """A worker has closed an end of the channel: the worker has died, is about to end, or the app has closed descriptors of ours."""
         self._unwatch(child)
         if child in self._unborn:
-            if child not in self._stillborn:  # its end is read again with each child that is not known yet
+            if child not in self._stillborn:  # the end is read again with each unknown child
                 self._stillborn.append(child)
         elif not child.is_reaped and child.state in (State.STARTING, State.READY):
             child.is_mute, child.due_at = True, self.clock() + ENDING_SECONDS
@@ -264,10 +264,10 @@ class Children:
         if child.channel.fileno() in self._selector.get_map():
             self._selector.unregister(child.channel)
 
-    # Changing its state
+    # Changing the state
 
     def admit(self, child: Child) -> bool:
-        """Record that a worker is ready; return False if it is ending, or has ended already."""
+        """Record that a worker is ready; return False if the worker is ending, or has ended already."""
         if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
             return False
         child.due_at = NEVER
@@ -275,26 +275,26 @@ class Children:
 
     def drain(self, child: Child, is_replaced: bool) -> None:
         """
-        Tell a worker to finish its requests, and end; `is_replaced`: other workers go on.
+        Tell a worker to finish all requests, and end; `is_replaced`: workers remain.
 
-        One that still imports the app ends at once (worker.py).
+        A worker in the import of the app ends at once (worker.py).
         """
         config = child.plan.config
         self._transition(child, Event.DRAIN)
         seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
-        if not child.is_mute:  # else it does not hear that, and keeps its limit
+        if not child.is_mute:  # else the child does not hear the order, and keeps the limit
             child.due_at = self.clock() + seconds + ENDING_SECONDS
         self.tell(child, drain_order(is_replaced))
 
     def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
-        """End a worker without a drain; a weaker signal than SIGKILL leaves it `seconds`."""
+        """End a worker without a drain; a signal weaker than SIGKILL leaves `seconds`."""
         self._transition(child, Event.KILL)
-        if not child.is_reaped and child.pid:  # a child without a pid is killed when it begins
+        if not child.is_reaped and child.pid:  # a child without a pid is killed at "begun"
             os.kill(child.pid, number)
         child.due_at = self.clock() + seconds if number != signal.SIGKILL else NEVER
 
     def end_with_stacks(self, child: Child, why: str) -> None:
-        """End a worker that hangs; it writes its stacks first."""
+        """End a hung worker, after the stacks are written."""
         child.failure = why
         logger.error("%s: %s; ending it, with its stack below", child, why)
         self.kill(child, signal.SIGABRT, STACK_SECONDS)
@@ -311,7 +311,7 @@ class Children:
         child.due_at = self.clock() + seconds if seconds else NEVER
 
     def end_overdue(self, child: Child) -> None:
-        """End a child that has not gone on within its time."""
+        """End a child that has not gone on in time."""
         if child.state is State.KILLED:
             self.kill(child)
         elif child.is_mute:
@@ -334,16 +334,16 @@ class Children:
 
     def reap(self, on_other: Callable[[int, str], None]) -> Iterator[tuple[Child, State, str]]:
         """
-        Yield the children that have ended, after removing them, with the last state of each, and how it ended.
+        Remove the ended children, and yield each child with the last state, and the kind of end.
 
-        `on_other` is called for others: programs (attached.py), and orphans (as PID 1 of a container, and with a mold).
+        `on_other` is called for the rest: programs (attached.py), and orphans (as PID 1 of a container, and with a mold).
         """
         with contextlib.suppress(ChildProcessError):  # there is none at all
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
                 child = self._find_by_pid(pid)
                 if child is not None:
-                    if status or child.state is not State.DRAINING:  # 0 of one that serves may be the app's os._exit(0)
+                    if status or child.state is not State.DRAINING:  # 0 may be the app's os._exit(0)
                         child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
                     yield child, self._remove(child), describe_end(status)
                 else:
@@ -355,16 +355,16 @@ class Children:
             yield unborn, self._remove(unborn), "was not forked"
 
     def _find_by_pid(self, pid: int) -> Child | None:
-        """Return the child that had this pid, if any; the message of one that has just begun may not have been read yet."""
+        """Return the child with this pid, if any; the message of a child that has just begun may not have been read yet."""
         if pid not in self._by_pid:
             for child in list(self._unborn):
                 self._read_words(child)
         return self._by_pid.get(pid)
 
     def _remove(self, child: Child) -> State:
-        """Remove a child that was reaped; return its last state."""
+        """Remove a reaped child; return the last state."""
         child.is_reaped = True
-        self._read_words(child)  # the last ones, while it still counts: they may lead to a scrape
+        self._read_words(child)  # the last messages, while the child still counts: a scrape may follow
         self._by_pid.pop(child.pid, None)
         self._unwatch(child)
         child.close()
@@ -376,5 +376,5 @@ class Children:
 
 
 def drain_order(is_replaced: bool) -> Message:
-    """Return the order to drain; `is_replaced`: other workers go on."""
+    """Return the order to drain; `is_replaced`: workers remain."""
     return {"do": "drain", "stopping": not is_replaced}

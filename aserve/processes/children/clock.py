@@ -1,12 +1,12 @@
-"""The time that passes while this process runs, and calls to be made at a time.
+"""The time while this process runs, and calls to be made at a time.
 
-Owns:     Clock, by which the supervisor measures all time limits; Timers, a heap of calls.
+Owns:     Clock, the measure of all time limits of the supervisor; Timers, a heap of calls.
 Thread:   the supervisor's only one.
-Not here: the limits, and what follows when one is over (facts.py, fleet/decide.py), waiting until the next call (events.py).
+Not here: the limits, and the consequences (facts.py, fleet/decide.py), waiting until the next call (poller.py).
 
-A process that was stopped (by a debugger, a freezer, a machine that sleeps) does not see the time go by. Its children were stopped, too, and could
-do nothing meanwhile: so that time counts for no limit. No limit has to be moved for that: this clock has stood still. The supervisor
-reads it at least once a second. If one reading comes much later than the one before, the process was stopped between them.
+A stopped process (by a debugger, a freezer, a sleeping machine) does not see the time go by. The children were stopped, too, and could do no work
+meanwhile: so the time of the stop counts for no limit. No limit has to be moved: this clock has stood still. The supervisor reads the clock at least
+once a second. If a reading comes much later than the reading before, the process was stopped between them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..fleet.facts import NEVER
 
 logger = logging.getLogger("aserve")
 
-# The longest wait between two readings, of which the time counts in any case: of the checks of each second (../events.py).
+# The longest wait between two readings, counted in any case: of the looks of each second (../events.py).
 TURN_SECONDS = 1.0
-# A process that reads its clock so much later was stopped meanwhile. Guess; one that only shares its CPU is late by less.
+# A process with a reading so much later was stopped meanwhile. Guess; a process on a shared CPU is late by less.
 STOPPED_SECONDS = 2.0
 
 
@@ -47,12 +47,12 @@ class Clock:
         return now - self._left_out_seconds
 
     def seconds_to(self, at: float) -> float:
-        """Return the seconds until this time; 0: it has come."""
+        """Return the seconds until this time; 0: the time has come."""
         return max(at - self(), 0.0)
 
 
 class Timer:
-    """A call that will be made, unless it is cancelled."""
+    """A call to be made, unless cancelled."""
 
     __slots__ = ("_arguments", "_call", "at")
 
@@ -66,7 +66,7 @@ class Timer:
         self._call, self._arguments = None, ()
 
     def run(self) -> None:
-        """Make the call, if it was neither made nor cancelled."""
+        """Make the call, if neither made nor cancelled."""
         call, arguments = self._call, self._arguments
         self.cancel()
         if call is not None:
@@ -88,7 +88,7 @@ class Timers:
         return timer
 
     def wake_after(self, seconds: float) -> None:
-        """Wake the loop after this many seconds, to check for other work."""
+        """Wake the loop after this many seconds, to check for further work."""
         self.after(seconds, lambda: None)
 
     @property

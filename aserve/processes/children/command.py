@@ -1,8 +1,8 @@
-"""The command that started this process, so that it can be run again.
+"""The command of the start of this process, to be run again.
 
-Owns:     Command: the interpreter, its arguments, the environment and the working directory.
+Owns:     Command: the interpreter, the arguments, the environment and the working directory.
 Thread:   the supervisor's only one.
-Not here: the arguments' meaning (command/cli.py), running it again (upgrade.py).
+Not here: the arguments' meaning (command/cli.py), the second run (upgrade.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INHERITANCE_VARIABLE = "ASERVE_INHERITANCE"
 
 
 class Command(NamedTuple):
-    """A command, as it was typed."""
+    """A command, as typed."""
 
     words: list[str]  # the first: the interpreter's path
     environ: Mapping[str, str]
@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
     @property
     def start(self) -> StartFolder:
-        """The folder of the start, and whether its name is as typed."""
+        """The folder of the start, and whether the name is as typed."""
         return StartFolder(self.folder, self.environ.get("PWD") == self.folder)
 
     def show(self, rows: Iterable[Setting]) -> str:
@@ -43,15 +43,15 @@ class Command(NamedTuple):
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:
-        """Return the command that started this process, with this environment."""
+        """Return the command of the start of this process, with this environment."""
         return cls([sys.executable, *read_command_line()[1:]], dict(environ), StartFolder.of_this_process(environ).name)
 
     def execute(self, variable: str, fd: int) -> NoReturn:
         """
-        Replace this program by the command, in this process; the variable names a descriptor that it inherits.
+        Replace this program by the command, in this process; the variable names an inherited descriptor.
 
         Raises:
-            OSError: it cannot be run; then nothing has changed.
+            OSError: the command cannot be run; then all is as before.
         """
         if not self.words[1:]:
             raise FileNotFoundError(errno.ENOENT, f"the command line is not known without {COMMAND_LINE}")

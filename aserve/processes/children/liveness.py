@@ -1,12 +1,12 @@
 """Whether a worker's event loop turns, as seen from outside.
 
-Owns:     how long it has stood still, and the verdict.
-Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
-Not here: the tick itself (pages.py), CPU time (core/footprint.py), what is logged beside it (watch.py), replacing (fleet/decide.py).
+Owns:     how long a loop has stood still, and the verdict.
+Thread:   the supervisor's only one; pure: no look at a clock, nor at a process.
+Not here: the tick itself (pages.py), CPU time (core/footprint.py), the log lines (watch.py), replacing (fleet/decide.py).
 
-The supervisor does not ask workers, and kills none for a slow answer: a worker's loop counts
-seconds in shared memory, and the supervisor reads them. Its clock stands still while it is stopped (clock.py), so that after
-the suspension of a machine, or a stop of all processes, no worker counts as hung. A worker that was stopped (SIGSTOP) does not hang.
+The supervisor does not ask workers, and kills no worker for a slow answer: a worker's loop counts seconds in shared memory, and the supervisor
+reads the counter. The supervisor's clock stands still during a stop (clock.py), so that after the suspension of a machine, or a stop of all
+processes, no worker counts as hung. A stopped worker (SIGSTOP) does not hang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import enum
 from ...core.footprint import Activity
 from ...core.named_tuple import NamedTuple
 
-# Of the time that a loop stood still, the share of CPU time from which on it computes. Guess.
+# A loop computes if the CPU time has at least this share of the still time. Guess.
 BUSY_SHARE = 0.5
 
 
@@ -30,14 +30,14 @@ class Verdict(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """A verdict, and its text for the log."""
+    """A verdict, and the text for the log."""
 
     verdict: Verdict
     text: str = ""
 
 
 class Pulse:
-    """One worker's event loop, from the moment it is ready."""
+    """A worker's event loop, from the moment of `ready`."""
 
     def __init__(self, warning_seconds: float, timeout_seconds: float) -> None:
         """Warn after the first time, replace after the second; 0: never."""
@@ -51,7 +51,7 @@ class Pulse:
 
     def look(self, tick: int, activity: Activity | None, now: float) -> Finding:
         """
-        Return what to do, once a second.
+        Return the verdict, once a second.
 
         `tick`: the loop's counter; `now`: by the supervisor's clock; `activity`: None if not known, or if the loop has turned.
         """

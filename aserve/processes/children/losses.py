@@ -1,11 +1,11 @@
-"""The requests that are lost with a worker that dies.
+"""The lost requests of a dead worker.
 
-Owns:     Losses: reporting them and the end of each worker to extensions, counting them.
+Owns:     Losses: reporting lost requests and the end of each worker to extensions, counting.
 Thread:   the supervisor's only one.
-Not here: a worker's running requests (../connections/in_flight.py), their lines in the access log (../features/access_log), other reports of its end
+Not here: a worker's running requests (../connections/in_flight.py), lines in the access log (../features/access_log), the log lines of an end
           (acts.py).
 
-The clients of a dead worker have lost their requests. It cannot report them any more, so this does, wherever the worker would have.
+The clients of a dead worker have lost their requests. The supervisor reports the losses, in each place where the worker would have.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 
 
 class Losses:
-    """The losses of one supervisor's workers."""
+    """The losses of all workers of a supervisor."""
 
     def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, on_life: OnLife) -> None:
         """`add_lost(slot, count)` adds lost requests to a slot's."""
         self._add_lost, self._tally, self._on_life = add_lost, tally, on_life
 
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
-        """Report the requests of a worker that has ended, unless it has reported them itself, before it hung and was killed."""
+        """Report the requests of an ended worker, unless the worker has reported them, before a hang and the kill."""
         context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
         if child.was_at and not child.has_told:
             self._report(Life.DIED, context)
@@ -36,7 +36,7 @@ class Losses:
         self._report(Life.REAPED, context)
 
     def _report(self, event: Life, context: LifeContext) -> None:
-        """Report an event to extensions; a bug in one must not keep the worker from being replaced."""
+        """Report an event to extensions; a bug of an extension must not keep the worker from being replaced."""
         guard(self._on_life, event, context)
 
     def _count(self, child: Child, before: State, is_oom: bool) -> None:

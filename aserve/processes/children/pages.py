@@ -1,13 +1,13 @@
-"""The pages of the workers, in memory that all processes share.
+"""The pages of the workers, in memory shared by all processes.
 
-Owns:     Pages: the pages, and which of them are taken.
-Thread:   the supervisor's only one takes pages and gives them back; each word is written by one process, and read by any.
-Not here: the words of a page (../core/page.py), writing them (children.py, worker.py), conclusions from them.
+Owns:     Pages: the pages, and the set of taken pages.
+Thread:   the supervisor's only one takes pages and gives pages back; each word is written by one process, and read by any.
+Not here: the words of a page (../core/page.py), writing pages (children.py, worker.py), conclusions.
 
-A page is a worker's own, also while it and its successor are both in one slot. It can be read when its worker hangs or has
-died. It is in a file in memory, so that it is still there when the supervisor has become another program (upgrade.py).
-A word is written as a whole if the machine does so, which CPython leaves to it; PyPy writes octet by octet, so that
-a word that is read once a second may, very rarely, be halfway between two numbers.
+Each worker has a page, also while worker and successor are both in a slot. The page can be read when the worker hangs or has died. The pages are
+a file in memory, so that a page is still there when the supervisor has become a new program (upgrade.py). A word is written as a whole if the
+machine does so, as CPython leaves the write to the machine; PyPy writes octet by octet, so that a word read once a second may, very rarely, be
+halfway between two numbers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ...core.page import PAGE_BYTES, WORD_BYTES, Field
 
 
 class Pages:
-    """The pages. Number 0 has in its first word the number behind the highest that is taken."""
+    """The pages. The first word of number 0 is the number behind the highest taken page."""
 
     def __init__(self, count: int, fd: int | None = None, expected: int = 0) -> None:
         """
-        Make `count` pages, all of them free; or use the pages of a file, as many as it has: `reserve` those that are taken.
+        Make `count` pages, all of them free; or use all pages of a file: `reserve` the taken pages.
 
         `top` covers the first `expected` pages in any case.
         """
         self.fd = fd if fd is not None else _new_file(count)
-        # Called with the slot and the page of a worker that has ended, before it is cleared.
+        # Called with the slot and the page of an ended worker, before the page is cleared.
         self.on_given_back: Callable[[int, memoryview], None] = lambda slot, page: None
         self._memory = memoryview(map_memory_file(self.fd))
         self._count = len(self._memory) // PAGE_BYTES - 1
@@ -44,7 +44,7 @@ class Pages:
 
     @property
     def top(self) -> int:
-        """The number behind the highest page that is taken: look at those from 1 on, and at their PID."""
+        """The number behind the highest taken page: look at the pages from 1 on, and at PID there."""
         return self._head[0]
 
     def page(self, number: int) -> memoryview:
@@ -53,7 +53,7 @@ class Pages:
 
     def take(self) -> int:
         """
-        Return the number of a free page; all of it is 0, but LOAD is NOBODY.
+        Return the number of a free page; all words are 0, but LOAD is NOBODY.
 
         Raises:
             OSError: all pages are taken.
@@ -62,7 +62,7 @@ class Pages:
             raise OSError(f"all {len(self._memory) // PAGE_BYTES - 1} pages of shared memory are taken")
         number = min(self._free)
         self._free.discard(number)
-        self.page(number)[Field.LOAD] = NOBODY  # before any process looks at it
+        self.page(number)[Field.LOAD] = NOBODY  # before any process looks at the word
         self._head[0] = max(self.top, number + 1)
         return number
 
@@ -83,16 +83,16 @@ class Pages:
             self._head[0] -= 1
 
     def new_board(self, number: int) -> LoadBoard:
-        """Return the load board of all pages, for the worker of this one; call its `look_at` with `top` - 1 again and again."""
+        """Return the load board of all pages, for the worker of this page; call `look_at` of the board with `top` - 1 again and again."""
         stride = PAGE_BYTES // WORD_BYTES
         words = self._memory.cast("Q")
         board = LoadBoard(words, number - 1, self._count, stride=stride, first=stride + Field.LOAD)
-        board.look_at(self.top - 1)  # the others were never taken: their words are no loads
+        board.look_at(self.top - 1)  # the rest was never taken: the words are no loads
         return board
 
 
 def _new_file(count: int) -> int:
     fd = open_memory_file("aserve-pages")
-    os.truncate(fd, (count + 1) * PAGE_BYTES)  # a page takes no memory until it is written to
+    os.truncate(fd, (count + 1) * PAGE_BYTES)  # a page takes no memory until written to
     os.pwrite(fd, (1).to_bytes(WORD_BYTES, sys.byteorder), 0)
     return fd

@@ -1,8 +1,8 @@
-"""The events of a process without an event loop: descriptors that are ready, signals, and time.
+"""The events of a process without an event loop: ready descriptors, signals, and time.
 
 Owns:     Poller: waiting for the next; the selector, the pipe of signals, the clock and the timers, until they are closed; whether clients wait.
 Thread:   the supervisor's only one.
-Not here: reading signals (signal_pipe.py), the clock and its timers (clock.py); what an event changes (../events.py).
+Not here: reading signals (signal_pipe.py), the clock and the timers (clock.py); the changes by an event (../events.py).
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ HANDLED = (
 
 
 class Poller:
-    """What a supervisor waits for."""
+    """A selector, with signals and timers."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.timers = Timers(clock)
-        self.signals = SignalPipe(HANDLED)  # from now on they wait in it
-        self.by_signal: dict[signal.Signals, OnSignal] = {}  # each of them
+        self.signals = SignalPipe(HANDLED)  # from now on signals wait in the pipe
+        self.by_signal: dict[signal.Signals, OnSignal] = {}  # all of HANDLED
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
         self.watch: Watch = watch_with(self.selector)
 
     def wait(self, until: float = NEVER) -> Iterator[Callable[[], object]]:
-        """Wait for the next event, at most until this time; yield the call that handles it, and those of events that have come with it."""
+        """Wait for the next event, at most until this time; yield the call for the event, and the calls for events of the same moment."""
         for key, _ in self.selector.select(self.longest_wait(min(until, self.timers.next_at))):
             yield key.data
         for timer in self.timers.pop_due():
             yield timer.run
 
     def longest_wait(self, until: float) -> float | None:
-        """Return the seconds until this time, as `select` wants them."""
+        """Return the seconds until this time, in the form for `select`."""
         return self.clock.seconds_to(until) if until != NEVER else None
 
     def close(self) -> None:
-        """Let signals mean what they did before; in a forked child, too."""
+        """Restore the earlier meaning of signals; in a forked child, too."""
         self.selector.close()
         self.signals.close()
 
@@ -60,7 +60,7 @@ class Poller:
 
 
 def has_clients(listeners: Sequence[Listener]) -> bool:
-    """Whether clients wait in the kernel's queue that no other process will serve: the next process serves those of a socket that was given."""
+    """Whether clients wait in the kernel's queue of a socket of ours: clients of a given socket are for the next process."""
     poll = select.poll()
     for listener in listeners:
         if not listener.is_given:

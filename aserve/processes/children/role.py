@@ -1,7 +1,7 @@
-"""The role of a process that a supervisor has forked: its slot, its channel, and what it shares with other processes.
+"""The role of a process forked by the supervisor: the slot, the channel, and the shared memory.
 
 Owns:     Role.
-Thread:   any; it is never changed.
+Thread:   any; a role is never changed.
 Not here: the work of a role (worker.py, mold.py), the supervisor's facts about the process (child.py).
 """
 
@@ -32,27 +32,27 @@ class Role(NamedTuple):
     listeners: Sequence[Listener]
     page: memoryview  # words by page.Field
     pages: Pages | None = None  # of all workers
-    load_board: LoadBoard | None = None  # among them
-    in_flight: Any = None  # memory for the table of its running requests
+    load_board: LoadBoard | None = None  # of all pages
+    in_flight: Any = None  # memory for the table of running requests
     supervisor_pid: int = 0
     given: Mapping[str, Any] = MappingProxyType({})  # by extensions; see Supervision.share
-    fault: Fault | None = None  # why the app cannot start: to be shown in its place
-    is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
-    page_number: int = 0  # no other worker has it at the same time; 0: no worker
+    fault: Fault | None = None  # why the app cannot start: to be shown in place of the app
+    is_new: bool = False  # no worker has served this code yet: answers to --warm-up decide
+    page_number: int = 0  # no second worker has the page at the same time; 0: no worker
 
     @property
     def is_mold(self) -> bool:
-        """Whether it imports the app for workers that are forked from it."""
+        """Whether the process imports the app for workers to be forked."""
         return self.slot == MOLD
 
     @property
     def is_trial(self) -> bool:
-        """Whether it is a trial of new code."""
+        """Whether the process is a trial of new code."""
         return self.slot == TRIAL
 
     @property
     def is_worker(self) -> bool:
-        """Whether it serves in a slot of its own."""
+        """Whether the process serves in a slot."""
         return TRIAL < self.slot < MOLD
 
     @property

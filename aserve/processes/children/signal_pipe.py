@@ -1,6 +1,6 @@
-"""The signals of a process that waits in a selector.
+"""The signals of a process with a selector.
 
-Owns:     SignalPipe: handlers that only let a signal be read from a descriptor (signal.set_wakeup_fd), and the earlier handlers.
+Owns:     SignalPipe: handlers that let a signal be read from a descriptor (signal.set_wakeup_fd), and the earlier handlers.
 Thread:   the main thread.
 Not here: the meaning of a signal (../events.py); a process with an event loop (lifecycle/signals.py).
 """
@@ -20,33 +20,33 @@ READ_BYTES = 4096
 
 
 class SignalPipe:
-    """Signals, read as octets, in the order in which they came."""
+    """Signals, read as octets, in the order of arrival."""
 
     def __init__(self, numbers: Iterable[signal.Signals]) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         own_wakeup_fd(self._writing)
         early.wait()
         self._earlier: dict[signal.Signals, Any] = {number: signal.signal(number, _do_nothing) for number in numbers}
-        forks.own_handlers(self._earlier)  # signals for a process that a hook forks must not be read here
+        forks.own_handlers(self._earlier)  # signals for a process forked by a hook must not be read here
         os.write(self._writing, bytes(early.came))
         early.came.clear()
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read when a signal has come."""
+        """Return the descriptor, readable after a signal."""
         return self._reading
 
     def read(self) -> list[signal.Signals]:
-        """Return the signals that have come since the last time."""
+        """Return the signals since the last time."""
         try:
-            # Further signals come if other code handles them: also real-time signals, which have no names.
+            # Further signals come if foreign code handles them: also real-time signals, without names.
             return [signal.Signals(octet) for octet in os.read(self._reading, READ_BYTES) if octet in self._earlier]
         except BlockingIOError:
             return []
 
     def close(self) -> None:
-        """Restore the earlier handlers. In a forked child too: its parent must not read the child's signals."""
+        """Restore the earlier handlers. In a forked child too: the parent must not read the child's signals."""
         for number, handler in self._earlier.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: a handler of foreign C code
         own_wakeup_fd(-1)
         forks.disown_handlers()
         os.close(self._reading)
@@ -60,9 +60,9 @@ def _do_nothing(number: int, frame: Any) -> None:
 @contextlib.contextmanager
 def block_signals() -> Iterator[set[int | signal.Signals]]:
     """
-    Let signals wait: one for a child that is a microsecond old must not be taken for its parent's.
+    Let signals wait: a signal for a child in the first microsecond must not be taken for the parent's.
 
-    Yield the signals that were blocked before.
+    Yield the signals blocked before.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -72,5 +72,5 @@ def block_signals() -> Iterator[set[int | signal.Signals]]:
 
 
 def unblock_signals(before: Iterable[int]) -> None:
-    """Let signals through that have waited since the previous program called exec within `block_signals`, which yielded `before`."""
+    """Let signals through that have waited since the previous program called exec within `block_signals`, with the yielded `before`."""
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,1 +1,1 @@
-"""The decisions of the supervisor: facts in, actions out, and what the machine has room for."""
+"""The decisions of the supervisor: facts in, actions out; the room of the machine."""

@@ -1,8 +1,8 @@
-"""Workers that are missing, and why.
+"""Missing workers, and reasons.
 
 Owns:     Absences: by slot, since when no worker serves there.
 Thread:   the supervisor's only one; pure.
-Not here: starting others (supervisor.py).
+Not here: starts (supervisor.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Absence(NamedTuple):
 
 
 class Absences(dict[int, Absence]):
-    """The slots without a ready worker that should have one; take one out when it has one, or needs none any more."""
+    """The slots without a ready worker that need a ready worker; the caller takes a slot out when that is over."""
 
     def begin(self, slot: int, why: str) -> None:
         """Record that the slot has no ready worker, and why."""

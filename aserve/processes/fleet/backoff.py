@@ -8,10 +8,10 @@ Not here: the tries (supervisor.py).
 from __future__ import annotations
 
 FIRST_SECONDS = 0.1
-# The delay after a failure that came long after a good start. Not 0: if all children end at once (the stop of a unit), all ends are to be seen. Guess.
+# The delay after a failure long after a good start. Not 0: if all children end at once (the stop of a unit), all ends are to be seen. Guess.
 SHORT_SECONDS = 0.01
 MAX_SECONDS = 30.0
-# A worker that has served for this long did not fail at once: its end is the first failure again. Guess.
+# A worker that has served for this long did not fail at once: the end counts as the first failure again. Guess.
 CALM_SECONDS = 30.0
 
 
@@ -20,7 +20,7 @@ class Backoff:
 
     def __init__(self) -> None:
         self.due_at = 0.0  # on the caller's clock
-        self.seconds = 0.0  # the last delay; 0: there was no failure, or it is forgotten
+        self.seconds = 0.0  # the last delay; 0: no failure, or a forgotten failure
 
     def fail(self, now: float) -> float:
         """Record a failure; return how many seconds to wait before the next try."""
@@ -35,7 +35,7 @@ class Backoff:
         return seconds
 
     def succeed(self, served_seconds: float) -> None:
-        """Record that the process has served for this long."""
+        """Record for how long the process has served."""
         if served_seconds >= CALM_SECONDS:
             self.reset()
 

@@ -1,12 +1,11 @@
 """The kernel's limits for this process: CPU quota, memory limit, and the number of out-of-memory kills.
 
 Owns:     finding the files of this process's control groups, version 1 and 2, also inside a container; reading them.
-Thread:   any; a few small files are read, and only the path of one is kept.
+Thread:   any; a few small files are read, and only one path is kept.
 Spec:     cgroups(7), proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux.
 Not here: decisions by them (resources.py).
 
-Where there are no control groups, every answer is None. A limit may stand in any folder from
-the group's own up to the one that is mounted; the least counts.
+Without control groups, every answer is None. A limit may stand in any folder from the group's own up to the mount point; the least limit counts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ UNLIMITED_BYTES = 1 << 60
 
 
 class Folder(NamedTuple):
-    """One group's folder, and those above it up to the mount point."""
+    """A group's folder, and the folders above up to the mount point."""
 
     paths: tuple[str, ...]
     is_v2: bool
@@ -33,16 +32,16 @@ class Cgroups:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
-        self._kills_path = ""  # of the file that has the number of kills: it is read each second
+        self._kills_path = ""  # of the file with the number of kills, read each second
 
     def cpu_quota(self) -> float | None:
-        """Return how many CPUs' time it may use: 1.5 is three quarters of two."""
+        """Return how many CPUs' time this process may use: 1.5 is three quarters of two."""
         folder = self._find("cpu")
         quotas = [_quota_of(path, folder.is_v2) for path in folder.paths]
         return min((quota for quota in quotas if quota is not None), default=None)
 
     def memory_limit_bytes(self) -> int | None:
-        """Return how much memory it may use; beyond it the kernel kills processes, or with memory.high slows them down."""
+        """Return how much memory this process may use; beyond, the kernel kills processes, or with memory.high slows processes down."""
         folder = self._find("memory")
         names = ("memory.max", "memory.high") if folder.is_v2 else ("memory.limit_in_bytes",)
         texts = [_read(f"{path}/{name}") for path in folder.paths for name in names]
@@ -51,9 +50,9 @@ class Cgroups:
 
     def oom_kill_count(self) -> int | None:
         """
-        Return how many processes of its group were killed for lack of memory; without such a group, how many of the machine.
+        Return how many processes of the group were killed for lack of memory; without such a group, how many of the machine.
 
-        Compare it with the count from just before a process died by SIGKILL.
+        Compare the count with the count from just before a process died by SIGKILL.
         """
         count = _kills_in(self._kills_path)
         if count is None:
@@ -66,7 +65,7 @@ class Cgroups:
         return count
 
     def _find(self, controller: str) -> Folder:
-        """Return the folder of a controller's files: in a hierarchy of its own (version 1), or in the shared one (version 2)."""
+        """Return the folder of a controller's files: in a separate hierarchy (version 1), or in the shared hierarchy (version 2)."""
         groups = dict(_groups_of(_read(f"{self._proc}/self/cgroup")))
         is_v2 = controller not in groups
         group = groups.get("" if is_v2 else controller)
@@ -102,7 +101,7 @@ def _unescape(path: str) -> str:
 
 
 def _below(group: str, root: str) -> str:
-    """Return a group's path below the mount point; a container may see only its own part, and not know its name."""
+    """Return a group's path below the mount point; a container may see a part only, without a name."""
     if root == "/" and ".." not in group:
         return group.strip("/")
     return group[len(root) :].strip("/") if group == root or group.startswith(f"{root}/") else ""
@@ -120,7 +119,7 @@ def _quota_of(path: str, is_v2: bool) -> float | None:
         quota, _, period = _read(f"{path}/cpu.max").partition(" ")
     else:
         quota, period = _read(f"{path}/cpu.cfs_quota_us"), _read(f"{path}/cpu.cfs_period_us")
-    # Without a quota it is "max", or in version 1 "-1".
+    # Without a quota the word is "max", or in version 1 "-1".
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
 

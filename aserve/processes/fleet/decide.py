@@ -1,11 +1,11 @@
-"""The decisions of the supervisor: what is due now, by the facts and the time alone.
+"""The decisions of the supervisor: the actions due now, by the facts and the time alone.
 
 Owns:     decide, and its rules.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log.
-Not here: the facts, and what an action changes (fleet.py), acting (acts.py).
+Not here: the facts, and the changes by an action (fleet.py), acting (acts.py).
 
-`decide` is to be called after every event, and at `next_at`; and again once its actions are done, until it returns none. It looks at facts alone:
-so it does not matter which event came, or whether one was missed. The first rule that finds something counts: see SERVING and ENDING at the end.
+`decide` is to be called after every event, and at `next_at`; and again after the actions, until no action is due. `decide` looks at facts alone: so the kind
+of event does not matter, nor a missed event. The first rule with actions counts: see SERVING and ENDING at the end.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING,
 
 
 def decide(fleet: Fleet, now: float) -> list[Action]:
-    """Return what is due now; none: nothing is until the next event, or `next_at`."""
+    """Return the actions due now; an empty list: no action is due until the next event, or `next_at`."""
     rules = ENDING if fleet.is_ending else SERVING
     return next(filter(None, (list(rule(fleet, now)) for rule in rules)), [])
 
 
 def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:
-    """One after another: what follows from the next may depend on it."""
+    """Ends in turn: the consequence of the next end may depend on the consequence of the first."""
     for end in fleet.ends[:1]:
         do = _judge(fleet, end)
         reload = fleet.reload if do in (Do.ABANDON, Do.RETRY) else None
@@ -47,7 +47,7 @@ def _judge(fleet: Fleet, end: End) -> Do:
         return Do.MISS if fleet.is_awaited else Do.NOTE
     if end.plan is not fleet.target:
         return Do.IGNORE
-    # A fault that is shown already: the worker that was to show it has failed, which is no fault of the app's.
+    # A fault that is shown already: the worker for showing has failed, without a fault of the app.
     if end.plan.config.reload and fleet.fault is None and not fleet.is_unproven(end.plan):
         return Do.SHOW
     if not fleet.has_served:
@@ -62,7 +62,7 @@ def _hurry(fleet: Fleet, now: float) -> Iterator[Action]:
         elif each.fork_due_at <= now:
             late = f"it has not forked {each} within {each.fork_seconds:g} s"
             yield Action(Do.KILL if each.has_silent_mold else Do.AVOID, each.mold, late)
-            return  # others that it is to fork are late, too
+            return  # the next forks of the mold are late, too
 
 
 def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
@@ -85,7 +85,7 @@ def _advance(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
-    """Of those that start or serve, all that are for other code, in a slot that is none, or have a successor that serves."""
+    """Let go of starting and serving workers for different code, without a slot, or with a serving successor."""
     newest = fleet.newest
     for worker in fleet.workers:
         is_extra = worker.is_worker and worker.slot not in fleet.slots
@@ -118,9 +118,9 @@ def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _start(fleet: Fleet, now: float) -> Iterator[Action]:
-    """A mold before workers, the first of all before others; then where none serves; then successors, as many as may be."""
+    """A mold before workers, the first worker before the rest; then slots without a serving worker; then successors, as many as may be."""
     plan, newest, mold = fleet.target, fleet.newest, None
-    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}  # its end decides what follows
+    coming = {each.slot for each in fleet.workers if each.state in (STARTING, KILLED)}  # the end decides
     paused = {slot for slot, at in fleet.retry_at.items() if now < at and not fleet.is_ending}
     if plan.config.preload and all(plan is not each for each in fleet.unfit):
         molds = [each for each in fleet.workers if each.slot == MOLD and each.plan is plan and each.state != DRAINING]
@@ -128,7 +128,7 @@ def _start(fleet: Fleet, now: float) -> Iterator[Action]:
         if not molds and MOLD not in paused:
             yield Action(Do.START, slot=MOLD, plan=plan)
         if mold is None and not any(each.is_silent for each in molds):
-            return  # one is being made
+            return  # a mold is being made
     slots = set(fleet.slots if fleet.has_served and not fleet.is_ending else fleet.slots[:1])
     asked, hung = [] if fleet.is_ending else fleet.asked, {slot for slot in newest if newest[slot].is_hung}
     width = fleet.size if fleet.reload is not None and plan.config.reload_at_once else 1
@@ -145,7 +145,7 @@ def _stop(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _end_all(fleet: Fleet, now: float) -> Iterator[Action]:
-    """Those that serve and start, but what is awaited; or all, at once."""
+    """Drain serving and starting workers, but awaited workers; or kill all, at once."""
     if fleet.awaited_until <= now:
         yield Action(Do.STOP_WAITING, why="the worker that was to begin" if fleet.is_wanted else "")
         return

@@ -1,16 +1,16 @@
-"""The fleet of workers: the facts, and how events and actions change them.
+"""The fleet of workers: the facts, and the changes by events and actions.
 
-Owns:     Fleet, with a method for each event; Do and Action, what is to be done; what an action changes.
+Owns:     Fleet, with a method for each event; Do and Action; the changes by an action.
 Thread:   the supervisor's only one; pure: no fork, clock, socket or log, and of this room facts.py alone.
-Not here: what follows from the facts (decide.py); the facts about one process, end, reload or question (facts.py), processes (children/children.py),
+Not here: decisions (decide.py); the facts about a process, end, reload or question (facts.py), processes (children/children.py),
           settings (plan.py), acting (acts.py).
 
-A *plan* is code and settings. It is proven once a worker serves with it. The *target* is the plan of a reload that is under way, else the proven one.
+A *plan* is code and settings. A plan is proven once a worker serves with the plan. The *target* is the plan of the present reload, else the proven plan.
 
 | a reload      | when                                          | if a worker, or its mold, cannot start                                       |
 |---|---|---|
-| is not proven | until the first worker serves with its plan   | it is abandoned, and all is as before; a half-done one goes on               |
-| is proven     | until each slot has one, and no other accepts | it is half done: there is another try, and another reload may take its place |
+| is not proven | until the first worker serves with the plan   | the reload is abandoned, and all is as before; a half-done reload goes on    |
+| is proven     | until each slot has a worker of the plan, and no old worker accepts | the reload is half done: a further try follows, and a new reload may begin |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .facts import NEVER, End, Member, Plan, Question, Reload, choose_slots
 
 
 class Do(enum.Enum):
-    """What is to be done."""
+    """The kinds of actions."""
 
     START = "start a worker, or a mold, in this slot; `worker` forks it, a mold, or it is forked here and imports the app by itself"
     DRAIN = "let this worker finish what it has, and end"
@@ -42,7 +42,7 @@ class Do(enum.Enum):
     BECOME = "the new code has shown that it can serve: become it"
     STOP = "a signal ends all: say so, and let programs beside the workers end"
     STOP_AT_ONCE = "the same, and none is to finish what it has"
-    # What follows from an end.
+    # After an end.
     ACCEPT = "the trial has shown that the new code can serve"
     REJECT = "the trial could not serve: all goes on as before"
     NOTE = "it was told to end, or nothing depends on it any more"
@@ -56,7 +56,7 @@ class Do(enum.Enum):
 
 
 class Action(NamedTuple):
-    """One thing to be done, and what it is about."""
+    """An action, with the objects of the action."""
 
     do: Do
     worker: Any = None
@@ -65,56 +65,56 @@ class Action(NamedTuple):
     plan: Plan = None
     end: Any = None  # an End
     reload: Any = None  # a Reload
-    asked: tuple[Question, ...] = ()  # are answered with it
+    asked: tuple[Question, ...] = ()  # the questions answered by the action
 
 
 @dataclass(eq=False)
 class Fleet:
     """The facts."""
 
-    plan: Plan  # the proven one; at first the only one
+    plan: Plan  # the proven plan; at first the only plan
     size: int  # the number of workers there should be
-    gaps: set[int] = field(default_factory=set)  # slots that are left out, as their workers were too many
+    gaps: set[int] = field(default_factory=set)  # slots left out after a smaller number of workers
     why_size: str = ""  # why there are to be fewer than there were
-    workers: Iterable[Member] = ()  # all that have not been reaped, molds and trials among them; the oldest first
+    workers: Iterable[Member] = ()  # all until reaped, molds and trials too; the oldest first
     has_served: bool = False  # a worker was ready once: there is something to serve
     ends: list[End] = field(default_factory=list)  # not handled yet
     retry_at: dict[int, float] = field(default_factory=dict)  # slot: no start before
-    wishes: dict[int, tuple[int, str]] = field(default_factory=dict)  # slot: up to which generation, why
-    reload: Reload | None = None  # that is under way
+    wishes: dict[int, tuple[int, str]] = field(default_factory=dict)  # slot: the last generation to be replaced, why
+    reload: Reload | None = None  # the present reload
     next_number: int = 1  # of the next reload
-    next_why: str = ""  # why another is to begin, after the one that is under way
-    refusal: tuple[float, str] | None = None  # when and why the last one was refused, until another begins
-    unfit: list[Plan] = field(default_factory=list)  # whose app cannot be forked: they have no mold
-    fault: End | None = None  # --reload: why the app cannot start, which workers show
+    next_why: str = ""  # why a further reload is to begin, after the present reload
+    refusal: tuple[float, str] | None = None  # when and why the last reload was refused, until the next reload begins
+    unfit: list[Plan] = field(default_factory=list)  # with an app that cannot be forked: no mold
+    fault: End | None = None  # --reload: why the app cannot start, for workers to show
     upgrade_why: str = ""  # why new code of our own is to be tried, once none is being tried
-    trial_why: str = ""  # why it is tried now, or was tried last
-    has_shown: bool = False  # the new code can serve: it is to take over
+    trial_why: str = ""  # why new code is tried now, or was tried last
+    has_shown: bool = False  # the new code can serve, and is to take over
     waiting: list[Question] = field(default_factory=list)
-    is_ending: bool = False  # all of it ends: no worker is to begin any more
-    is_at_once: bool = False  # the same, and none is to finish what it has
-    stop_why: str = ""  # the last signal that ends all
-    stopped_at: float = NEVER  # when that signal came
-    is_stop_due: bool = False  # nothing was said about that signal yet
+    is_ending: bool = False  # all ends: no worker is to begin any more
+    is_at_once: bool = False  # the same, and no worker is to finish requests
+    stop_why: str = ""  # the last signal to end all
+    stopped_at: float = NEVER  # the time of the signal
+    is_stop_due: bool = False  # the signal has not been logged yet
     is_again: bool = False  # another had come before
     exit_status: int = 0  # of the supervisor
-    is_awaited: bool = False  # all ends, clients wait, and no worker serves: those that start may do so, and serve them
-    is_wanted: bool = False  # the same, and none starts: one may begin
-    awaited_until: float = NEVER  # when that ends
+    is_awaited: bool = False  # all ends, clients wait, and no worker serves: starting workers may serve the clients
+    is_wanted: bool = False  # the same, and no worker starts: a worker may begin
+    awaited_until: float = NEVER  # the last moment of that
 
     @property
     def slots(self) -> list[int]:
-        """The slots of the workers that there should be: from 1 on, but for gaps."""
+        """The slots of the wanted workers: from 1 on, without the gaps."""
         return [slot for slot in range(1, self.size + len(self.gaps) + 1) if slot not in self.gaps]
 
     @property
     def target(self) -> Plan:
-        """The plan for which workers are started."""
+        """The plan of new workers."""
         return self.reload.plan if self.reload is not None else self.plan
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reload is on its way to its end: one that is half done may never be there."""
+        """Whether the end of a reload is near: a half-done reload may never end."""
         return self.reload is not None and not self.reload.failed
 
     @property
@@ -123,17 +123,17 @@ class Fleet:
         return not self.is_ending and (self.has_shown or any(each.slot == TRIAL for each in self.workers))
 
     def is_unproven(self, plan: Plan) -> bool:
-        """Whether this is the plan of a reload with which no worker has served yet."""
+        """Whether this is the plan of a reload, and no worker has served with the plan yet."""
         return plan is not self.plan and plan is self.target
 
     @property
     def newest(self) -> dict[int, Member]:
-        """The worker that serves in each slot; of several the one that has begun last."""
+        """The serving worker of each slot; of several the youngest."""
         return {each.slot: each for each in self.workers if each.state is State.READY}
 
     @property
     def asked(self) -> list[int]:
-        """The slots in which a successor is yet to serve, by a wish or for a reload, in their turn: what has failed comes last."""
+        """The slots in need of a successor, by a wish or for a reload, in turn: failed slots come last."""
         if not self.wishes and self.reload is None:
             return []
         newest, reload, slots = self.newest, self.reload, self.slots
@@ -146,23 +146,23 @@ class Fleet:
         return wished + sorted(owed.difference(wished), key=lambda slot: (slot in reload.failed, slot))
 
     def next_at(self, now: float) -> float:
-        """Return the first time after `now` at which something may be due that was not; NEVER: only an event can change that."""
+        """Return the first time after `now` with perhaps a new action due; NEVER: only an event can change the facts."""
         limits = [at for each in self.workers for at in (each.due_at, each.fork_due_at)]
         return min((at for at in [*limits, *self.retry_at.values(), self.awaited_until] if at > now), default=NEVER)
 
     def waiting_for(self, reload: int) -> tuple[Question, ...]:
-        """Return the questions that the end of the reload with this number answers."""
+        """Return the questions for the end of the reload with this number."""
         return tuple(each for each in self.waiting if 0 < each.reload <= reload)
 
     def on_ready(self, worker: Member) -> None:
-        """A worker serves: what could not start in its slot, or as its mold, now can."""
+        """A worker serves: the slot, and the mold, are mended."""
         self.has_served = True
         if self.reload is not None:
             self.reload.failed.pop(worker.slot, None)
             self.reload.failed.pop(MOLD, None)
 
     def wish(self, worker: Member, why: str) -> bool:
-        """Ask for a worker's successor; return False if one is on its way already, or the slot is none any more."""
+        """Ask for a worker's successor; return False if a successor is on the way already, or the slot is gone."""
         if worker.slot not in self.slots:
             return False
         is_new = worker.slot not in self.asked
@@ -176,28 +176,28 @@ class Fleet:
         self.ends.append(end)
 
     def on_pause(self, slot: int, until: float | None) -> None:
-        """Nothing is to start in a slot before that time; None: it may start at once."""
+        """No start in a slot before `until`; None: the slot may start at once."""
         if until is None:
             self.retry_at.pop(slot, None)
         else:
             self.retry_at[slot] = until
 
     def on_unfit(self, mold: Member) -> None:
-        """The app of a mold cannot be forked: workers with its plan import the app by themselves."""
+        """The app of a mold cannot be forked: workers with the plan import the app without a mold."""
         in_use = [plan for plan in self.unfit if any(each.plan is plan for each in self.workers)]
         self.unfit = [*in_use, mold.plan]
 
     def on_asked(self, why: str) -> bool:
-        """Return whether a reload may begin at once; else it begins after the one that is under way."""
+        """Return whether a reload may begin at once; else the new reload begins after the present reload."""
         self.next_why = why
         return self.has_served and not self.is_moving
 
     def on_upgrade(self, why: str) -> None:
-        """New code of our own is asked for, also after a trial that succeeded: the code may have changed since."""
+        """New code of our own is asked for, also after a good trial: the code may have changed since."""
         self.upgrade_why = why
 
     def on_inherited(self, size: int | None, gaps: Iterable[int]) -> None:
-        """Workers of the previous code serve; `size`: None if that is not known."""
+        """Workers of the previous code serve; `size`: None if not known."""
         self.has_served, self.size, self.gaps = True, size or self.size, set(gaps)
 
     def on_stop(self, why: str, now: float, status: int = 0) -> None:
@@ -213,17 +213,17 @@ class Fleet:
         self.exit_status = self.exit_status or 1
 
     def on_clients(self, is_starting: bool, until: float) -> None:
-        """All ends, clients wait, and no worker serves: one that starts may serve them until then, and begins if none does."""
+        """All ends, clients wait, and no worker serves: a starting worker may serve the clients until `until`, and a worker begins if none starts."""
         self.is_awaited, self.is_wanted, self.awaited_until = True, not is_starting, until
 
     def begin(self, why: str, plan: Plan, now: float) -> None:
-        """Replace all workers. What could not start until now may have been repaired."""
+        """Replace all workers. Causes of failures until now may have been repaired."""
         self.reload = Reload(why, plan, now, self.next_number, before=self.reload)
         self.next_number, self.fault, self.refusal = self.next_number + 1, None, None
         self.retry_at.clear()
 
     def refuse(self, now: float, why: str) -> tuple[Question, ...]:
-        """A reload is off before it has begun; return the questions that this answers."""
+        """A reload is off before the beginning; return the questions to answer."""
         self.refusal = now, why
         asked = self.waiting_for(self.next_number)
         self.next_number += 1
@@ -235,7 +235,7 @@ class Fleet:
         self.refusal = now, why
 
     def drop(self) -> tuple[Question, ...]:
-        """A reload that is not proven is off, if there is one; return the questions that this answers."""
+        """An unproven reload is off, if there is any; return the questions to answer."""
         reload = self.reload
         if reload is None or not self.is_unproven(reload.plan):
             return ()
@@ -271,7 +271,7 @@ class Fleet:
             if action.reload is not None:
                 action.reload.failed[end.slot] = f"{end.name} could not start: {end.why}"
             if end.slot in self.wishes:
-                self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the others
+                self.wishes[end.slot] = self.wishes.pop(end.slot)  # behind the rest
         elif do is Do.BEGIN:
             self.next_why = ""
         elif do is Do.TRY:

@@ -1,6 +1,6 @@
 """The plan of a worker: the settings, and the app's name.
 
-Owns:     Plan; which settings a running supervisor cannot change; how many workers there are to be.
+Owns:     Plan; the unchangeable settings of a running supervisor; the number of wanted workers.
 Thread:   any; pure.
 Not here: reading settings (command/plans.py), the rows (settings/table.py).
 """
@@ -15,13 +15,13 @@ from .resources import Limits, choose_workers, read_limits
 
 
 class Plan(NamedTuple):
-    """The settings and the app of one worker, or of all."""
+    """The settings and the app of a worker, or of all workers."""
 
     config: EngineSettings
     spec: str | None  # of the app; None: the demo
-    # The parts of another server's settings that ours lack (compat/moving/); not kept over an upgrade.
+    # The parts of a foreign server's settings without a counterpart in ours (compat/moving/); not kept over an upgrade.
     origin: Any = None
-    # The settings that the sources name; all others have defaults, or are implied. None: not known, as after an upgrade.
+    # The settings named by the sources; the rest have defaults, or are implied. None: not known, as after an upgrade.
     given: frozenset[str] | None = None
     is_at_terminal: bool = False  # standard output, when the sources were read
     # All sources, to be compared (command/plans.py). None: not known, or some settings are kept from before.
@@ -29,10 +29,10 @@ class Plan(NamedTuple):
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """
-        Return this plan with the unchangeable settings of `before`, and what these imply; and the flags of those that should have changed.
+        Return this plan with the unchangeable settings of `before`, and implied settings; and the flags of unchangeable settings that differ.
 
         Raises:
-            ConfigError: other settings contradict those of `before`.
+            ConfigError: the settings contradict the settings of `before`.
         """
         fixed = [row for row in self.config.rows() if row.fixed]
         kept = {row.name: getattr(before.config, row.name) for row in fixed}
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
     @property
     def limits(self) -> Limits | None:
-        """The machine's limits at this moment, if the number of workers rests on them; None: the settings have a number."""
+        """The machine's present limits, if the number of workers rests on limits; None: the settings have a number."""
         return read_limits() if self.config.workers == "auto" else None
 
     @property
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
         return self.count_workers()
 
     def count_workers(self, worker_bytes: int = 0, limits: Limits | None = None) -> tuple[int, str]:
-        """Return how many workers there are to be, and why; `worker_bytes`: a worker's memory, 0: not known; `limits`: those of this moment."""
+        """Return the number of wanted workers, and why; `worker_bytes`: a worker's memory, 0: not known; `limits`: the present limits."""
         limits = limits or self.limits
         if limits is None:
             return int(self.config.workers or 1), f"--workers {self.config.workers}"
@@ -63,5 +63,5 @@ class Plan(NamedTuple):
         return choice.workers, f"--workers auto: {choice.why}"
 
 
-# Reads the settings anew; those of the plan before, if no source has changed. Raises ConfigError: a source has a mistake.
+# Reads the settings anew; returns the settings of the plan before, if no source has changed. Raises ConfigError: a source has a mistake.
 Read = Callable[[Plan], Plan]

@@ -1,8 +1,8 @@
 """When to recycle a worker: by requests, age or memory.
 
-Owns:     each worker's own limits, jitter included, and which worker is to be replaced next.
-Thread:   the supervisor's only one; pure: it looks at no clock, and at no process.
-Not here: memory of a process (core/footprint.py), replacing one (fleet/decide.py): its successor is ready first, and one is at a time.
+Owns:     each worker's own limits, jitter included, and the choice of the next worker to be replaced.
+Thread:   the supervisor's only one; pure: no look at a clock, nor at a process.
+Not here: memory of a process (core/footprint.py), replacing a worker (fleet/decide.py): a successor is ready first, and a single worker is replaced at a time.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .resources import MIB
 
 
 class Lifespan(NamedTuple):
-    """The limits of one worker; 0: no limit."""
+    """The limits of a worker; 0: no limit."""
 
     requests: int = 0
     seconds: float = 0.0
 
 
 class Worker(NamedTuple):
-    """The facts about a worker that serves."""
+    """The facts about a serving worker."""
 
     slot: int
-    lifespan: Lifespan  # by `Recycling.new_lifespan`, when it became ready
-    requests: int  # that it has answered; those of health checks do not count
-    age_seconds: float  # since it became ready
+    lifespan: Lifespan  # by `Recycling.new_lifespan`, at the worker's `ready`
+    requests: int  # answered, without health checks
+    age_seconds: float  # since `ready`
     memory: Memory | None = None  # None: not looked at this time
 
 
@@ -56,11 +56,11 @@ class Recycling:
 
     @property
     def needs_shares(self) -> bool:
-        """Whether PSS or USS are looked at, which take longer to read."""
+        """Whether PSS or USS are looked at, a slow read."""
         return bool(self._config.max_pss_bytes or self._config.max_uss_bytes)
 
     def new_lifespan(self) -> Lifespan:
-        """Draw the limits of a new worker, so that workers that start together do not end together."""
+        """Draw the limits of a new worker, so that workers of one start do not end together."""
         config, chance = self._config, self._chance
         requests, seconds = config.max_requests, config.max_lifetime_seconds
         return Lifespan(
@@ -69,7 +69,7 @@ class Recycling:
         )
 
     def due(self, workers: Iterable[Worker]) -> Due | None:
-        """Return the worker that is furthest beyond a limit; None: all are within their limits."""
+        """Return the worker furthest beyond a limit; None: all are within the limits."""
         worst, found = 1.0, None
         for worker in workers:
             for value, limit, why in self._values_of(worker):
@@ -78,7 +78,7 @@ class Recycling:
         return found
 
     def _values_of(self, worker: Worker) -> Iterable[tuple[float, float, str]]:
-        """Yield each value, its limit, and the text for the log."""
+        """Yield each value, the limit, and the text for the log."""
         config, lifespan, memory = self._config, worker.lifespan, worker.memory
         reached = f"it has answered {worker.requests} requests"
         yield (

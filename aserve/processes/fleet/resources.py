@@ -1,6 +1,6 @@
 """How many workers this machine has room for.
 
-Owns:     the number of workers that "auto" means.
+Owns:     the meaning of "auto": the number of workers.
 Thread:   any; some small files of /proc are read.
 Spec:     proc(5).
 Not here: control groups (cgroups.py), the memory of one process (core/footprint.py).
@@ -18,20 +18,20 @@ from ...settings import show_bytes
 from .cgroups import Cgroups
 
 MIB = 1 << 20
-# The share of the memory that fresh workers may have. Guess: they grow, and need the page cache, too.
+# The share of the memory for fresh workers. Guess: workers grow, and need the page cache, too.
 MEMORY_SHARE = 0.75
 
 
 class Limits(NamedTuple):
     """The resources for all workers together; None: not known, or no limit."""
 
-    cpus: int  # that this process may run on
+    cpus: int  # allowed for this process
     cpu_quota: float | None = None
     memory_bytes: int | None = None
 
 
 class Choice(NamedTuple):
-    """A number of workers, and its reason."""
+    """A number of workers, and the reason."""
 
     workers: int
     why: str
@@ -48,13 +48,13 @@ def read_limits(cgroups: Cgroups | None = None, proc: str = "/proc") -> Limits:
 
 def choose_workers(limits: Limits, worker_bytes: int = 0) -> Choice:
     """
-    Return how many workers "auto" means: one for each CPU, as far as quota and memory go.
+    Return the number of workers for "auto": a worker for each CPU, as far as quota and memory go.
 
     `worker_bytes`: the memory of the first worker; 0: not known yet.
     """
     choices = [Choice(limits.cpus, f"CPUs: {limits.cpus}")]
     if limits.cpu_quota is not None:
-        # A part of a CPU pays for a worker: two at 0.75 each are never slower than one at 1.5, which it cannot use.
+        # A part of a CPU pays for a worker: two at 0.75 each are never slower than a single worker at 1.5, limited to a CPU.
         choices.append(Choice(max(math.ceil(limits.cpu_quota), 1), f"CPU quota: {limits.cpu_quota:g}"))
     if limits.memory_bytes is not None and worker_bytes:
         count = max(int(limits.memory_bytes * MEMORY_SHARE / worker_bytes), 1)

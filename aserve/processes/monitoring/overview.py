@@ -1,10 +1,10 @@
-"""The state of a supervisor and its workers, for extensions that report it.
+"""The state of a supervisor and all workers, for extensions with reports.
 
 Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor.
 Thread:   the supervisor's only one.
 Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
 
-No worker is asked: its page, its table of running requests and /proc have all of it, also when the worker hangs.
+No worker is asked: the page, the table of running requests and /proc have all facts, also when the worker hangs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Overview:
         command: Command = NO_COMMAND,
         watch: Watch = lambda fd, callback, events: None,
     ) -> None:
-        """`supervise`: returns the extensions' parts; `command`: which has started this process; `watch`: see SupervisorContext."""
+        """`supervise`: returns the extensions' parts; `command`: of the start of this process; `watch`: see SupervisorContext."""
         self.tally = Tally()
         self.started_at = time.time()  # of the first code, if there were upgrades
         self._children = children
@@ -55,7 +55,7 @@ class Overview:
         self._lost_messages = 0  # of the supervisor's own
         self.statuses = status.statuses
         self.why_unready = ""  # set by `aserve balancers`
-        # By worker: its last tick, and for how many seconds it is the same.
+        # By worker: the last tick, and for how many seconds the tick is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
         self.resize: Callable[[int, str], None]  # set by Reactions: Crew.resize
         self._extensions = supervise(
@@ -66,7 +66,7 @@ class Overview:
         )  # fmt: skip
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
-        # Each returns the values that an extension passes to the next child.
+        # Each returns the values of an extension for the next child.
         self._checked = [each for each in self._extensions if type(each).on_second is not Supervision.on_second]
         self.shares = [each.share for each in self._extensions if type(each).share is not Supervision.share]
         pages.on_given_back = self._on_page_end
@@ -81,7 +81,7 @@ class Overview:
             guard(each.on_second)
 
     def close(self, is_end: bool) -> None:
-        """Close the extensions; without `is_end`, other processes go on with their files."""
+        """Close the extensions; without `is_end`, further processes go on with the files."""
         for each in self._extensions:
             each.close(is_end)
 
@@ -115,15 +115,15 @@ class Overview:
 
     @property
     def fleet(self) -> BesideWorkers:
-        """The supervisor's attached programs, the facts of extensions, its own counters."""
+        """The supervisor's attached programs, the facts of extensions, the supervisor's counters."""
         return BesideWorkers(self._status.attached, self.facts(), self.tally, self._lost_messages)
 
     def processes(self) -> list[Process]:
-        """Return the workers that there are."""
+        """Return the present workers."""
         return [self._status.process_of(child) for child in self._children.having(*PRESENT)]
 
     def pages(self) -> list[tuple[int, memoryview]]:
-        """Return the slots and the pages of the workers that there are."""
+        """Return the slots and the pages of the present workers."""
         return [(child.slot, self._children.page(child)) for child in self._children.having(*PRESENT)]
 
     def silent_seconds(self, process: Process) -> float:
@@ -135,7 +135,7 @@ class Overview:
         """
         Count for how many seconds the event loop of each worker has not turned.
 
-        Only time in which this process ran counts: after a stop of the whole machine, no worker hangs.
+        Only time while this process ran counts: after a stop of the whole machine, no worker hangs.
         """
         before, self._ticks = self._ticks, {}
         for child in self._children.having(State.READY, State.DRAINING):
@@ -146,11 +146,11 @@ class Overview:
     # Calling extensions
 
     def programs(self, config: EngineSettings) -> list[Program]:
-        """Return the programs that are to run beside the workers, with unique names."""
+        """Return the programs to run beside the workers, with unique names."""
         return name_programs(program for each in self._extensions for program in each.programs(config))
 
     def choose_size(self, wanted: int) -> int:
-        """Return the number of workers after a reload has changed --workers, which says `wanted`."""
+        """Return the number of workers after a reload has changed --workers to `wanted`."""
         for each in self._extensions:
             wanted = each.choose_size(wanted)
         return wanted
@@ -166,16 +166,16 @@ class Overview:
             each.answer(answers, later, is_upgraded)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that extensions have for a status."""
+        """Return the extensions' facts for a status."""
         return {name: value for each in self._extensions for name, value in each.status().items()}
 
     def on_end(self, child: Child) -> None:
-        """Tell extensions that a child has ended."""
+        """Tell extensions of the end of a child."""
         for each in self._extensions:
             each.on_end(child.pid, child.page)
 
     def on_lost(self, slot: int, count: int) -> None:
-        """Tell extensions that the worker of a slot has died with `count` running requests."""
+        """Tell extensions of the death of a slot's worker, with `count` running requests."""
         for each in self._extensions:
             each.on_lost(slot, count)
 

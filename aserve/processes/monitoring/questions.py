@@ -1,6 +1,6 @@
-"""The questions on a control socket, and the answers that a server has with a supervisor or without.
+"""The questions on a control socket, and the answers common to a server with a supervisor or without.
 
-Owns:     answers_of: an answer to each question; the refusal of questions that need a supervisor if there is none; the form of a status
+Owns:     answers_of: an answer to each question; the refusal of questions for a supervisor if there is none; the form of a status
           and of stacks.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Not here: the socket (lifecycle/control.py), a supervisor's answers (answers.py), the content of a status (lifecycle/status.py), the wishes for balancers
@@ -20,7 +20,7 @@ from ...core.page import MOLD
 from ...lifecycle.control import Answer, Caller, Message
 from ..fleet.facts import Question
 
-# Questions that need a supervisor.
+# Questions for a supervisor.
 SUPERVISED = ("reload", "recycle", "workers")
 NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
 
@@ -31,7 +31,7 @@ def answers_of(
     set_unready: Callable[[str], None],
     supervised: Mapping[str, Answer] = MappingProxyType({}),
 ) -> dict[str, Answer]:
-    """Return the answers by question; `status` returns one with warnings; `supervised`: the answers to SUPERVISED, if there are any."""
+    """Return the answers by question; `status` returns a status with warnings; `supervised`: the answers to SUPERVISED, if there are any."""
     return {
         "status": lambda caller, _: _tell_status(caller, status()),
         "stacks": stacks,
@@ -41,13 +41,13 @@ def answers_of(
 
 
 def tell_stacks(caller: Caller, slot: int, pid: int, text: str) -> None:
-    """Answer with the stacks of one process; others may follow."""
+    """Answer with the stacks of a process; further stacks may follow."""
     process = {"worker": 0, "name": "the mold"} if slot == MOLD else {"worker": slot}
     caller.say({**process, "pid": pid, "text": text})
 
 
 def answer_all(asked: Iterable[Question], text: str, is_done: bool) -> None:
-    """Tell callers what has become of what they have asked for."""
+    """Tell callers the result of their questions."""
     for question in asked:
         if is_done:
             question.caller.say({"text": text})

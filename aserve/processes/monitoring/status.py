@@ -1,10 +1,10 @@
 """The state of a supervisor and its workers, for `aserve status` and the status page.
 
-Owns:     Status: the facts about each process; missing workers, crashes of the last minutes, the reasons that keep a reload from its end.
+Owns:     Status: the facts about each process; missing workers, crashes of the last minutes, the reasons of a half-done reload.
 Thread:   the supervisor's only one.
-Not here: the content of a status, of one process or many (lifecycle/status.py), the callers (answers.py, overview.py).
+Not here: the content of a status, of a single process or many (lifecycle/status.py), the callers (answers.py, overview.py).
 
-No worker is asked: its page, its table of running requests and /proc have all of it, also when the worker hangs.
+No worker is asked: the page, the table of running requests and /proc have all facts, also when the worker hangs.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Status:
 
     @property
     def line(self) -> str:
-        """The state in one line."""
+        """The state in a line."""
         half_done = "; a reload is half done" if self.half_done else ""
         missing = self._attached.describe_missing() if self._attached is not None else ""
         return self.describe_serving() + half_done + missing
 
     def describe_serving(self) -> str:
-        """Return where it serves, with how many workers; or how many are missing."""
+        """Return the addresses, with the number of workers; or how many are missing."""
         if self.fleet.is_ending:
             texts = [self._describe_end()]
             for child in self._children.having(State.READY, State.DRAINING):
@@ -97,7 +97,7 @@ class Status:
         return self.statuses.describe_with_warnings()
 
     def _look(self) -> tuple[Whole, list[Process]]:
-        """Return the state of the whole, and all processes by slot, also those that serve no clients."""
+        """Return the state of the whole, and all processes by slot, also processes without clients."""
         states, now = [child.state for child in self._children if child.is_worker], time.monotonic()
         refused = self.fleet.refusal
         refusal = {"seconds": round(now - refused[0], 1), "why": refused[1]} if refused else None
@@ -116,7 +116,7 @@ class Status:
         return whole, [self.process_of(child) for child in children]
 
     def process_of(self, child: Child) -> Process:
-        """Return the facts about a child that need no question to it."""
+        """Return the facts about a child, without a question to the child."""
         is_mold = child.slot == MOLD
         return Process(
             slot=0 if is_mold else child.slot, pid=child.pid, generation=child.generation,
@@ -126,11 +126,11 @@ class Status:
         )  # fmt: skip
 
     def on_crash(self, child: Child, how: str) -> None:
-        """A worker that served has ended by itself: "it was killed by SIGSEGV"."""
+        """A serving worker has ended without an order: "it was killed by SIGSEGV"."""
         self._crashes.append((time.monotonic(), child.slot, how))
 
     def measure_growth(self) -> None:
-        """Measure the memory of workers that serve, every SAMPLE_SECONDS."""
+        """Measure the memory of serving workers, every SAMPLE_SECONDS."""
         self.statuses.growths.look(map(self.process_of, self._children.having(State.READY)))
 
     def began_before(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Status:
 
     @property
     def half_done(self) -> str:
-        """Why a reload may never end, and its progress; "": no reload is half done."""
+        """Why a reload may never end, and the progress; "": no reload is half done."""
         failed = self.fleet.reload.failed.values() if self.fleet.reload is not None else ()
         return "; ".join([*failed, self.describe_progress(), "it is tried again"]) if failed else ""
 
@@ -154,7 +154,7 @@ class Status:
         return f"{new} of {self.fleet.size} workers {'has' if new == 1 else 'have'} the new code"
 
     def describe_drains(self) -> str:
-        """Return how many old workers still drain after a reload, for the end of its line; "": none."""
+        """Return how many old workers still drain after a reload, for the end of a line; "": none."""
         at = [len(found) for child in self._children.having(State.DRAINING) if (found := self._requests_of(child))]
         if not at:
             return ""
@@ -177,7 +177,7 @@ class Status:
 
 
 def describe_start(child: Child) -> str:
-    """Return what a worker that starts does: "worker 1 imports shop:app, for 11 s"."""
+    """Return the work of a starting worker: "worker 1 imports shop:app, for 11 s"."""
     what = show_app(child.plan.spec or "the app")
     return f"{name_of(child.slot)} imports {what}, for {time.monotonic() - child.began_at:.0f} s"
 

@@ -1,6 +1,6 @@
-"""Files whose change asks for a reload (--touch-reload).
+"""Files that ask for a reload by a change (--touch-reload).
 
-Owns:     TouchedFiles: their state at the last look; look_at, for other files, too.
+Owns:     TouchedFiles: the states at the last look; look_at, for further files, too.
 Thread:   the supervisor's only one.
 Not here: reloading (events.py).
 """
@@ -15,19 +15,19 @@ Look = Optional[tuple[int, int, int]]
 
 
 class TouchedFiles:
-    """Some files that are checked from time to time, by one stat() each."""
+    """Some files, checked from time to time by a stat() each."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._seen: dict[str, Look] = {}
         self.follow(paths)
 
     def follow(self, paths: Sequence[str]) -> None:
-        """Look at these files from now on; the last state of a file that was followed before is kept."""
+        """Look at these files from now on; the last state of a file followed before is kept."""
         before = self._seen
         self._seen = {path: before[path] if path in before else look_at(path) for path in map(os.path.abspath, paths)}
 
     def find_changed(self) -> str:
-        """Return a file that has changed or appeared since the last time; "": none."""
+        """Return a file changed or new since the last time; "": none."""
         changed = ""
         for path, before in self._seen.items():
             now = self._seen[path] = look_at(path)
@@ -37,7 +37,7 @@ class TouchedFiles:
 
 
 def look_at(path: str) -> Look:
-    """Return facts that change when a file is touched, written or replaced; None: there is no such file."""
+    """Return facts that change when a file is touched, written or replaced; None: no such file."""
     try:
         status = os.stat(path)
     except OSError:

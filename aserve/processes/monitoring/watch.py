@@ -1,12 +1,11 @@
-"""Checking the workers that serve, once a second: which must be recycled, and whose event loop hangs.
+"""Checking serving workers, once a second: for recycling, and for hung event loops.
 
-Owns:     Watch: the state of each worker between two looks; the log lines about a loop that hangs, with its stacks; how
-          many processes the kernel has killed for lack of memory.
+Owns:     Watch: the state of each worker between two looks; the log lines about a hung loop, with the stacks; how many processes the kernel
+          has killed for lack of memory.
 Thread:   the supervisor's only one.
 Not here: the rules (recycling.py, liveness.py), replacing a worker (fleet/decide.py).
 
-No worker is asked: its page, and small files of /proc, have all of it. So it costs a worker nothing, and a hanging one cannot
-hide it.
+No worker is asked: the page, and small files of /proc, have all facts. So a look costs a worker nothing, and a hung worker cannot hide.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ logger = logging.getLogger("aserve")
 
 
 class Watched:
-    """One worker that serves, since the first look at it."""
+    """A serving worker, since the first look."""
 
     def __init__(self, config: EngineSettings, recycling: Recycling) -> None:
         self.lifespan = recycling.new_lifespan()
@@ -38,7 +37,7 @@ class Watched:
 
 
 class Watch:
-    """The observations of all workers that serve."""
+    """The observations of all serving workers."""
 
     def __init__(self, children: Children, cgroups: Cgroups | None = None) -> None:
         self._children = children
@@ -48,10 +47,9 @@ class Watch:
         self._watched: dict[Child, Watched] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
-        # Those that start: when that was seen first, by the clock of the events, which does not count the time of a stop; the seconds
-        # after which the next line is due.
+        # Starting children: the first look, by the clock of the poller, without the time of a stop; the seconds until the next line.
         self._starting: dict[Child, tuple[float, float]] = {}
-        # At this look, and at the previous one. A worker that was killed just before a look is reaped after it.
+        # At this look, and at the previous look. A worker killed just before a look is reaped after the look.
         self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
 
     def look(self, config: EngineSettings, now: float) -> list[Due]:
@@ -70,7 +68,7 @@ class Watch:
         return [*hung, due] if due else hung
 
     def look_at_starts(self, now: float) -> list[str]:
-        """Log with all stacks what has been starting for 10 s, 20 s, 40 s and so on; return a text about each."""
+        """Log with all stacks each start of 10 s, 20 s, 40 s and so on; return a text about each."""
         found = [child for child in self._children if child.state is State.STARTING and child.pid]
         if not found and not self._starting:
             return []
@@ -86,16 +84,14 @@ class Watch:
         return [f"{describe_start(child)}: the log has its stacks" for child in due]
 
     def slow_starts(self) -> list[str]:
-        """Return a text about each process that has been starting for long."""
+        """Return a text about each slow start."""
         return [describe_start(child) for child, (_, due) in self._starting.items() if due > SLOW_START_SECONDS]
 
     def has_moved(self) -> bool:
         """
-        Whether a worker has made progress since the last call: its event loop has turned, and its threads begin waiting requests.
+        Whether a worker has made progress since the last call: the event loop has turned, and threads begin waiting requests.
 
-        True also without a ready worker: then one starts, or waits to start.
-
-        (A restart by systemd's watchdog would only begin that start anew.)
+        True also without a ready worker: a start, or a pause before a start, goes on, and systemd's watchdog would only begin that start anew.
         """
         before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
         self._ticks = {child: self._children.page(child)[Field.TICK] for child in serving}
@@ -105,12 +101,12 @@ class Watch:
         )
 
     def bytes_of(self, child: Child) -> int:
-        """Return a worker's memory in octets; 0: this system does not show it."""
+        """Return a worker's memory in octets; 0: not shown by this system."""
         memory = memory_of(child.pid)
         return memory.rss_bytes if memory else 0
 
     def explain(self, how: str) -> str:
-        """Return how a worker has ended, and whether that was for lack of memory, as far as the kernel shows it."""
+        """Return how a worker has ended, with lack of memory as the reason, as far as the kernel shows the reason."""
         if how != "was killed by SIGKILL":
             return how
         before, count = self._oom_kills[0], self._cgroups.oom_kill_count()
@@ -121,10 +117,10 @@ class Watch:
             "--max-rss, take less"
         )
 
-    # One worker
+    # A single worker
 
     def _find_hung(self, child: Child, now: float) -> str:
-        """Check whether its event loop turns; return why it must be replaced, or ""."""
+        """Check whether the event loop turns; return why the worker must be replaced, or ""."""
         watched = self._watched[child]
         tick = self._children.page(child)[Field.TICK]
         finding = watched.pulse.look(tick, activity_of(child.pid) if tick == watched.pulse.tick else None, now)

@@ -1,1 +1,1 @@
-"""Programs that run beside the workers."""
+"""Programs beside the workers."""

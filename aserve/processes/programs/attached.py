@@ -1,9 +1,9 @@
-"""Programs that run beside the workers: started, kept and ended with them, or run at times (--attach, --cron, --spooler).
+"""Programs beside the workers: started, kept and ended with the workers, or run at times (--attach, --cron, --spooler).
 
-Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
+Owns:     Attached: when each program begins, the delay before the next start, ending, handing down over the supervisor's exec.
 Thread:   the supervisor's only one.
 States:   below.
-Not here: which there are (Supervision.programs), forking (programs.py), times (settings/crontab.py), the end of a reload, and of the server (acts.py).
+Not here: the list (Supervision.programs), forking (programs.py), times (settings/crontab.py), the end of a reload, and of the server (acts.py).
 
 ```
             start_due                  it ends
@@ -12,16 +12,16 @@ Not here: which there are (Supervision.programs), forking (programs.py), times (
                            +--------> ENDING --------> WAITING, for nothing; or it is forgotten
 ```
 
-A program of --cron is SCHEDULED where others wait: it begins when its minute has come, and its end is the end of that run. A reload lets a
-run go on, and new settings count for the next. The last minute that was checked is passed on over the supervisor's exec: so none is run twice.
+A program of --cron is SCHEDULED instead of WAITING: the program begins at the minute, and the end of the program is the end of the run. A reload
+lets a run go on, and new settings count for the next run. The last checked minute is passed on over the supervisor's exec: so no run happens twice.
 
-A program writes to our standard error by itself: the supervisor reads none of its output. So a program that writes much costs nothing
-here, one line of it is one line of the log, and nothing of it is lost or stops it when the supervisor ends, or becomes new code. Its
-standard output goes there, too, as ours may be the access log.
+A program writes to our standard error directly: the supervisor reads no output. So a program with much output costs nothing here, a line of output is
+a line of the log, and nothing is lost or stops the program when the supervisor ends, or becomes new code. Standard output goes there, too, as ours
+may be the access log.
 
-SIGTERM goes to the program alone, which can tell its own processes; SIGKILL goes to its whole group, also to processes that it leaves
+SIGTERM goes to the program alone, which can tell further processes; SIGKILL goes to the program's whole group, also to processes left
 behind (KillMode=mixed of systemd). If the supervisor dies, the kernel sends the program SIGTERM: the next supervisor
-starts another, and there must not be two.
+starts the program again, and there must not be two.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .programs import send_signal, start_program
 
 logger = logging.getLogger("aserve")
 
-# If the clock goes back by more, it was wrong before, and is followed; if by less, commands wait for it. As cron does.
+# If the clock goes back by more, the clock was wrong before, and is followed; if by less, commands wait for the clock. As cron does.
 SET_BACK_MINUTES = 180
 
 State = dict[str, Any]
@@ -58,19 +58,19 @@ def _ignore() -> None:
 
 
 class _One:
-    """One program that the settings name, or that still runs."""
+    """A program of the settings, or a program that still runs."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.backoff = Backoff()
-        self.pid = 0  # 0: it does not run
+        self.pid = 0  # 0: the program does not run
         self.began_at = 0.0
         self.words: tuple[str, ...] = ()  # of the running process: `program` may be of newer settings
-        self.deadline: Timer | None = None  # by which it must have ended, after SIGTERM
+        self.deadline: Timer | None = None  # the limit for the end, after SIGTERM
         self.is_out_of_reach = False  # another user's process: SIGKILL was refused
         self.restarts = 0
         self.last_end = ""
-        self.looked_at = time.time() // MINUTE  # --cron: the last minute that was checked
+        self.looked_at = time.time() // MINUTE  # --cron: the last checked minute
         self.is_due = not program.when
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class _One:
         self.program = program
 
     def is_place_of(self, other: _One) -> bool:
-        """Whether the command that `other` runs is now under this name, and does not run here."""
+        """Whether the command run by `other` is now under this name, and does not run here."""
         is_free = self.deadline is None and not (self.pid and self.words == other.words)
         return bool(self.program.when) and self.program.words == other.words and is_free
 
@@ -102,7 +102,7 @@ class _One:
         self.words, other.words = other.words, self.words
 
     def take_due(self) -> bool:
-        """Look at the clock; return whether a minute of its times has come since the last look."""
+        """Look at the clock; return whether a minute of the times has come since the last look."""
         if not self.program.when:
             return False
         now = time.time()
@@ -116,7 +116,7 @@ class _One:
 
 
 class Attached:
-    """All of them, by name."""
+    """All programs, by name."""
 
     _config: EngineSettings  # see `follow`
 
@@ -129,27 +129,27 @@ class Attached:
         programs_of: Callable[[EngineSettings], Sequence[Program]],
     ) -> None:
         """`programs_of` returns the programs of settings, with unique names."""
-        self._command = command  # which has started this process
+        self._command = command  # of the start of this process
         self._signals = signals
         self._timers = timers
         self._count = count  # see Tally.count
         self._by_name: dict[str, _One] = {}
-        self._forgotten: list[_One] = []  # which the settings name no more, and that still run
+        self._forgotten: list[_One] = []  # without a name in the settings, and still running
         self._programs_of = programs_of
-        self._is_ending = False  # all of it ends: none is started any more
+        self._is_ending = False  # all ends: no program is started any more
         self._on_cut = _ignore  # see `end`
 
     def __len__(self) -> int:
-        """Return how many run, and are to be waited for: at the end not those that cannot be killed."""
+        """Return how many programs run, and are to be waited for: at the end without unkillable programs."""
         return sum(1 for one in self._all() if one.pid and not (self._is_ending and one.is_out_of_reach))
 
     def _all(self) -> list[_One]:
         return [*self._by_name.values(), *self._forgotten]
 
-    # Which there are
+    # The list of programs
 
     def follow(self, config: EngineSettings) -> None:
-        """Run the programs of these settings from now on; those that run already go on."""
+        """Run the programs of these settings from now on; running programs go on."""
         self._config = config
         programs = {program.name: program for program in self._programs_of(config)}
         gone = [self._by_name.pop(name) for name in list(self._by_name) if name not in programs]
@@ -158,7 +158,7 @@ class Attached:
         self._let_go(gone)
 
     def _let_go(self, gone: Sequence[_One]) -> None:
-        """End programs whose names the settings no longer have, but for a command of --cron that has another name now."""
+        """End programs no longer named by the settings, but for a command of --cron under a new name."""
         for one in [*gone, *(one for one in self._by_name.values() if one.words != one.program.words)]:
             for other in self._by_name.values() if one.pid and one.program.when and one.deadline is None else ():
                 if other.is_place_of(one):
@@ -195,7 +195,7 @@ class Attached:
                 self._start(one, now)
 
     def _on_due(self, one: _One) -> None:
-        """Begin a command whose minute has come, unless its last run goes on; before a reload its name may have run another command."""
+        """Begin a command at the minute, unless the last run goes on; before a reload the name may have run a different command."""
         one.is_due = not one.pid or one.words != one.program.words
         if not one.is_due:
             self._count(CRON_RUNS, 'result="skipped"')
@@ -204,7 +204,7 @@ class Attached:
             )
 
     def _would_be_one_too_many(self, one: _One) -> bool:
-        """Whether a process that older settings started, under this name or another, must end first: there must not be two."""
+        """Whether a process of older settings, under this name or a different name, must end first: there must not be two."""
         words = one.program.words  # several may have the same, as spoolers do
         running = sum(1 for other in self._all() if other.pid and other.words == words)
         wanted = sum(1 for other in self._by_name.values() if other.program.words == words)
@@ -250,7 +250,7 @@ class Attached:
         self._on_cut()
 
     def end(self, on_cut: Callable[[], None] = _ignore) -> None:
-        """Let all programs end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
+        """Let all programs end within --drain-timeout, and call `on_cut` for each killed program; no program is started any more."""
         self._is_ending, self._on_cut = True, on_cut
         for one in self._all():
             if one.is_out_of_reach:
@@ -266,12 +266,12 @@ class Attached:
                 _kill(one)
 
     def on_end(self, pid: int, how: str) -> None:
-        """Handle the end of a process that was no worker: if it was one of these, record it, and schedule its next start."""
+        """Handle the end of a process other than a worker: record the end of a program, and schedule the next start."""
         one = next((one for one in self._all() if one.pid == pid), None)
         if one is None:
             return
         name, seconds, one.last_end = str(one), time.monotonic() - one.began_at, how
-        # No other group can have the number so soon: the kernel gives numbers one after another.
+        # No new group can have the number so soon: the kernel gives numbers in turn.
         send_signal(os.killpg, one.pid, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
         own = one.program.own
@@ -308,14 +308,14 @@ class Attached:
         )
 
     def end_overdue(self) -> None:
-        """End programs of aserve's own that must not go on; called once a second."""
+        """End overdue programs of aserve's own; called once a second."""
         for one in self._by_name.values():
             why = one.program.own.overdue() if one.program.own is not None and one.pid else ""
             if why:
                 logger.error("%s %s: ending it", one, why)
                 _kill(one)
 
-    # Describing them
+    # Describing the programs
 
     def describe_missing(self) -> str:
         """Return which programs should run, and do not, for the end of a line; empty: all run."""
@@ -345,7 +345,7 @@ class Attached:
         ]
 
     def adopt(self, states: Sequence[State]) -> None:
-        """Take over the programs that run since before an upgrade; to be called after `follow`."""
+        """Take over the running programs of the time before an upgrade; to be called after `follow`."""
         gone = []
         for state in states:
             words = tuple(state.get("words", ()))
@@ -359,20 +359,20 @@ class Attached:
             if not state["pid"]:
                 continue
             one.pid, one.words, one.began_at = state["pid"], words, time.monotonic() - state["seconds"]
-            if state["state"] == "ending":  # it got SIGTERM, and a second one means "at once" to many programs
+            if state["state"] == "ending":  # to many programs a second SIGTERM means "at once"
                 self._await_end(one, state.get("ends_in", self._config.drain_seconds))
         self._let_go(gone)
 
 
 def _ask_to_end(one: _One) -> None:
-    """Send SIGTERM: to a program alone, which tells its own processes; to a shell's whole group, as a shell does not."""
+    """Send SIGTERM: to a program alone, which tells further processes; to a shell's whole group, as a shell does not."""
     if one.program.when:
-        with contextlib.suppress(OSError):  # it has no group yet, or it is another user's
+        with contextlib.suppress(OSError):  # no group yet, or a foreign user's
             os.killpg(one.pid, signal.SIGTERM)
             return
     send_signal(os.kill, one.pid, one, signal.SIGTERM)
 
 
 def _kill(one: _One) -> None:
-    one.is_out_of_reach = not send_signal(os.kill, one.pid, one, signal.SIGKILL)  # it may have no group yet
+    one.is_out_of_reach = not send_signal(os.kill, one.pid, one, signal.SIGKILL)  # perhaps no group yet
     send_signal(os.killpg, one.pid, one, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 Owns:     start_program; send_signal.
 Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
-Not here: when a program is started, and its end (attached.py), which there are (Supervision.programs).
+Not here: when a program is started, and the end (attached.py), the list of programs (Supervision.programs).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def start_program(
     program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe, kept: Sequence[int] = ()
 ) -> int:
     """
-    Start a program in a session of its own; return its pid. It inherits the descriptors `kept`.
+    Start a program in a new session; return the pid. The program inherits the descriptors `kept`.
 
     Raises:
         OSError: no process is left.
@@ -48,16 +48,16 @@ def _become(
     parent: int,
     kept: Sequence[int],
 ) -> NoReturn:
-    """In the child: become the program, which inherits only standard error."""
+    """In the child: become the program, with standard error as the only inheritance."""
     try:
         signals.close()  # the supervisor must not read the program's signals
-        # A program would inherit ignored signals (two by Python, others by nohup), and blocked ones.
+        # A program would inherit ignored signals (two by Python, more by nohup), and blocked signals.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         lib.parent_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
-            os._exit(NOT_RUN)  # the supervisor died before that
+            os._exit(NOT_RUN)  # the supervisor died before
         if folder is not None:
             os.chdir(folder)
         os.dup2(_open_nothing(), 0)
@@ -75,7 +75,7 @@ def _become(
 
 
 def _open_nothing() -> int:
-    """Return a descriptor from which nothing can be read: /dev/null, or without /dev, a pipe that has no other end."""
+    """Return a descriptor without anything to read: /dev/null, or without /dev, a pipe with a closed far end."""
     try:
         return os.open(os.devnull, os.O_RDONLY)
     except OSError:
@@ -85,12 +85,12 @@ def _open_nothing() -> int:
 
 
 def _keep_descriptors() -> None:
-    """Let the program inherit only the standard descriptors: none that our own parent has left open, either."""
+    """Let the program inherit only the standard descriptors: no descriptor left open by our own parent, either."""
     for_each_above_standard(lambda fd: os.set_inheritable(fd, False))
 
 
 def send_signal(send: Callable[[int, int], None], pid: int, program: object, number: signal.Signals) -> bool:
-    """Send a signal to a program or to its group; return False if that is refused, as for a program that has become another user's."""
+    """Send a signal to a program or to the program's group; return False after a refusal, as for a program that has become a foreign user's."""
     try:
         send(pid, number)
     except ProcessLookupError:

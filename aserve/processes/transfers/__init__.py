@@ -1,1 +1,1 @@
-"""Connections on their way from one worker to another."""
+"""Connections on the way between workers."""

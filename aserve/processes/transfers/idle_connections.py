@@ -1,10 +1,10 @@
-"""Giving connections away: a worker that serves on gives some to others as they become idle.
+"""Giving idle connections away: a serving worker gives some connections away as they become idle.
 
-Owns:     Shedding, the order of the supervisor until it is carried out, or replaced by the next one.
+Owns:     Shedding, the present order of the supervisor until the end of the order, or the next order.
 Thread:   event loop only.
-Not here: how many (levelling.py), detaching connections (connections/drain/detaching.py), a worker that drains and gives all of them (passing.py).
+Not here: how many (levelling.py), detaching connections (connections/drain/detaching.py), a draining worker (passing.py).
 
-Under load a connection idles only for the moment between a response and the next request, so one look finds few of them.
+Under load a connection idles only for the moment between a response and the next request, so a single look finds few idle connections.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Callable
 
 # How often to look, and how many times: for less than the second until the next order. Guesses.
 LOOK_SECONDS, MAX_LOOKS = 0.01, 80
-# How long orders are ignored after one that found no idle connection, as connections in TLS stay; twice as long each time. Guesses.
+# How long orders are ignored after an order without an idle connection, as connections in TLS stay; twice as long each time. Guesses.
 FRUITLESS_SECONDS, MAX_FRUITLESS_SECONDS = 1.0, 64.0
 
 
 class Shedding:
-    """The order of one worker."""
+    """The order of a worker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, give: Callable[[int], int]) -> None:
-        """`give` lets go of that number of connections at most, and returns how many they were."""
+        """`give` lets go of so many connections at most, and returns the number."""
         self._loop = loop
         self._give = give
-        self._timer: asyncio.TimerHandle | None = None  # while it looks
+        self._timer: asyncio.TimerHandle | None = None  # during an order
         self._begins_at, self._pause_seconds = 0.0, FRUITLESS_SECONDS
 
     def begin(self, count: int) -> None:
-        """Give that number away, as far as they idle before the next order; this one takes the place of the last."""
+        """Give so many connections away, as far as they idle before the next order; this order ends the last order."""
         self.stop()
         if self._loop.time() >= self._begins_at:
             self._look(count, 0, MAX_LOOKS)

@@ -1,12 +1,12 @@
-"""Levelling: kept connections at rest go from the fullest workers to the emptiest, or, where all have as many, from the busiest to the idlest.
+"""Levelling: idle kept connections go from the fullest workers to the emptiest, or, between equals, from the busiest to the idlest.
 
-Owns:     how many connections each worker is to give away, once a second, and the order to do so.
-Thread:   the supervisor's only one. `gifts` and `relief` are pure: they look at no clock, and at no process.
-Not here: which connections a worker gives, and when (idle_connections.py, connections/drain/detaching.py), which worker gets each of them
-          (placement.py), which worker accepts new ones (cparsers/load_board.c).
+Owns:     how many connections each worker is to give away, once a second, and the order.
+Thread:   the supervisor's only one. `gifts` and `relief` are pure: no look at a clock, nor at a process.
+Not here: the choice of the connections, and the time (idle_connections.py, connections/drain/detaching.py), the choice of the getter
+          (placement.py), the choice of the worker that accepts a new connection (cparsers/load_board.c).
 
-A new worker, one that takes the place of another that has crashed, or one more, has no connections, and clients that keep theirs open never
-bring it any. Workers whose numbers of connections differ by no more than the load board allows are left alone, so that no connection moves back.
+A new worker, as after a crash or a larger size, has no connections, and clients with open connections never bring any. Workers with numbers of
+connections within the tolerance of the load board are left alone, so that no connection moves back.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ...core.page import Field, State
 from ..children.children import Children
 from .placement import SILENT_NS
 
-# Connections that one worker gives away in a second. Guess: each costs two messages between processes.
+# Connections given away by a worker in a second. Guess: each costs two messages between processes.
 MAX_GIFTS = 256
 
 
 class Standing(NamedTuple):
     """The load of a worker."""
 
-    connections: int  # that may be given away or added to: WebSockets are left out
-    requests: int  # that run or wait
-    room: int  # connections that it may take
-    is_stalled: bool = False  # requests wait, and no thread has begun one for a second
+    connections: int  # to be given away or added to: without WebSockets
+    requests: int  # running or waiting
+    room: int  # for more connections
+    is_stalled: bool = False  # requests wait, and no thread has begun a request for a second
     busy: float = 0.0  # threads inside the app: a mean of ten seconds
 
 
 class Relief(NamedTuple):
-    """The connections that a busy worker is to give to an idle one; workers by their places among the standings."""
+    """The connections from a busy worker to an idle worker; workers by the places among the standings."""
 
     giver: int
     getter: int
@@ -62,15 +62,15 @@ def gifts(standings: Sequence[Standing]) -> list[int]:
 
 
 def _is_fuller(one: Standing, other: Standing) -> bool:
-    """Whether one has more connections, by more than levels out by itself, and the other does not compute instead."""
+    """Whether `one` has more connections, beyond the tolerance, and `other` does not compute instead."""
     return _is_ahead(one.connections, other.connections) and other.requests <= one.requests + 1
 
 
 def relief(standings: Sequence[Standing]) -> Relief | None:
     """
-    Return what the busiest worker is to give to the one that is least so; None: their work differs by no more than levels out by itself.
+    Return the gift of the busiest worker to the idlest; None: the difference of work is within the tolerance.
 
-    The mean says that the difference lasts, and the requests of this moment that it is still there: the mean follows slowly.
+    The mean says that the difference lasts, and the requests of this moment that the difference still exists: the mean follows slowly.
     """
     if not standings:
         return None
@@ -86,12 +86,12 @@ def relief(standings: Sequence[Standing]) -> Relief | None:
 
 
 def _is_ahead(one: float, other: float) -> bool:
-    """Whether one is more than the other, by more than levels out by itself."""
+    """Whether `one` is more than `other`, beyond the tolerance."""
     return one > other + 1 + other // 8
 
 
 def level_out(children: Children, leaving: Collection[int]) -> None:
-    """Let workers give connections away, where others have fewer; to be called once a second. Those whose loops hang or whose slots leave are left out."""
+    """Let workers give connections away to emptier workers; to be called once a second. Hung workers and leaving slots are left out."""
     since = time.monotonic_ns() - SILENT_NS
     workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
     standings = [(child, _standing_of(children.page(child), since)) for child in workers]

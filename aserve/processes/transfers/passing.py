@@ -1,15 +1,15 @@
-"""Connections on their way between workers: what this one gives, by way of the supervisor, and what it gets.
+"""Connections on the way between workers: this worker's gifts, by way of the supervisor, and gifts to this worker.
 
-Owns:     Passing: connections at rest, by the supervisor's order; requests that wait for a thread, while another worker has a free one; all
-          of both while this worker drains and others go on; taking over what comes from others.
+Owns:     Passing: idle connections, by the supervisor's order; requests that wait for a thread, while a different worker has a free thread;
+          both while this worker drains and workers remain; taking over gifts.
 Thread:   event loop only.
-Not here: when connections at rest are given (levelling.py, idle_connections.py), taking one out of a server, and into one (connections/drain/detaching.py),
-          which worker gets it (placement.py, transfers.py).
+Not here: when idle connections are given (levelling.py, idle_connections.py), the exit from a server, and the entry (connections/drain/detaching.py),
+          the choice of the getter (placement.py, transfers.py).
 
-A request goes with its connection, and is passed on by the worker itself, which sees on the load board who has a free thread: within
-BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests that need not wait. A worker whose event loop hangs, or that is stopped, also
-looks free there: so each gets one request at a time, until its word on the board has changed. One that comes back waits here for a second, or until a thread
-is free.
+A request goes with its connection. The worker itself passes the request on, by a look at the load board for a free thread: within
+BUSY_POLL_SECONDS (workers/executor.py), and at no cost to requests without a wait. A worker that hangs, or is stopped, also looks free on
+the board: so each worker gets a single request, until the worker's word on the board has changed. A returned request waits here for a second,
+or until a thread is free.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from ..children.channel import Message
 from .idle_connections import Shedding
 from .request_file import RequestFile, mark_begun, take_request
 
-# How often one that drains looks for connections that can go on in another by now. Guess.
+# How often a draining worker looks for connections able to go on in a different worker by now. Guess.
 HAND_OVER_SECONDS = 0.05
-# How often a connection at rest may be returned, by workers that drain or are full, before it is closed. Guess.
+# How often an idle connection may be returned, by draining or full workers, before the connection is closed. Guess.
 MAX_RETURNS = 3
-# For how long no request is given after one that came back, as the workers that seemed to have a free thread got none; and none to a worker whose
-# word on the board stays as it was when it got one. Guess.
+# For how long no request is given after a return, as the workers with a seemingly free thread had no free thread; and no request to a worker
+# with an unchanged word on the board since the last gift. Guess.
 REST_SECONDS = 1.0
 # For how long after a request was given the next look is soon, though no thread is free: quick requests free theirs at once. Guess.
 SOON_SECONDS = 0.02
-# What the message of a request has, wherever it goes. `until`: when it is refused, if no worker takes it (time.monotonic()).
-# `home`: the pid of the worker that gave it first, from the supervisor.
+# The fields of a request's message, wherever the message goes. `until`: the time of the refusal, if no worker takes the request
+# (time.monotonic()). `home`: the pid of the first giver, from the supervisor.
 CARRIED = ("listener", "peer", "giver", "home", "until", "number")
 
 
@@ -59,7 +59,7 @@ class Serving(Protocol):
 
 
 class Passing:
-    """The connections that one worker gives and gets."""
+    """The gifts of a worker, and the gifts to the worker."""
 
     def __init__(
         self,
@@ -74,21 +74,21 @@ class Passing:
         """
         `place`: the number of this worker's page; `say` sends a message with descriptors to the supervisor.
 
-        `limit_seconds`: after this time a request that no worker can take is refused. `is_heard`: whether the supervisor reads what is said.
+        `limit_seconds`: after this time a request without a worker is refused. `is_heard`: whether the supervisor reads our messages.
         """
         self._loop, self._server, self._board, self._place, self._say = loop, server, board, place, say
         self._limit_seconds, self._is_heard = limit_seconds, is_heard
         self._shedding = Shedding(loop, self._give_idle)
         self._adopting: set[asyncio.Task[None]] = set()
-        self._idle_to = 0  # the page of the worker that gets those at rest; 0: the supervisor decides
+        self._idle_to = 0  # the page of the getter of idle connections; 0: the supervisor decides
         self._rests_until = self._soon_until = 0.0
-        # By places that got a request: the word at that moment, and when.
+        # By places with a gift: the word at the moment of the gift, and the time.
         self._given: dict[int, tuple[int, float]] = {}
 
     # Giving connections at rest
 
     def begin(self, message: Message, fds: list[int]) -> None:
-        """Give connections at rest, by the supervisor's order, to the worker that it names, if any."""
+        """Give idle connections, by the supervisor's order, to the named worker, if any."""
         self._idle_to = message.get("to", 0)
         self._shedding.begin(message["count"])
 
@@ -98,20 +98,20 @@ class Passing:
         self._shedding.stop()
 
     def give_all(self) -> None:
-        """Give all connections from now on, as soon as they can go: this worker drains, and others go on. It serves requests that wait itself, too."""
+        """Give all connections from now on, as soon as possible: this worker drains, and workers remain. Meanwhile this worker serves waiting requests, too."""
         soon = self.relieve()
         self._loop.call_later(RELIEVED_SECONDS if soon else HAND_OVER_SECONDS, self.give_all)
         self._give_idle(None)
 
     def _give_idle(self, count: int | None) -> int:
-        """Give that number at most, None: all; return how many they were."""
+        """Give so many at most, None: all; return the number."""
         found = self._server.detach_idle(count)
         for each in found:
             self._say_idle(each, to=self._idle_to, returns=0)
         return len(found)
 
     def _say_idle(self, detached: Detached, **more: int) -> None:
-        """Send one to the supervisor, which passes it on to the worker with the page `to`; 0: it decides."""
+        """Send a connection to the supervisor, for the worker with the page `to`; 0: the supervisor decides."""
         said = {"listener": detached.listener_index, "peer": detached.peer, **more}
         self._say({"say": "idle", **said}, [detached.fd])
 
@@ -129,12 +129,12 @@ class Passing:
         return now < self._soon_until
 
     def _has_not_begun(self, place: int, word: int, now: float) -> bool:
-        """Whether nothing has changed at a worker since it got a request, for REST_SECONDS."""
+        """Whether a worker's word is the same as at the last gift, for REST_SECONDS."""
         before, given_at = self._given.get(place, (-1, 0.0))
         return word == before and now < given_at + REST_SECONDS
 
     def _give_request(self, to: int) -> bool:
-        """Give the request that has waited longest to the worker with this page; return whether one could go."""
+        """Give the request with the longest wait to the worker with this page; return whether a request could go."""
         file = RequestFile()
         found = self._server.detach_waiting(1, file.write)
         for each in found:
@@ -150,17 +150,17 @@ class Passing:
         """Take over a connection, in a task."""
         adopt: Callable[..., Coroutine[Any, Any, None]] = self._adopt_request if len(fds) > 1 else self._adopt_idle
         task = self._loop.create_task(adopt(message, *fds))
-        self._adopting.add(task)  # a loop holds its tasks only weakly
+        self._adopting.add(task)  # a loop holds tasks only weakly
         task.add_done_callback(self._adopting.discard)
 
     def on_dropped(self, message: Message) -> None:
-        """Say that a connection has not come: its descriptors found no room here."""
+        """Say that a connection has not come: no room here for the descriptors."""
         if "number" in message:
             self._say({"say": "missed", "number": message["number"]}, ())
 
     async def _adopt_idle(self, message: Message, fd: int) -> None:
         detached = Detached(fd, message["listener"], message["peer"])
-        kept = {"number": message["number"]} if "number" in message else {}  # without one the supervisor keeps no copy
+        kept = {"number": message["number"]} if "number" in message else {}  # else no copy is kept
         returns = message.get("returns", 0)
 
         def say_taken() -> None:
@@ -176,11 +176,11 @@ class Passing:
             say_taken()
 
     async def _adopt_request(self, message: Message, fd: int, file: int) -> None:
-        """Take over a request; one of this worker's own comes back, even if it drains."""
-        message = {"number": 0, **message}  # without one: it comes from another version's supervisor
+        """Take over a request; a request of this worker's own comes back, even in a drain."""
+        message = {"number": 0, **message}  # without a number: from the supervisor of a foreign version
         taken = {"say": "taken", "number": message["number"]}
         octets = take_request(file)
-        if not octets:  # another worker has it
+        if not octets:  # a different worker has the request
             os.close(fd)
             os.close(file)
             self._say(taken, ())
@@ -202,7 +202,7 @@ class Passing:
                 {"say": "request", "to": 0, **{name: message[name] for name in CARRIED if name in message}}, [fd, file]
             )
         else:
-            if not await self._server.refuse(detached, say_taken):  # its client has left
+            if not await self._server.refuse(detached, say_taken):  # the client has left
                 os.close(fd)
                 say_taken()
             os.close(file)

@@ -1,8 +1,8 @@
-"""Which worker gets a connection that another gives away.
+"""The choice of the worker for a connection given away.
 
-Owns:     Placement: the choice, by the workers' pages, and by what each was given since it has written its page.
+Owns:     Placement: the choice, by the workers' pages, and by the gifts since the last write of a page.
 Thread:   the supervisor's only one.
-Not here: which connections are given away, and when (levelling.py, passing.py), connections on their way (transfers.py).
+Not here: the connections to be given away, and when (levelling.py, passing.py), connections on the way (transfers.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..children.child import Child
 from ..children.children import Children
 from ..fleet.fleet import Fleet
 
-SILENT_NS = 2_000_000_000  # a worker that has not ticked for this long gets no connections: it ticks each second
+SILENT_NS = 2_000_000_000  # a worker without a tick for this long gets no connections: workers tick each second
 
 
 class Placement:
-    """The workers that may get a connection."""
+    """The workers able to get a connection."""
 
     def __init__(self, children: Children, fleet: Fleet) -> None:
         self._children = children
@@ -31,9 +31,9 @@ class Placement:
 
     def emptiest(self, without: Child | None = None, to: int = 0) -> Child | None:
         """
-        Return the worker that is to get a connection, None: there is none; `to`: the page of the one that it is meant for.
+        Return the worker to get a connection, None: no worker; `to`: the page of the preferred worker.
 
-        A worker whose slot is leaving comes last, and one whose threads are stuck after others.
+        Workers of leaving slots come last, and workers with stuck threads after workers with free threads.
         """
         children, leaving = self._children, self._fleet.asked
         return min(
@@ -44,10 +44,10 @@ class Placement:
 
     def able(self) -> list[Child]:
         """
-        Return the workers that may get a connection.
+        Return the workers able to get a connection.
 
-        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Nor does one without free
-        descriptors, which could not receive it.
+        Not a worker with a hung event loop: such a worker looks emptiest, and clients would wait in vain. Nor a worker without free
+        descriptors, unable to receive a connection.
         """
         serving = self._children.having(State.READY)
         return [
@@ -57,11 +57,11 @@ class Placement:
         ]
 
     def turns(self, child: Child) -> bool:
-        """Whether a worker hears orders, and its event loop turns, by its page."""
+        """Whether a worker hears orders, and the event loop turns, by the page."""
         return _turns(child, self._children.page(child))
 
     def on_second(self) -> None:
-        """Note which workers are silent; reset the counts of what was given: the workers' pages include those connections by now."""
+        """Note silent workers; reset the counts of gifts: by now the workers' pages include the given connections."""
         note_silent(self._children)
         for child in self._children:
             tick = self._children.page(child)[Field.TICK]
@@ -70,16 +70,16 @@ class Placement:
 
 
 def note_silent(children: Children) -> None:
-    """Note which of the workers that serve, or drain, hear no orders, or have an event loop that does not turn."""
+    """Note which serving or draining workers hear no orders, or have a still event loop."""
     for child in children.having(State.READY, State.DRAINING):
         child.is_silent = not _turns(child, children.page(child))
 
 
 def _turns(child: Child, page: memoryview) -> bool:
-    ticked_at = page[Field.TICKED_AT]  # 0: it has only just begun
+    ticked_at = page[Field.TICKED_AT]  # 0: the worker has only just begun
     return not child.is_mute and (not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS)
 
 
 def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:
-    """Order workers that may get a connection: first those with free threads, then by connections."""
+    """Order workers able to get a connection: first workers with free threads, then by connections."""
     return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count

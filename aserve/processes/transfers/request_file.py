@@ -1,15 +1,15 @@
-"""The file by which a request goes to another process: a message has no room for it (channel.py).
+"""The file of a request on the way to a different process: a message has no room for a request (channel.py).
 
-Owns:     RequestFile, a file in memory for a request that is about to leave; taking a request out of one; the mark that it may have begun.
-Thread:   a worker's event loop; the supervisor's only one, which reads what is lost.
+Owns:     RequestFile, a file in memory for a leaving request; taking a request out of a file; the mark of a perhaps begun request.
+Thread:   a worker's event loop; the supervisor's only one, for lost requests.
 Not here: the octets (connections/drain/moved_request.py), the way of the descriptor (passing.py, transfers.py).
 
-All processes that have such a file share one position in it. The first process that reads has the request, and another finds the end of the file: this
-decides which one begins it, where the supervisor has taken it back from a worker that did not answer. Two that read at once could both find the
-octets, so each reads under a lock of its process (fcntl(2); flock(2)'s would be shared, as the position is). None waits for the lock: the process
-that has it takes the request.
+All processes with such a file share one position in the file. The first process to read has the request, and the next reader finds the end of the
+file: this decides who begins the request, after the supervisor has taken the request back from a silent worker. Two readers at once could both
+find the octets, so each reads under a lock of the process (fcntl(2); flock(2)'s would be shared, as the position is). No process waits for the
+lock: the process with the lock takes the request.
 
-A worker empties the file before a thread can begin the request. So the supervisor knows this also from a worker that was killed before its
+A worker empties the file before a thread can begin the request. So the supervisor knows of the beginning also from a worker killed before the
 message was sent.
 """
 
@@ -22,14 +22,14 @@ from ...core.memory_file import open_memory_file
 
 
 class RequestFile:
-    """A file that is made with the first octets."""
+    """A file, made with the first octets."""
 
     def __init__(self) -> None:
         self._fd = -1
 
     def write(self, octets: bytes) -> None:
         """
-        Put these octets in the place of what is there.
+        Put these octets in the place of the present octets.
 
         Raises:
             OSError: no descriptor or memory is left.
@@ -43,12 +43,12 @@ class RequestFile:
             size += os.pwrite(self._fd, view[size:], size)
 
     def detach(self) -> int:
-        """Return the descriptor, which the caller owns from now on."""
+        """Return the descriptor, from now on the caller's."""
         fd, self._fd = self._fd, -1
         return fd
 
     def close(self) -> None:
-        """Close the file, unless it was detached."""
+        """Close the file, unless detached."""
         if self._fd >= 0:
             os.close(self.detach())
 
@@ -71,12 +71,12 @@ def take_request(fd: int) -> bytes:
 
 
 def put_request_back(fd: int) -> None:
-    """Let another process take a request that this one has taken, or one that has ended."""
+    """Let a different process take a request taken by this process, or by an ended process."""
     os.lseek(fd, 0, os.SEEK_SET)
 
 
 def look_at_request(fd: int) -> bytes:
-    """Return the octets, and leave the request where it is."""
+    """Return the octets, and leave the request in place."""
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
@@ -86,7 +86,7 @@ def is_read(fd: int) -> bool:
 
 
 def mark_begun(fd: int) -> None:
-    """Let all processes know that a thread may have begun the request: no other may get it."""
+    """Let all processes know that a thread may have begun the request: no further process may get the request."""
     os.truncate(fd, 0)
 
 

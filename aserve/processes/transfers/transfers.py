@@ -1,29 +1,29 @@
-"""Connections on their way from one worker to another: each is kept until a worker has it, so that none is lost with a worker that is killed before.
+"""Connections on the way between workers: each is kept until a worker has the connection, so that a killed worker loses none.
 
-Owns:     Transfers: which worker gets a request, or a connection at rest; its descriptors, until a worker has said that it has taken it; what becomes
-          of it when that worker ends, or cannot take it.
+Owns:     Transfers: the choice of the worker for a request, or an idle connection; the descriptors, until a worker has said `taken`; the next worker
+          if the chosen worker ends, or has no room.
 Thread:   the supervisor's only one.
-Not here: which of them transfer, and when (passing.py, levelling.py), which worker has most room (placement.py), requests that a dead worker had
-          taken (losses.py).
+Not here: the transfers to begin, and when (passing.py, levelling.py), the worker with most room (placement.py), the requests taken by a dead worker
+          (losses.py).
 
 | the request                                   | goes to                                                                      |
 |---|---|
-| comes from the worker where it waits: home    | the worker that it is meant for, if that may take one; or back               |
-| comes back, as that worker has no room, drains, or could not receive it | home; if that has ended, it waits here until the next second |
-| was not taken when its worker ended           | home; if that has ended, to the worker with the fewest; without one that serves on to one that drains; without any it waits |
-| was not taken, and its worker does not answer | the same, after SILENT_NS                                                    |
+| comes from the worker of the wait: home       | the intended worker, if able to take a request; or back                      |
+| comes back: no room, a drain, or not received  | home; if home has ended, waits here until the next second                   |
+| was not taken when the chosen worker ended    | home; if home has ended, the worker with the fewest; without a serving worker a draining worker; without any, waits here |
+| was not taken, and the worker is silent       | the same, after SILENT_NS                                                    |
 | waits here                                    | the same, once a second                                                      |
-| could not be sent to its worker for long, or found no room here on its way back | waits here                                 |
+| could not be sent for long, or found no room here on the way back | waits here                                               |
 
 | the connection at rest                        | goes to                                                                      |
 |---|---|
-| comes from a worker, for the first time or back | the worker that it is meant for, or the one with the fewest; without another back, or it is closed if its sender drains |
-| was not taken when its worker ended, or could not be received | the worker with the fewest; without one it waits here          |
-| waits here                                    | the same, once a second; it is closed after LONGEST_WAIT_SECONDS, or if the server ends |
+| comes from a worker, for the first time or back | the intended worker, or the worker with the fewest; else back, or closed if the sender drains |
+| was not taken when the chosen worker ended, or could not be received | the worker with the fewest; without a worker, waits here |
+| waits here                                    | the same, once a second; closed after LONGEST_WAIT_SECONDS, or if the server ends |
 
-A worker says that it has taken a request before a thread can begin it, here and in the request's file (request_file.py): its message may wait for room. So a
-request is begun by one worker at most, and what a killed worker had taken is among its running requests. A connection at rest has no file: it sets
-out in blocking mode, which all processes share, and a worker that takes it makes it non-blocking before it reads.
+A worker says `taken` before a thread can begin the request, here and in the request's file (request_file.py): the message may wait for room. So a
+single worker at most begins a request, and requests taken by a killed worker are among the worker's running requests. An idle connection has no file:
+the connection sets out in blocking mode, shared by all processes, and the taking worker makes the connection non-blocking before reading.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ from .request_file import RequestFile, is_begun, look_at_request, put_request_ba
 
 logger = logging.getLogger("aserve")
 
-# The most requests that are kept, with two descriptors each: a quarter of the usual `ulimit -n`, 1024; and the most connections at rest. More than
-# 40 workers can give one a second to one that is stopped, until it is seen to be (SILENT_NS). A further request goes home, and waits there.
+# The most kept requests, with two descriptors each: a quarter of the usual `ulimit -n`, 1024; and the most idle connections. More than
+# 40 workers can give a request a second to a stopped worker, until the worker counts as silent (SILENT_NS). A further request goes home, and waits there.
 MAX_KEPT = 128
-# How long a connection at rest waits here for a worker, before it is closed: a worker's longest pause before it starts again (backoff.py), and
+# How long an idle connection waits here for a worker, before the end: a worker's longest pause before a start (backoff.py), and
 # a start. Guess.
 LONGEST_WAIT_SECONDS = 40.0
-UNKNOWN = "- -"  # method and target of a lost request that was not kept
+UNKNOWN = "- -"  # method and target of a lost request without a copy
 
 
 class Transfer:
-    """A request on its way."""
+    """A request on the way."""
 
     noun = "requests"
 
     def __init__(self, message: Message, fds: list[int]) -> None:
         self.message = message
-        self.fds = fds  # of its connection and its file; empty: it is not kept
-        self.getter: Child | None = None  # None: it waits for a worker
-        self.since = time.monotonic()  # it is at that worker, or waits
+        self.fds = fds  # of the connection and the file; empty: no copy
+        self.getter: Child | None = None  # None: the request waits for a worker
+        self.since = time.monotonic()  # since when the getter, or the wait, is the same
 
     def set_out(self) -> None:
-        """Let a worker take it; one may have read it."""
+        """Let a worker take the request; an earlier worker may have read the file."""
         put_request_back(self.fds[1])
 
     @property
     def is_taken(self) -> bool:
-        """Whether a worker has taken it for good."""
+        """Whether a worker has taken the request for good."""
         return is_begun(self.fds[1])
 
 
 class IdleTransfer(Transfer):
-    """A connection at rest on its way; its only descriptor is its own."""
+    """An idle connection on the way, with a single descriptor."""
 
     noun = "connections at rest"
 
@@ -100,7 +100,7 @@ def _pid_of_getter(transfer: Transfer) -> int:
 
 
 def transfer_of(message: Message, fds: list[int]) -> Transfer:
-    """Return a request or a connection at rest, by its descriptors."""
+    """Return a request or an idle connection, by the descriptors."""
     return (Transfer if len(fds) > 1 else IdleTransfer)(message, fds)
 
 
@@ -115,7 +115,7 @@ class Transfers:
     # Words of workers
 
     def on_idle(self, sender: Child, message: Message, fds: list[int]) -> None:
-        """Give a connection at rest to another worker; to one that serves on itself, where there is no other."""
+        """Give an idle connection to a different worker; back to a serving sender, if there is no such worker."""
         number = message.pop("number", 0)
         if self._is_at(sender, number):
             self._drop(number)
@@ -127,7 +127,7 @@ class Transfers:
             close_all(fds)
 
     def on_request(self, sender: Child, message: Message, fds: list[int]) -> None:
-        """Give a request to another worker; one that comes back has descriptors of its own."""
+        """Give a request to a different worker; a returned request has descriptors of its own."""
         number = message.pop("number", 0)
         transfer = Transfer(message, fds)
         if number:
@@ -139,23 +139,23 @@ class Transfers:
             self._send(transfer, self._meant_for(transfer) or self._home_of(transfer) or self._other())
 
     def on_taken(self, sender: Child, message: Message, fds: list[int]) -> None:
-        """Forget a connection that a worker has taken."""
+        """Forget a taken connection."""
         if self._is_at(sender, message["number"]):
             self._drop(message["number"])
 
     def on_missed(self, sender: Child, message: Message, fds: list[int]) -> None:
-        """Give a connection to another worker: the message came without its descriptors."""
+        """Give a connection to a further worker: the message came without descriptors."""
         if self._is_at(sender, message["number"]):
             transfer = self._by_number.pop(message["number"])
-            if transfer.fds:  # else it is lost, and its worker has logged that
+            if transfer.fds:  # else the request is lost, as logged by the worker
                 is_rest = isinstance(transfer, IdleTransfer)
                 self._send(transfer, self._placement.emptiest(sender) if is_rest else self._home_of(transfer, sender))
 
     def _on_dropped(self, getter: Child, message: Message) -> None:
         """
-        Let a request wait here whose message was given up, or found no room here on its way back.
+        Let a request wait here after the message was given up, or found no room here on the way back.
 
-        To send it at once would fail for the same reason.
+        A message at once would fail for the same reason.
         """
         number = message.get("number", 0)
         if self._is_at(getter, number):
@@ -163,10 +163,10 @@ class Transfers:
             if not self._by_number[number].fds:
                 self._drop(number)
 
-    # Other events
+    # Further events
 
     def on_end(self, child: Child) -> None:
-        """Give to others what a worker that has ended had not taken; what is not kept is one of its losses."""
+        """Give the untaken connections of an ended worker away; requests without a copy are losses of the worker."""
         self._drop_taken()
         left = [number for number, transfer in self._by_number.items() if transfer.getter is child]
         transfers = [self._by_number.pop(number) for number in left]
@@ -180,7 +180,7 @@ class Transfers:
             self._send(transfer, self._next_of(transfer))
 
     def on_second(self) -> None:
-        """Give what waits here, and requests at a worker that does not answer, to workers that may take them by now."""
+        """Give waiting connections, and requests at silent workers, to workers able to take them by now."""
         if not self._by_number:
             return
         self._drop_taken()
@@ -192,7 +192,7 @@ class Transfers:
         self._drop_overdue()
 
     def end(self) -> bool:
-        """Log the requests that no worker is left to take; return whether there are any."""
+        """Log the requests without a worker left; return whether there are any."""
         self._drop_taken()
         lost = [
             transfer for transfer in self._by_number.values() if transfer.fds and not isinstance(transfer, IdleTransfer)
@@ -209,23 +209,23 @@ class Transfers:
         for number in list(self._by_number):
             self._drop(number)
 
-    # What workers of another version pass on
+    # Gifts of workers of a foreign version
 
     def give(self, message: Message, fds: list[int]) -> bool:
-        """Give a connection at rest to the worker with the fewest; return whether there is one."""
+        """Give an idle connection to the worker with the fewest; return whether there is a worker."""
         getter = self._placement.emptiest()
         if getter is not None:
             self._send(IdleTransfer(message, fds), getter)
         return getter is not None
 
     def keep(self, message: Message, fds: list[int]) -> None:
-        """Keep a request until a worker may take it. It has no home here: its page was one of another supervisor's."""
+        """Keep a request until a worker may take the request, without a home here: the page was in a foreign supervisor's memory."""
         self._send(Transfer({"home": 0, **message}, fds), None)
 
     # Over an exec
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what is kept, for `adopt`. A message that has not been sent is not handed down: its connection waits."""
+        """Return the kept transfers, for `adopt`. An unsent message is not handed down: the connection waits."""
         self._drop_taken()
         return [
             {"number": number, "message": transfer.message, "fds": transfer.fds, "pid": _pid_of_getter(transfer)}
@@ -234,7 +234,7 @@ class Transfers:
         ]
 
     def adopt(self, states: Iterable[dict[str, Any]]) -> None:
-        """Take over what `describe` described."""
+        """Take over the transfers of `describe`."""
         for state in states:
             transfer = self._by_number[state["number"]] = transfer_of(state["message"], state["fds"])
             transfer.getter = next((child for child in self._children if child.pid == state["pid"]), None)
@@ -247,45 +247,45 @@ class Transfers:
         return [transfer for transfer in self._by_number.values() if transfer.fds and type(transfer) is kind]
 
     def _has_room(self, transfer: Transfer, getter: Child | None) -> bool:
-        """Whether one more may be kept for this worker. Those at rest stay at one that is stopped: so they leave half of what is free to others."""
+        """Whether there is room for a further transfer to this worker. Idle connections stay at a stopped worker: so they leave half of the free room to the rest."""
         kept = self._kept(type(transfer))
         at_getter = [each for each in kept if isinstance(each, IdleTransfer) and each.getter is getter]
         return len(kept) + len(at_getter) < MAX_KEPT
 
     def _send(self, transfer: Transfer, getter: Child | None) -> None:
-        """Send a connection to a worker, and keep it; None: it waits here."""
+        """Send a connection to a worker, and keep a copy; None: the connection waits here."""
         number, fds, is_kept = next(self._numbers), transfer.fds, self._has_room(transfer, getter)
         transfer.set_out()
         if transfer.getter is not getter:
             transfer.getter, transfer.since = getter, time.monotonic()
         if getter is not None and not is_kept:
             transfer.fds = []
-        # A request that is not kept is a loss of the worker that ends before it has taken it.
+        # A request without a copy is a loss of the worker that ends before taking the request.
         if transfer.fds or not isinstance(transfer, IdleTransfer):
             self._by_number[number] = transfer
         if getter is not None:
             getter.given_count += 1
             getter.channel.on_dropped = functools.partial(self._on_dropped, getter)
-            known = {"number": number} if number in self._by_number else {}  # without it the worker has the only copy
+            known = {"number": number} if number in self._by_number else {}  # else it is the only copy
             self._children.tell(getter, {**transfer.message, "do": "adopt", **known}, fds, is_kept)
 
     def _is_at(self, child: Child, number: int) -> bool:
-        """Whether the connection with this number is at this worker: given to it, and sent. One of earlier code may not be known."""
+        """Whether the connection with this number is at this worker: given, and sent. A connection of earlier code may not be known."""
         transfer = self._by_number.get(number)
         return transfer is not None and transfer.getter is child and not child.channel.holds(transfer.fds)
 
     def _drop(self, number: int) -> None:
-        """Forget a connection, and close its descriptors here, which no unsent message may have."""
+        """Forget a connection, and close the descriptors here; no unsent message may have the descriptors."""
         close_all(self._by_number.pop(number).fds)
 
     def _drop_taken(self) -> None:
-        """Forget what was taken, though the message of its worker has not come: it waits for room, or the worker was killed."""
+        """Forget taken connections without a worker's message: the message waits for room, or the worker was killed."""
         for number, transfer in list(self._by_number.items()):
             if transfer.fds and transfer.is_taken:
                 self._drop(number)
 
     def _drop_overdue(self) -> None:
-        """Close connections at rest that have waited here for too long; all that wait, if no worker is to begin any more."""
+        """Close idle connections after too long a wait here; all of them, if no worker is to begin any more."""
         is_last = self._placement.are_last
         latest = time.monotonic() - (0.0 if is_last else LONGEST_WAIT_SECONDS)
         waiting = [(number, transfer) for number, transfer in self._by_number.items() if transfer.getter is None]
@@ -300,7 +300,7 @@ class Transfers:
             )
 
     def _take_back(self, transfer: Transfer, getter: Child) -> bool:
-        """Take a request back from a worker that does not answer; False: it turns, or has it, or it cannot be taken back, as one at rest."""
+        """Take a request back from a silent worker; False: the worker turns, or has the request, or the request cannot be taken back, as an idle connection."""
         if (
             not transfer.fds
             or isinstance(transfer, IdleTransfer)
@@ -308,7 +308,7 @@ class Transfers:
             or getter.channel.holds(transfer.fds)
         ):
             return False
-        file = RequestFile()  # the worker will look into the other
+        file = RequestFile()  # the worker will look into the first file
         try:
             file.write(look_at_request(transfer.fds[1]))
             is_taken = bool(take_request(transfer.fds[1]))
@@ -325,18 +325,18 @@ class Transfers:
     # The choice
 
     def _meant_for(self, transfer: Transfer) -> Child | None:
-        """Return the worker that a request is meant for; None: it may take none, or no further request can be kept."""
+        """Return the intended worker of a request; None: the worker may take no request, or no further request can be kept."""
         may_take = [child for child in self._placement.able() if child.page == transfer.message["to"]]
         return may_take[0] if may_take and len(self._kept(Transfer)) < MAX_KEPT else None
 
     def _next_of(self, transfer: Transfer) -> Child | None:
-        """Return the worker that gets what another has not taken; None: there is none."""
+        """Return the worker for an untaken connection; None: no worker."""
         if isinstance(transfer, IdleTransfer):
             return self._placement.emptiest()
         return self._home_of(transfer) or self._other()
 
     def _home_of(self, transfer: Transfer, without: Child | None = None) -> Child | None:
-        """Return the worker that has given a request first, which takes it back also while it drains; None: it has ended, hangs, or is `without`."""
+        """Return the first giver of a request, in a drain, too; None: the giver has ended, hangs, or is `without`."""
         message, alive = transfer.message, self._children.having(State.READY, State.DRAINING)
         found = [
             child
@@ -347,7 +347,7 @@ class Transfers:
         return found[0] if found and self._placement.turns(found[0]) else None
 
     def _other(self) -> Child | None:
-        """Return the worker with the fewest connections; without one that serves on, one that drains, which takes requests at the end of the server."""
+        """Return the worker with the fewest connections; without a serving worker, a draining worker, for requests at the end of the server."""
         draining = [child for child in self._children.having(State.DRAINING) if self._placement.turns(child)]
         return self._placement.emptiest() or (draining[0] if draining else None)
 

@@ -1,18 +1,19 @@
-"""The state that a supervisor passes on to the new code that takes its place in the same process.
+"""The state passed on by a supervisor to new code in the same process.
 
-Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
+Owns:     Inheritance: writing before exec, reading afterwards; the number of the form.
 Thread:   the supervisor's only one.
-Not here: when that happens (upgrade.py), its use by the new code (parts.py, upgrade.py).
+Not here: the time (upgrade.py), the use by the new code (parts.py, upgrade.py).
 
-It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
-descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, requests and connections on
-their way to a worker, the clients of the metrics that have not asked yet.
+The state is an object in JSON, in a file in memory. A variable of the environment names the descriptor. The state names further
+descriptors, which stay open: the listeners, the workers' channels, pages and tables of requests in flight, requests and connections on
+the way to a worker, clients of the metrics before their request.
 
-The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
-`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
-for all else, for the fields of a page and the words of a channel: raise it when the meaning of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
-then ends the old workers by the one message that they understand (old_workers.py). Until they have ended they pass requests and connections to each
-other: of these it reads `children` (channel, page), `moves`, and the fields of a message that old_workers.py names, if they are there.
+The new code may be of a different version. Every version writes, and reads, `form`, `version`, `blocked`, `descriptors`,
+`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where known. The form is a number for all else, for the fields of
+a page and the words of a channel: raise the form when a meaning changes. New code that does not know the form has only the listeners. Then the new
+code starts workers of its own, and ends the old workers by the only message common to all versions (old_workers.py). Until their end the old
+workers pass requests and connections to each other: of these the new code reads `children` (channel, page), `moves`, and the fields of a message
+named in old_workers.py, if present.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ State = dict[str, Any]
 
 
 class Inheritance(NamedTuple):
-    """The state of the previous code, as the new code reads it."""
+    """The state of the previous code, as read by the new code."""
 
     version: str  # of the previous code
-    blocked: Sequence[int]  # signals that were blocked when the command was started
+    blocked: Sequence[int]  # signals blocked at the start of the command
     listeners: Sequence[Listener]
     old_workers: OldWorkers
     # Set if the form is known; otherwise these keep their defaults, but for the last three.
@@ -59,7 +60,7 @@ class Inheritance(NamedTuple):
 
     @classmethod
     def read(cls, fd: int, settings: type[EngineSettings]) -> Inheritance:
-        """Read the file, and close it; its descriptors are not inherited further. `settings`: the class of Plan.config."""
+        """Read the file, and close the file; the named descriptors are not inherited further. `settings`: the class of Plan.config."""
         with open(fd, encoding="utf-8") as file:
             file.seek(0)
             state = json.load(file)
@@ -101,12 +102,12 @@ def hand_down(
     gaps: Iterable[int] = (),
 ) -> Iterator[int]:
     """
-    Write an inheritance; within the block, exec keeps the descriptors that it names. Yield its own descriptor.
+    Write an inheritance; within the block, exec keeps the named descriptors. Yield the descriptor of the inheritance.
 
     Raises:
         OSError: no descriptor or memory is left.
     """
-    counted = overview.hand_down()  # before the rest: it may give orders to children
+    counted = overview.hand_down()  # before the rest: extensions may give orders to children
     pages, descriptions = children.describe()
     channels = [each["channel"] for each in descriptions]
     fds = [

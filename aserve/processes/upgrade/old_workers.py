@@ -1,21 +1,21 @@
-"""Workers of another version, after an upgrade in place whose new code has another form (inheritance.py).
+"""Workers of a foreign version, after an upgrade in place to new code with a new form (inheritance.py).
 
-Owns:     OldWorkers: their channels, until they end; what they pass to each other by way of the supervisor, until one has taken it; the one order
-          that they get.
+Owns:     OldWorkers: the channels, until the workers end; requests and connections between old workers by way of the supervisor, until taken; the only
+          order to old workers.
 Thread:   the supervisor's only one.
-Not here: when they get it (upgrade.py), which new worker gets a connection (placement.py, transfers.py).
+Not here: the time of the order (upgrade.py), the choice of the new worker for a connection (placement.py, transfers.py).
 
-They serve on until new workers do, and then drain. All the while they send waiting requests to each other, and at the end connections at rest. What
-can be read in each form since 8 is where a message's descriptors belong:
+Old workers serve on until new workers do, and then drain. All the while old workers send waiting requests to each other, and at the end idle
+connections. Each form since 8 shows where a message's descriptors belong:
 
 | a message with                     | goes to                                                                                          |
 |---|---|
-| one descriptor: a connection       | a new worker; without one back to its sender                                                     |
-| two, and a file: a request         | the worker where it waited, which takes it also while it drains                                  |
-| two, of a request that comes back  | the same, with the next second; without strangers to a new worker                                |
+| a single descriptor: a connection  | a new worker; without a new worker back to the sender                                            |
+| two, and a file: a request         | the worker of the wait, in a drain, too                                                          |
+| two, of a returned request         | the same, with the next second; without old workers to a new worker                              |
 
-What one of them had not taken when it ended goes to another in the same way. None says in each form that it has taken something: so the supervisor looks
-once a second, and closes its copy up to a second later than the worker.
+Untaken gifts at the end of an old worker go to a further worker in the same way. No form has a common word for `taken`: so the supervisor looks
+once a second, and closes a copy up to a second later than the worker.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from ..transfers.transfers import MAX_KEPT, IdleTransfer, Transfer, transfer_of
 
 logger = logging.getLogger("aserve")
 
-Give = Callable[[Message, list[int]], bool]  # a connection at rest to a new worker; whether it could go
-Keep = Callable[[Message, list[int]], None]  # a request until a new worker may take it
+Give = Callable[[Message, list[int]], bool]  # an idle connection to a new worker; whether the connection could go
+Keep = Callable[[Message, list[int]], None]  # a request until a new worker may take the request
 
-# What a new worker reads in the message of a connection, and in that of a request.
+# The fields for a new worker in the message of a connection, and in the message of a request.
 OF_CONNECTION = frozenset({"listener", "peer"})
 OF_REQUEST = OF_CONNECTION | {"giver", "until", "to"}
 
 
 class OldWorkers:
-    """Workers whose messages this version cannot all read; it can send them one order: to finish and end."""
+    """Workers with messages partly unknown to this version; the only order to them is to finish and end."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class OldWorkers:
         children: Iterable[Mapping[str, Any]] = (),
         transfers: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """`fds`: their channels; `children`: the channel, pid and page of each, as far as known; `transfers`: what the previous code kept, see Transfers."""
+        """`fds`: the channels; `children`: the channel, pid and page of each, as far as known; `transfers`: kept by the previous code, see Transfers."""
         by_fd = {fd: Channel(open_socket(fd)) for fd in fds}
         known = [(by_fd[each["channel"]], each) for each in children if each["channel"] in by_fd]
         self._channels = list(by_fd.values())
@@ -86,7 +86,7 @@ class OldWorkers:
         self.on_second()
 
     def on_second(self) -> None:
-        """Give again what came back, and let go of what was taken."""
+        """Give returned requests again, and let go of taken requests."""
         for channel in self._channels:
             channel.flush()
         self._let_go(lambda getter, transfer: _is_taken(transfer))
@@ -95,7 +95,7 @@ class OldWorkers:
             self._give(transfer)
 
     def dismiss(self) -> None:
-        """Let them finish running requests and end; only once: other workers serve now."""
+        """Let old workers finish running requests and end; only once: new workers serve now."""
         if not self._is_dismissed:
             self._is_dismissed = True
             for channel in self._channels:
@@ -104,7 +104,7 @@ class OldWorkers:
     def close(self) -> None:
         """Close all descriptors; in a forked child, too."""
         for channel in self._channels:
-            channel.close()  # to them this looks like the supervisor's death
+            channel.close()  # to an old worker this looks like the supervisor's death
         for transfer in self._waiting:
             close_all(transfer.fds)
         self._let_go(lambda getter, transfer: True)
@@ -122,7 +122,7 @@ class OldWorkers:
         if not fds:
             return
         status = os.fstat(fds[0])
-        self._let_go(lambda getter, transfer: os.path.samestat(os.fstat(transfer.fds[0]), status))  # it comes back
+        self._let_go(lambda getter, transfer: os.path.samestat(os.fstat(transfer.fds[0]), status))  # a return
         transfer = transfer_of(message, fds)
         if len(fds) > 1 and (message.get("number") or message.get("returns")):
             self._waiting.append(transfer)
@@ -130,7 +130,7 @@ class OldWorkers:
             self._give(transfer, sender)
 
     def _on_end(self, channel: Channel) -> None:
-        """Give to others what a worker that has ended had not taken."""
+        """Give away the untaken gifts to an ended worker."""
         self._selector.unregister(channel)
         self._channels.remove(channel)
         self._homes = {place: each for place, each in self._homes.items() if each is not channel}
@@ -144,7 +144,7 @@ class OldWorkers:
     # Giving
 
     def _give(self, transfer: Transfer, sender: Channel | None = None) -> None:
-        """Give a request to the worker where it waited, and a connection at rest to a new worker; without that to the sender, or another."""
+        """Give a request to the worker of the wait, and an idle connection to a new worker; else to the sender, or a further old worker."""
         message, is_rest = transfer.message, isinstance(transfer, IdleTransfer)
         if is_rest and message.keys() >= OF_CONNECTION and self._give_to_new(message, transfer.fds):
             return
@@ -170,7 +170,7 @@ class OldWorkers:
         getter.send({**number, **transfer.message, "do": "adopt"}, transfer.fds, is_kept)
 
     def _let_go(self, which: Callable[[Channel, Transfer], bool]) -> None:
-        """Close what is kept of these."""
+        """Close the copies of these."""
         gone = [each for each in self._sent if which(*each)]
         self._sent = [each for each in self._sent if each not in gone]
         for _, transfer in gone:
@@ -178,12 +178,12 @@ class OldWorkers:
 
 
 def _is_taken(transfer: Transfer) -> bool:
-    """Whether a worker has taken it, or begun to: not each form marks what was begun (request_file.py), but in each the worker has read it before."""
+    """Whether a worker has taken a gift, or begun to: not each form marks the beginning (request_file.py), but in each the worker has read the file before."""
     return transfer.is_taken if isinstance(transfer, IdleTransfer) else is_read(transfer.fds[1])
 
 
 def open_socket(fd: int) -> socket.socket:
-    """Return a socket that stays non-blocking all the time: PyPy would make it blocking, for all processes that share it."""
+    """Return a socket, non-blocking all the time: PyPy would make the socket blocking, for all processes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(0.0)
     try:

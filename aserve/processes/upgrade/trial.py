@@ -1,6 +1,6 @@
-"""A trial: a process in which new code shows that it can serve, before the supervisor becomes that code.
+"""A trial: a process for new code to show the ability to serve, before the supervisor becomes the new code.
 
-Owns:     the role of that process: a worker, on sockets that no client can reach.
+Owns:     the role of the process: a worker, on sockets out of reach of clients.
 Thread:   the main thread.
 Not here: the supervisor's side (upgrade.py), the worker itself (worker.py).
 """
@@ -28,14 +28,14 @@ def trial_role(plan: Plan, channel: Channel) -> Role:
     """
     if plan.config.workers is None:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
-    page = new_page()  # no process reads it
+    page = new_page()  # no process reads the page
     return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid(), is_new=True)
 
 
 def _private_listeners(plan: Plan) -> list[Listener]:
-    """Return a listener for each bind, of its protocol and with its certificates, at an address that is gone already."""
+    """Return a listener for each bind, of the bind's protocol and certificates, at an address already gone."""
     try:
-        with tempfile.TemporaryDirectory(prefix="aserve-trial-") as folder:  # which only this user may enter
+        with tempfile.TemporaryDirectory(prefix="aserve-trial-") as folder:  # only this user may enter
             return open_listeners([
                 parse_bind(bind)._replace(kind="unix", path=os.path.join(folder, str(number)))
                 for number, bind in enumerate(plan.config.bind)

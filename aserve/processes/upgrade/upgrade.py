@@ -3,7 +3,7 @@
 Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
 Thread:   the supervisor's only one.
 Not here: the state passed to the new code (inheritance.py), the new code's side of the trial (trial.py), when (fleet/decide.py),
-          its start (events.py: it adopts the workers, and replaces them by a reload).
+          the start (events.py: the new code adopts the workers, and replaces the workers by a reload).
 
 ```
   supervisor, previous code                        supervisor, new code: same pid, listeners, workers
@@ -14,8 +14,8 @@ Not here: the state passed to the new code (inheritance.py), the new code's side
   which becomes a worker that no client reaches
 ```
 
-If the trial fails, by an exception, an exit, a hang, or without an interpreter: nothing has changed, and the log says why.
-Signals that come while one program becomes the other are not lost: they are blocked, and wait for the new code.
+If the trial fails, by an exception, an exit, a hang, or without an interpreter: all is as before, and the log says why.
+Signals between one program and the next are not lost: such signals are blocked, and wait for the new code.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from .inheritance import Inheritance
 
 logger = logging.getLogger("aserve")
 
-# The limit of a trial without --start-timeout. Guess: imports of minutes exist, and until one ends there is no other trial.
+# The limit of a trial without --start-timeout. Guess: imports of minutes exist, and until the end there is no further trial.
 TRIAL_SECONDS = 300.0
 
 
 class Upgrade:
-    """An upgrade, from the request for it to the start of the new code."""
+    """An upgrade, from the request to the start of the new code."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Upgrade:
     # The trial
 
     def begin_trial(self, why: str, plan: Plan) -> None:
-        """Fork the process in which the new code shows that it can serve."""
+        """Fork the process in which the new code is to serve."""
         self._manager.tell_reloading(why)
         seconds = plan.config.start_seconds or TRIAL_SECONDS
         limited = plan._replace(config=plan.config.replace(start_seconds=seconds))
@@ -105,7 +105,7 @@ class Upgrade:
             os._exit(FAILED)
 
     def fail(self, why: str) -> None:
-        """Report that the code of before goes on."""
+        """Report that the old code goes on."""
         self._manager.note_unchanged(self._fleet.trial_why)
         logger.error(
             "%s: nothing was upgraded: %s; correct it, and send SIGUSR2; workers that go on as before: %d",
@@ -115,10 +115,10 @@ class Upgrade:
     # Exec
 
     def become(self) -> None:
-        """Become the new code; return only if that fails."""
+        """Become the new code; return only after a failure."""
         with block_signals() as blocked:
             for number in self._signals.read():
-                os.kill(os.getpid(), number)  # not handled yet: it stays blocked for the new code, as later signals do
+                os.kill(os.getpid(), number)  # unhandled: it stays blocked for the new code, as later signals do
             try:
                 fleet, attached = self._fleet, self._attached.describe()
                 with inheritance.hand_down(
@@ -139,7 +139,7 @@ class Upgrade:
     # As the new code
 
     def take_over(self, inherited: Inheritance) -> None:
-        """Take over the workers, programs and counts of the previous code, and unblock the signals that waited."""
+        """Take over the workers, programs and counts of the previous code, and unblock the waiting signals."""
         self._fleet.on_inherited(inherited.size, inherited.gaps)
         self._attached.adopt(inherited.attached)
         for state in inherited.children:

@@ -1,1 +1,1 @@
-"""The child's side: importing the app, serving it, and looking for saved files."""
+"""The child's side: importing the app, serving, and looking for saved files."""

@@ -1,8 +1,8 @@
-"""A mold: imports the app once, and forks workers that have it already (--preload).
+"""A mold: imports the app once, and forks workers with the imported app (--preload).
 
-Owns:     from the fork to the exit status: importing the app, checking what it has opened, warming it up, forking when the
-          supervisor asks; giving the worker its own state afterwards.
-Thread:   the main thread; there is no other, and no event loop.
+Owns:     from the fork to the exit status: importing the app, a check of opened threads and files, warming up, forking when the
+          supervisor asks; giving the worker a state of its own afterwards.
+Thread:   the main thread; there is no second thread, and no event loop.
 Not here: when there is a mold, and for which code (fleet/decide.py); the worker itself (worker.py).
 
 ```
@@ -15,7 +15,7 @@ Not here: when there is a mold, and for which code (fleet/decide.py); the worker
      |<--------------------------------------------------------- "begun" -----|  (PR_SET_CHILD_SUBREAPER)
 ```
 
-An app that has threads, or sockets, cannot be shared in this way (opened.py). The mold reports them, by name, and ends; then
+An app with threads, or sockets, cannot be shared in this way (opened.py). The mold reports the threads and sockets, by name, and ends; then
 each worker imports the app.
 """
 
@@ -54,17 +54,17 @@ NO_PROC = (
 )
 MAX_NAMES_LENGTH = 1000  # fits into a message (channel.py)
 
-Enter = Callable[[Role], object]  # makes this process, which has imported the app, a worker
+Enter = Callable[[Role], object]  # makes this process, with the imported app, a worker
 
 
 def run_mold(role: Role, load: Load, enter: Enter) -> int:
-    """Be the mold until the supervisor ends it, or has died; return the exit status: in a worker, the worker's."""
+    """Be the mold until the supervisor ends the mold, or has died; return the exit status: in a worker, the worker's."""
     prepare_process()
     return tell_failure(role.channel, Mold(role, load, enter).run)
 
 
 class Mold:
-    """One app, imported once."""
+    """An app, imported once."""
 
     def __init__(self, role: Role, load: Load, enter: Enter) -> None:
         self._role = role
@@ -76,7 +76,7 @@ class Mold:
         """Import and warm up the app, then fork whenever the supervisor asks."""
         with dying_with(self._role.channel):
             before = list_fds()
-            loop_factory(self._role.plan.config.loop)  # imports it for all workers
+            loop_factory(self._role.plan.config.loop)  # imports the app for all workers
             app = self._load()
             opened = _look(before)
             when = "at import"
@@ -94,7 +94,7 @@ class Mold:
             text = "threads of libraries in C, %s: %s; workers have those that their library starts anew after a fork"
             logger.info(text, when, ", ".join(opened.threads_in_c))
         if hasattr(gc, "freeze"):  # not on PyPy
-            gc.freeze()  # the objects stay in every worker: its collector need not touch them, nor the kernel copy them
+            gc.freeze()  # the objects stay in every worker: no collector need touch the objects, nor the kernel copy the pages
         self._role.channel.send({"say": "ready"})
         return self._fork_at_word(app)
 
@@ -121,7 +121,7 @@ class Mold:
         return app
 
     def _fork(self, message: Message, fds: Sequence[int]) -> Role | None:
-        """Fork a worker that is the supervisor's child; return None, and in the worker its role."""
+        """Fork a worker as the supervisor's child; return None, and in the worker the role."""
         channel, memory = Channel.inherit(fds[0]), fds[1]
         role = None
         with block_signals():
@@ -137,7 +137,7 @@ class Mold:
         return role
 
     def _begin(self, message: Message, channel: Channel, memory: int) -> Role:
-        """In the worker: report that it has begun; set up its own state."""
+        """In the worker: report the beginning; set up a state of the worker's own."""
         role, page = self._role, message["page"]
         assert role.pages is not None
         role.channel.close()
@@ -152,14 +152,14 @@ class Mold:
 
 
 def _look(before: Fds) -> Opened:
-    """Return what the app has opened, and keeps."""
-    gc.collect()  # PyPy closes here files that are not referenced
+    """Return the threads and files opened and kept by the app."""
+    gc.collect()  # PyPy closes here files without a reference
     return find_opened(before)
 
 
 def _fork_twice() -> bool:
     """
-    Fork twice, with the process between ending, so that the new one becomes the supervisor's child; return whether this is it.
+    Fork twice, with the process between ending, so that the new process becomes the supervisor's child; return whether this is the new process.
 
     Raises:
         OSError: there are too many processes.

@@ -1,15 +1,15 @@
-"""The threads and files that an app opened while it was imported, and which of them processes cannot share.
+"""The threads and files opened by an app during the import, and the choice of unshareable threads and files.
 
 Owns:     threads and descriptors of this process, by readable names.
 Thread:   the main thread of a mold.
 Spec:     proc(5): /proc/PID/fd, /proc/net.
 Not here: the decision (mold.py).
 
-A fork has one thread, and the same open files as its parent (fork(2)). A thread of the app's would be missing in each worker, and
-a lock that it held stay locked. Workers that share a connection read one another's answers; an epoll set belongs to all of them.
-Files and datagram sockets are no reason against a fork: they are mostly logs, syslog and statistics; but for SQLite's, whose
-locks a fork does not have (https://sqlite.org/howtocorrupt.html, "Carrying an open database connection across a fork()"). Neither are threads that no
-Python code runs in: they are a library's in C (OpenBLAS), and most libraries start theirs anew (pthread_atfork(3)).
+A fork has one thread, and the same open files as the parent (fork(2)). A thread of the app would be missing in each worker, and a lock held by
+the thread would stay locked. Workers with a shared connection read one another's answers; an epoll set belongs to all of them.
+Files and datagram sockets are no reason against a fork, as they are mostly logs, syslog and statistics; but for SQLite's, whose locks
+are missing in a fork (https://sqlite.org/howtocorrupt.html, "Carrying an open database connection across a fork()"). Neither are threads without
+Python code: they belong to libraries in C (OpenBLAS), and most libraries start threads anew (pthread_atfork(3)).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNIX_DATAGRAM = "0002"  # net.h: SOCK_DGRAM
 
 A_FILE = "a file"
 SQLITE = b"SQLite format 3\0"  # https://sqlite.org/fileformat.html, "The Database Header"
-# By number, the target of its link in /proc; without /proc, from fstat(2), in the same form.
+# By number, the target of the link in /proc; without /proc, from fstat(2), in the same form.
 Fds = dict[int, str]
 
 
@@ -41,10 +41,10 @@ class Opened(NamedTuple):
     """Threads and files, by name."""
 
     unfit: list[str]  # two processes cannot share these
-    shared: list[str]  # processes can share these, if the app allows for it
+    shared: list[str]  # processes can share these, if the app allows sharing
     threads_in_c: (
         list[str] | None
-    )  # missing after a fork, but libraries start them anew; None: not known, as there is no /proc
+    )  # missing after a fork, but started anew by libraries; None: not known, without /proc
 
 
 def list_fds() -> Fds:
@@ -54,12 +54,12 @@ def list_fds() -> Fds:
 
 
 def _link_of(fd: int) -> str:
-    """Return what a descriptor is; "": it has been closed."""
+    """Return the kind of a descriptor; "": closed."""
     with contextlib.suppress(OSError):
         return os.readlink(f"{FD_FOLDER}/{fd}")
     try:
         status = os.fstat(fd)
-    except OSError:  # the one by which they were listed
+    except OSError:  # the descriptor of the listing
         return ""
     kind = stat.S_IFMT(status.st_mode)
     named = {stat.S_IFSOCK: "socket", stat.S_IFIFO: "pipe"}
@@ -71,7 +71,7 @@ def _link_of(fd: int) -> str:
 
 
 def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
-    """Return the descriptors that this process has beyond `before`, and its threads beyond the main one."""
+    """Return the descriptors of this process beyond `before`, and the threads beyond the main thread."""
     unfit, threads_in_c = _threads()
     shared: list[str] = []
     sockets: dict[str, str] | None = None
@@ -100,8 +100,8 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
 
 
 def _begins_with(fd: int, octets: bytes) -> bool:
-    """Look by this descriptor: if a second one of the file is closed, all locks of this process on it are gone (fcntl(2))."""
-    with contextlib.suppress(OSError):  # it is not readable, or a folder
+    """Look by this descriptor: if a second descriptor of the file is closed, all locks of this process on the file are gone (fcntl(2))."""
+    with contextlib.suppress(OSError):  # not readable, or a folder
         return os.pread(fd, len(octets), 0) == octets
     return False
 
@@ -110,12 +110,12 @@ def _begins_with(fd: int, octets: bytes) -> bool:
 
 
 def _threads() -> tuple[list[str], list[str] | None]:
-    """Return the threads beside this one: threads of Python, and the others; None: the others are not known."""
+    """Return the threads beside this thread: threads of Python, and the rest; None: the rest is not known."""
     known = {thread.ident: thread for thread in threading.enumerate()}
     names = [f"thread {thread.name}" for ident, thread in known.items() if ident != threading.get_ident()]
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in known}
     names += [f"a thread at {frame.f_code.co_filename}:{frame.f_lineno}" for frame in frames.values()]
-    # After a fork PyPy's main thread has the number of its parent's main thread.
+    # After a fork PyPy's main thread has the number of the parent's main thread.
     native = {str(os.getpid()), *(str(thread.native_id) for thread in known.values())}
     try:
         tasks = os.listdir(TASK_FOLDER)

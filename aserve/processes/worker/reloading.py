@@ -4,8 +4,8 @@ Owns:     Reloader: when to look, and when to report a change; reloading: a Relo
 Thread:   a worker's event loop; watchfiles has a thread of its own.
 Not here: which files (sources.py), the reload (acts.py).
 
-Without watchfiles it looks at all files four times a second. With it, the kernel reports in which folders files have changed; then, and twice
-a second in any case, it looks in the same way.
+Without watchfiles the Reloader looks at all files four times a second. With watchfiles, the kernel reports folders with changed files; then, and
+twice a second in any case, the Reloader looks in the same way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("aserve")
 
 # Measured 2026-11-23: a look at 500 files, among 2,500 modules, takes 1.1 ms of CPU time on CPython 3.11, and 6 ms on PyPy 3.9.
 POLL_SECONDS = 0.25
-AROUND_SECONDS = 0.5  # between two looks into folders for files that are new
+AROUND_SECONDS = 0.5  # between two looks into folders for new files
 # An editor, a formatter or git writes several files, and some twice: wait until none has changed for so long. Guess.
 SETTLE_SECONDS = 0.1
 MAX_SETTLE_SECONDS = 0.5
@@ -79,7 +79,7 @@ class Reloader:
             yield None
 
     def _on_alarm(self) -> AsyncIterator[object]:
-        from watchfiles import awatch  # an optional dependency, which only a developer needs
+        from watchfiles import awatch  # an optional dependency, for developers only
 
         folders = filter(os.path.isdir, self._sources.folders())
         changes: AsyncIterator[object] = awatch(
@@ -111,7 +111,7 @@ class Reloader:
         self._tell(changed)
 
     def _tell(self, changed: list[str]) -> None:
-        self.look_at_all()  # before the import of the code: if that fails, a file saved meanwhile may repair it
+        self.look_at_all()  # before the import of the code: after a failed import, a file saved meanwhile may repair the code
         forget_compiled(changed)
         names = [os.path.relpath(path) if real_folder() else path for path in dict.fromkeys(changed)]
         more = f" and {len(names) - 1} more have" if names[1:] else " has"
@@ -126,7 +126,7 @@ async def reloading(
     if not plan.config.reload or slot != 1:
         yield None
         return
-    # A working directory that was removed has no files that could change.
+    # A removed working directory has no files to change.
     folders = [folder for folder in (real_folder(), folder_of(plan.spec) if plan.spec else "") if folder]
     reloader = Reloader(Sources(plan.config.reload_extra, folders), say)
     if has_fault:

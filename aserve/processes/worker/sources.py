@@ -1,12 +1,12 @@
-"""The app's source files, and which of them have changed (--reload).
+"""The app's source files, and the changed files among them (--reload).
 
-Owns:     Sources: their state at the last look; which modules are the project's own.
-Thread:   a worker's event loop; pure, but that it looks at files.
+Owns:     Sources: the states at the last look; the choice of the project's own modules.
+Thread:   a worker's event loop; pure, but for looks at files.
 Not here: when to look (reloading.py), the reload (acts.py).
 
-The project is what lies below the folder in which the command was started, or below the one that the app's file is in.
+The project lies below the folder of the command's start, or below the folder of the app's file.
 Packages installed there, as in a .venv, are not the project's own. While code cannot be imported, all Python files of the project
-count: the missing part may be a file that no module has imported yet.
+count: the missing part may be a file without an import yet.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..monitoring.touched import look_at
 
 INSTALLED = ("site-packages", "dist-packages")
 SKIPPED = (*INSTALLED, "__pycache__", "node_modules")
-# The most files of a folder that was named by mistake, such as /. Guess: larger than any project.
+# The most files of a folder named by mistake, such as /. Guess: larger than any project.
 MAX_FILES = 20_000
-# A file's time is the kernel's at its last tick: with 100 ticks a second, 10 ms old.
+# A file's time is the kernel's at the last tick: with 100 ticks a second, 10 ms old.
 CLOCK_NS = 10_000_000
 
 
 class Sources:
-    """Files that are checked from time to time."""
+    """Files, checked from time to time."""
 
     def __init__(self, extra: Sequence[str], folders: Sequence[str]) -> None:
         """Look at modules below these folders, and at these extra files; their present state counts as seen."""
@@ -45,18 +45,18 @@ class Sources:
         self.find_changed()
 
     def folders(self) -> set[str]:
-        """Return the folders of all files that are looked at."""
+        """Return the folders of all checked files."""
         found = {os.path.dirname(path) for path in self._seen}
         return {*found, *(self._folders if self._has_all else ()), *filter(os.path.isdir, self._extra)}
 
     def look_at_all(self) -> None:
-        """Look at every Python file of the project from now on. Files that were not looked at before count as seen; no change is forgotten."""
+        """Look at every Python file of the project from now on. New files count as seen; no change is forgotten."""
         if not self._has_all:
             self._has_all = True
             self.look_around()
 
     def look_around(self) -> list[str]:
-        """Return the extra files that have appeared, or gone, since the last time: this reads each of their folders."""
+        """Return the extra files that have appeared, or gone, since the last time, by reading each of their folders."""
         before = set(self._extra_files)
         self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
         differing = sorted(before ^ set(self._extra_files))
@@ -65,9 +65,9 @@ class Sources:
 
     def find_changed(self) -> list[str]:
         """
-        Return the files that have changed, or gone, since the last time.
+        Return the files changed, or gone, since the last time.
 
-        A module that was imported since has changed if its file has: it is unknown whether the import or the change was first.
+        A module imported since has changed if the file has: the import or the change may have been first.
         """
         changed, before_ns = [], self._looked_at_ns
         self._looked_at_ns = time.time_ns() - CLOCK_NS
@@ -106,7 +106,7 @@ class Sources:
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """Yield the files below a folder that are not hidden, nor made or installed by a tool."""
+    """Yield the files below a folder, but hidden files, and files made or installed by a tool."""
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name[0] != "." and name not in SKIPPED and not _is_venv(where, name)]
         yield from (os.path.join(where, name) for name in names if name[0] != ".")
@@ -120,7 +120,7 @@ def forget_compiled(paths: Iterable[str]) -> None:
     """
     Remove Python's compiled code of these files.
 
-    Python takes it for current if time, in whole seconds, and size are those of the source (PEP 552): two saves within a second may be so.
+    Python takes the code for current if time, in whole seconds, and size are the source's (PEP 552): two saves within a second may be so.
     """
     for path in paths:
         with contextlib.suppress(OSError, NotImplementedError):

@@ -1,8 +1,8 @@
-"""Requests that an app answers before it serves, so that its caches and connections are ready for the first clients.
+"""Requests answered by an app before the app serves, so that caches and connections are ready for the first clients.
 
-Owns:     warm_up, WarmUp: one GET after another, through parser and gateway as any other, without a client; handling a 5xx.
-Thread:   the main thread of a mold, or of a worker that has imported the app by itself.
-Not here: when (mold.py, worker.py), what follows of a failure (fleet/decide.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
+Owns:     warm_up, WarmUp: a GET after another, through parser and gateway, without a client; handling a 5xx.
+Thread:   the main thread of a mold, or of a worker without a mold.
+Not here: when (mold.py, worker.py), the consequence of a failure (fleet/decide.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def warm_up(app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener],
     """
     Have the app answer each request of --warm-up.
 
-    `is_new`: no worker serves this code yet. Then an error of the app is like one at import. Otherwise its cause lies elsewhere, such as
-    a database that is down, and a worker fewer would not help.
+    `is_new`: no worker serves this code yet. Then an error of the app is like an error at import. Otherwise the cause lies elsewhere, such as
+    a database out of reach, and a worker fewer would not help.
 
     Raises:
-        WarmUpFailed: `is_new`, and the app has answered one of them with 5xx.
+        WarmUpFailed: `is_new`, and the app has answered a request with 5xx.
     """
     if not config.warm_up or not listeners:
         return
@@ -55,7 +55,7 @@ def warm_up(app: WSGIApp, config: EngineSettings, listeners: Sequence[Listener],
 
 
 class _Nobody:
-    """In place of a connection: its client reads everything at once."""
+    """In place of a connection: the client reads everything at once."""
 
     remote_addr, remote_port = "127.0.0.1", "0"
 
@@ -69,7 +69,7 @@ class _Nobody:
 
 
 class WarmUp:
-    """An app, and the common parts of its requests."""
+    """An app, and the common parts of requests."""
 
     def __init__(self, app: WSGIApp, config: EngineSettings, listener: Listener) -> None:
         self._gateway = Gateway(app, CommonFields(config.server_name), has_sendfile=True)
@@ -88,7 +88,7 @@ class WarmUp:
         )
 
     def show(self, place: str) -> str:
-        """Return PATH or HOST/PATH as the log may show it."""
+        """Return PATH or HOST/PATH in the form for the log."""
         return place if self._nobody.service.config.show_queries else show_place(place)
 
     def answer(self, place: str) -> int:
@@ -116,7 +116,7 @@ class WarmUp:
 
 
 def _advice(code: int, host: str) -> str:
-    """Return what to look at after a status that is an error; `host`: as the setting gave it, or empty."""
+    """Return where to look after an error status; `host`: as the setting gave the host, or empty."""
     if code >= 500:
         return "the log has its reason"
     return f"that warms little; {'does the app accept this host?' if host else 'write HOST/PATH if the app asks for a host'}"

@@ -1,13 +1,13 @@
 """A worker: the child's side of processes.
 
-Owns:     importing the app, one Server on an event loop, messages to the supervisor and its orders, the worker's page.
+Owns:     importing the app, one Server on an event loop, messages to the supervisor and orders, the worker's page.
 Thread:   the main thread; from the first loop's turn on, the event loop's.
-Not here: when workers begin and end (fleet/decide.py), the fork and a failure to start (forked.py), what is served (server/server.py), how the app is
-          found (command/apps.py).
+Not here: when workers begin and end (fleet/decide.py), the fork and a failure to start (forked.py), serving (server/server.py), finding the app
+          (command/apps.py).
 
-A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
-supervisor tells it to drain: then another serves already. It ignores signals that a terminal sends to all processes of its
-group (Ctrl-C). If the supervisor dies, its end of the channel closes: the worker drains and ends, and so do the others.
+A worker does not decide when to end. SIGTERM, or stuck threads, make the worker ask for a successor, and the worker serves until the supervisor
+says drain: by then the successor serves. A worker ignores signals sent by a terminal to the whole group (Ctrl-C). If the supervisor dies, the
+supervisor's end of the channel closes: all workers drain and end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .warming import warm_up
 logger = logging.getLogger("aserve")
 
 TICK_SECONDS = 1.0
-# How long its last messages may wait for the supervisor, which reads all the time. Guess.
+# How long the last messages may wait for the supervisor, which reads all the time. Guess.
 LAST_WORDS_SECONDS = 2.0
 MAX_STACKS_LENGTH = 50_000  # JSON makes two octets of a newline
 
@@ -78,7 +78,7 @@ def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
 
 
 class Worker:
-    """One Server, under the orders of the supervisor."""
+    """A Server, under the orders of the supervisor."""
 
     def __init__(self, role: Role, app: WSGIApp, loop: asyncio.AbstractEventLoop) -> None:
         self._channel = role.channel
@@ -88,7 +88,7 @@ class Worker:
         self._drain_seconds = role.plan.config.drain_delay_seconds + role.plan.config.drain_seconds
         shared = Processes(
             listeners=role.listeners,
-            is_alone=role.plan.config.is_of_one and role.slot == 1,  # `aserve workers +1` adds others
+            is_alone=role.plan.config.is_of_one and role.slot == 1,  # `aserve workers +1` adds workers
             load_board=role.load_board,
             in_flight=role.in_flight,
             slot=role.slot,
@@ -98,7 +98,7 @@ class Worker:
         self._server = Server(app, role.plan.config, processes=shared)
         if role.fault is not None:
             self._server.show_fault(role.fault)
-        self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether other workers go on
+        self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether workers remain
         self._passing = Passing(
             loop,
             self._server,
@@ -130,16 +130,16 @@ class Worker:
             self._listen()
             if self._told_to_end.done():
                 return 0
-            # Before a developer can have seen its pages, and saved the next change.
+            # Before a developer can have seen the pages, and saved the next change.
             async with reloading(
                 *self._reloads, lambda why: self._say({"say": "changed", "why": why})
             ) as self._reloader:
                 await self._server.start()
                 self._server.call_when_crowded(self._passing.relieve)
-                await asyncio.sleep(0)  # one iteration: it accepts
+                await asyncio.sleep(0)  # one iteration: the server accepts
                 failing = self._loop.create_task(self._wait_failing())
                 self._tick()
-                # Not before: the supervisor does not hear a worker that starts. One that has come since the fork is obeyed in the next iteration.
+                # Not before: the supervisor does not hear a starting worker. An order since the fork is obeyed in the next iteration.
                 signals.handle(signal.SIGTERM, lambda: self._ask_for_successor("it was sent SIGTERM"), is_once=True)
                 signals.unblock()
                 self._say({"say": "ready"})
@@ -151,7 +151,7 @@ class Worker:
                 if self._channel.is_heard:
                     self._passing.give_all()
             is_clean = await self._server.drain(is_replaced)
-            if not is_clean:  # even if it cannot end now, and is killed
+            if not is_clean:  # even if the worker cannot end now, and is killed
                 why = "it has cut requests off at the end of its drain"
                 self._say({"say": "failed", "why": why, "traceback": "", "has_told": True})
             await self._say_the_rest()
@@ -167,7 +167,7 @@ class Worker:
         signals.handle(signal.SIGUSR1, self._server.reopen_logs)
 
     def _listen(self) -> None:
-        """Read the supervisor's messages from now on, also those sent since the import."""
+        """Read the supervisor's messages from now on, also messages sent since the import."""
         self._loop.add_reader(self._channel.fileno(), self._on_readable)
         self._on_readable()
 
@@ -180,7 +180,7 @@ class Worker:
     # New code
 
     def _show_fault(self, fault: Fault) -> None:
-        """Show browsers that new code does not start, until it does."""
+        """Show browsers that new code does not start, until the code does."""
         self._server.show_fault(fault)
         if self._reloader is not None:
             self._reloader.look_at_all()
@@ -193,7 +193,7 @@ class Worker:
             self._loop.add_writer(self._channel.fileno(), self._on_writable)
 
     async def _say_the_rest(self) -> None:
-        """Wait until all messages are sent; they may carry connections."""
+        """Wait until all messages are sent: messages may carry connections."""
         deadline = self._loop.time() + LAST_WORDS_SECONDS
         while not self._channel.is_all_sent and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -221,7 +221,7 @@ class Worker:
                 self._server.obey(message["do"])
 
     def _on_orphaned(self) -> None:
-        """Drain: without a supervisor no process would replace this worker, or end it."""
+        """Drain: without a supervisor no process would replace this worker, or end the worker."""
         self._loop.remove_reader(self._channel.fileno())
         self._loop.remove_writer(self._channel.fileno())
         logger.error("the supervisor has died: draining; start the command again")
@@ -243,7 +243,7 @@ class Worker:
     # The page
 
     def _tick(self) -> None:
-        """Write this worker's numbers to its page, once a second."""
+        """Write this worker's numbers to the page, once a second."""
         self._loop.call_later(TICK_SECONDS, self._tick)
         self._channel.flush()
         self._page[Field.SHORT_OF_DESCRIPTORS] = is_short_of_descriptors()
