@@ -1,9 +1,11 @@
-"""The joined tables of all nouns: on processes that only have numbers."""
+"""A method for each signal and each word, and the looks of each second: on processes that only have numbers."""
 
 from __future__ import annotations
 
 import os
 import signal
+
+from harness.manager import Manager
 
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
@@ -29,6 +31,25 @@ def test_a_signal_that_is_not_the_supervisors(supervised):
     one.signal(signal.SIGUSR2)
     signal.signal(signal.SIGUSR2, before)
     assert not one.supervisor.fleet.is_ending
+
+
+def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
+    """Systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
+    heard = Manager(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    one, looked = supervised(1), []
+    monkeypatch.setattr(
+        one.supervisor.events, "looks", [*one.supervisor.events.looks, (3, lambda: looked.append(one.system.now))]
+    )
+    (child,) = one.start()
+    page = one.supervisor.parts.children.page(child)
+    for _ in range(6):
+        page[Field.TICK] += 1
+        one.turn(1.0)
+    heard.wait_for("WATCHDOG=1", count=5)
+    assert len(looked) == 2 and looked[1] - looked[0] == 3.0
+    heard.close()
 
 
 def test_an_idle_connection(supervised):

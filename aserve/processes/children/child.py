@@ -124,7 +124,7 @@ class Child(Member):
 
     def describe_losses(self) -> str:
         """Return the running requests of a child at the end; see describe_requests."""
-        return describe_requests(self.was_at, self.plan.config.show_queries)
+        return describe_requests(self.was_at, self.plan.config.show_queries) if self.was_at else ""
 
     def close(self) -> None:
         """Close this process's descriptors of the child."""

@@ -167,6 +167,8 @@ class Transfers:
 
     def on_end(self, child: Child) -> None:
         """Give the untaken connections of an ended worker away; requests without a copy are losses of the worker."""
+        if not self._by_number:
+            return
         self._drop_taken()
         left = [number for number, transfer in self._by_number.items() if transfer.getter is child]
         transfers = [self._by_number.pop(number) for number in left]
