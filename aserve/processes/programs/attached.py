@@ -57,7 +57,7 @@ def _ignore() -> None:
     """Do nothing."""
 
 
-class _One:
+class _Managed:
     """A program of the settings, or a program that still runs."""
 
     def __init__(self, program: Program) -> None:
@@ -90,12 +90,12 @@ class _One:
             self.is_due = False  # the minute was the old program's
         self.program = program
 
-    def is_place_of(self, other: _One) -> bool:
+    def is_place_of(self, other: _Managed) -> bool:
         """Whether the command run by `other` is now under this name, and does not run here."""
         is_free = self.deadline is None and not (self.pid and self.words == other.words)
         return bool(self.program.when) and self.program.words == other.words and is_free
 
-    def swap_run(self, other: _One) -> None:
+    def swap_run(self, other: _Managed) -> None:
         """Exchange the running processes with `other`."""
         self.pid, other.pid = other.pid, self.pid
         self.began_at, other.began_at = other.began_at, self.began_at
@@ -133,8 +133,8 @@ class Attached:
         self._signals = signals
         self._timers = timers
         self._count = count  # see Tally.count
-        self._by_name: dict[str, _One] = {}
-        self._forgotten: list[_One] = []  # without a name in the settings, and still running
+        self._by_name: dict[str, _Managed] = {}
+        self._forgotten: list[_Managed] = []  # without a name in the settings, and still running
         self._programs_of = programs_of
         self._is_ending = False  # all ends: no program is started any more
         self._on_cut = _ignore  # see `end`
@@ -143,7 +143,7 @@ class Attached:
         """Return how many programs run, and are to be waited for: at the end without unkillable programs."""
         return sum(1 for one in self._all() if one.pid and not (self._is_ending and one.is_out_of_reach))
 
-    def _all(self) -> list[_One]:
+    def _all(self) -> list[_Managed]:
         return [*self._by_name.values(), *self._forgotten]
 
     # The list of programs
@@ -154,10 +154,10 @@ class Attached:
         programs = {program.name: program for program in self._programs_of(config)}
         gone = [self._by_name.pop(name) for name in list(self._by_name) if name not in programs]
         for name, program in programs.items():
-            self._by_name.setdefault(name, _One(program)).become(program)
+            self._by_name.setdefault(name, _Managed(program)).become(program)
         self._let_go(gone)
 
-    def _let_go(self, gone: Sequence[_One]) -> None:
+    def _let_go(self, gone: Sequence[_Managed]) -> None:
         """End programs no longer named by the settings, but for a command of --cron under a new name."""
         for one in [*gone, *(one for one in self._by_name.values() if one.words != one.program.words)]:
             for other in self._by_name.values() if one.pid and one.program.when and one.deadline is None else ():
@@ -194,7 +194,7 @@ class Attached:
             if one.is_due and not one.pid and one.backoff.due_at <= now and not self._would_be_one_too_many(one):
                 self._start(one, now)
 
-    def _on_due(self, one: _One) -> None:
+    def _on_due(self, one: _Managed) -> None:
         """Begin a command at the minute, unless the last run goes on; before a reload the name may have run a different command."""
         one.is_due = not one.pid or one.words != one.program.words
         if not one.is_due:
@@ -203,14 +203,14 @@ class Attached:
                 "%s still runs, after %.0f s: it is not begun once more", one, time.monotonic() - one.began_at
             )
 
-    def _would_be_one_too_many(self, one: _One) -> bool:
+    def _would_be_one_too_many(self, one: _Managed) -> bool:
         """Whether a process of older settings, under this name or a different name, must end first: there must not be two."""
         words = one.program.words  # several may have the same, as spoolers do
         running = sum(1 for other in self._all() if other.pid and other.words == words)
         wanted = sum(1 for other in self._by_name.values() if other.program.words == words)
         return running >= wanted or any(other.program.name == one.program.name for other in self._forgotten)
 
-    def _start(self, one: _One, now: float) -> None:
+    def _start(self, one: _Managed, now: float) -> None:
         environ, own = environ_for(self._config, self._command.environ), one.program.own
         folder = self._command.start.whole(self._config.chdir or "")
         kept: Sequence[int] = ()
@@ -227,22 +227,22 @@ class Attached:
         one.is_due = not one.program.when
         logger.info("%s has begun: %s", one, one.program)
 
-    def _delay(self, one: _One) -> float:
+    def _delay(self, one: _Managed) -> float:
         seconds = one.backoff.fail(time.monotonic())
         self._timers.wake_after(seconds)
         return seconds
 
     # Ending
 
-    def _tell_to_end(self, one: _One) -> None:
+    def _tell_to_end(self, one: _Managed) -> None:
         if one.deadline is None:
             _ask_to_end(one)
             self._await_end(one, self._config.drain_seconds)
 
-    def _await_end(self, one: _One, seconds: float) -> None:
+    def _await_end(self, one: _Managed, seconds: float) -> None:
         one.deadline = self._timers.after(seconds, self._on_deadline, one)
 
-    def _on_deadline(self, one: _One) -> None:
+    def _on_deadline(self, one: _Managed) -> None:
         logger.error(
             "%s had not ended %g s after SIGTERM (--drain-timeout); ending it", one, self._config.drain_seconds
         )
@@ -351,7 +351,7 @@ class Attached:
             words = tuple(state.get("words", ()))
             one = self._by_name.get(state["name"]) if state["is_wanted"] else None
             if one is None:
-                one = _One(Program(state["name"], words, when=state.get("when", "")))
+                one = _Managed(Program(state["name"], words, when=state.get("when", "")))
                 gone.append(one)
             one.restarts, one.last_end = state.get("restarts", 0), state.get("last_end", "")
             one.looked_at = state.get("looked_at", one.looked_at)
@@ -364,7 +364,7 @@ class Attached:
         self._let_go(gone)
 
 
-def _ask_to_end(one: _One) -> None:
+def _ask_to_end(one: _Managed) -> None:
     """Send SIGTERM: to a program alone, which tells further processes; to a shell's whole group, as a shell does not."""
     if one.program.when:
         with contextlib.suppress(OSError):  # no group yet, or a foreign user's
@@ -373,6 +373,6 @@ def _ask_to_end(one: _One) -> None:
     send_signal(os.kill, one.pid, one, signal.SIGTERM)
 
 
-def _kill(one: _One) -> None:
+def _kill(one: _Managed) -> None:
     one.is_out_of_reach = not send_signal(os.kill, one.pid, one, signal.SIGKILL)  # perhaps no group yet
     send_signal(os.killpg, one.pid, one, signal.SIGKILL)
