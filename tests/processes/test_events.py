@@ -33,6 +33,17 @@ def test_a_signal_that_is_not_the_supervisors(supervised):
     assert not one.supervisor.fleet.is_ending
 
 
+def test_two_reloads_asked_for_at_once(supervised, caplog):
+    """The settings have not been read in between: one reload is enough."""
+    one = supervised(1)
+    one.start()
+    signal.raise_signal(HUP)
+    one.signal(HUP)
+    assert caplog.text.count("SIGHUP: replacing 1 worker") == 1 and not one.supervisor.fleet.next_why
+    one.signal(HUP)
+    assert "SIGHUP: once more, after what is under way" in caplog.text and one.supervisor.fleet.next_why == "SIGHUP"
+
+
 def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
     """Systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
     heard = Manager(tmp_path / "notify")
