@@ -98,7 +98,7 @@ def _read_xml(text: str, path: str, section: str) -> Iterator[Given]:
                 continue
             name, value = _name_of(option), "".join(option.itertext()).strip()
             if name == "app" and "mountpoint" in option.attrib:
-                name, value = "mount", f"{option.attrib['mountpoint']}={value}"
+                name, value = "mount", f"{option.attrib['mountpoint']}={option.findtext('script', value).strip()}"
             # ElementTree keeps no line numbers.
             yield Given(name, value or "1", path)
 

@@ -181,6 +181,7 @@ def test_yaml_that_only_uwsgi_reads(tmp_path):
         ('<uwsgi><a id="x">1</a><a id="y">2</a><b/></uwsgi>', "y", [("a", "2"), ("b", "1")]),
         ('<uwsgi xmlns="http://x" xmlns:y="http://y"><y:a>1</y:a></uwsgi>', "", [("a", "1")]),
         ('<uwsgi><app mountpoint="/x"><script>shop</script></app></uwsgi>', "", [("mount", "/x=shop")]),
+        ('<uwsgi><app mountpoint="/"> <script> shop </script>;\n</app></uwsgi>', "", [("mount", "/=shop")]),
     ],
 )
 def test_xml_that_uwsgi_reads(tmp_path, text, section, found):
