@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from ...core.patterns import lazy_pattern
 from ...features import Config, extensions_of
 from ...settings import ConfigError
+from ..routes.conditions import SUBJECTS
 from .draft import Draft, Given, check
 
 # Of --route.
@@ -25,7 +26,7 @@ ACTIONS = (
 )  # fmt: skip
 PASSING = ("continue", "last", "goto", "label")  # they only lead past other routes
 # The options of uWSGI whose conditions --route has, as in `host:PATTERN` for route-host.
-CONDITIONS = ("host", "uri", "qs", "remote-addr", "remote-user", "user-agent", "referer", "if", "if-not")
+CONDITIONS = (*SUBJECTS, "if", "if-not")
 # uWSGI's other names of these. Its `return` also has a short body.
 SAME = {"redirect-302": "redirect", "redirect-301": "redirect-permanent", "return": "break", "break-with-status": "break"}  # fmt: skip
 MOVE_PATHS = ("rewrite", "rewrite-last", "setpathinfo")
@@ -49,7 +50,8 @@ _STATUS = lazy_pattern(r"[2-5][0-9]{2}\Z")
 _CLASS_OF_PCRE = lazy_pattern(r"\[:\^?[a-z]+:\]")  # in Python a set of these letters
 _CODINGS = lazy_pattern(r"contains?:\$\{HTTP_ACCEPT_ENCODING\};gzip\Z")
 _LITERAL = lazy_pattern(r"\^((?:[\w/-]|\\?\.)+)(\$|/?\.\*)?\Z")  # a path, or the beginning of one
-_EACH_PATH = ("^/", "/", "^", ".*", "^.*", "^/.*", "^.*$", "^/.*$")
+_EACH_TEXT = ("^", ".*", "^.*", "^.*$")
+_EACH_PATH = (*_EACH_TEXT, "^/", "/", "^/.*", "^/.*$")
 
 
 def add_routes(draft: Draft, routes: Iterable[Given]) -> None:
@@ -98,7 +100,7 @@ def _why_harmless(given: Given) -> str | None:
 def _leave_out(draft: Draft, given: Given, reason: str, earlier: Iterable[Given]) -> None:
     """Note a route, or take the setting that does the same; `earlier`: the routes before it that may keep a request from it."""
     pattern, name, argument = _action_of(given)
-    is_for_all = given.key == "route-run" or (given.key == "route" and pattern in _EACH_PATH)
+    is_for_all = given.key == "route-run" or pattern in _patterns_of_each(given.key)
     is_reached = all(_is_for_others(each, pattern) for each in earlier)
     if is_for_all and name == "addheader" and _is_field(argument) and is_reached:
         draft.add("add-field", argument.strip(), given)
@@ -108,6 +110,11 @@ def _leave_out(draft: Draft, given: Given, reason: str, earlier: Iterable[Given]
         draft.add("access-log-skip", _path_in(match) + ("" if match[2] == "$" else "*"), given)
     else:
         draft.note(given, f"it has no effect here: {reason}")
+
+
+def _patterns_of_each(key: str) -> tuple[str, ...]:
+    """Return the patterns of an option that every request matches."""
+    return _EACH_PATH if key == "route" else _EACH_TEXT if key[len("route-") :] in SUBJECTS else ()
 
 
 def _path_in(literal: re.Match[str]) -> str:

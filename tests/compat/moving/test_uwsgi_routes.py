@@ -196,6 +196,7 @@ def test_fields_of_each_response(load, value, fields):
     Origin(draft).check_guards("refuse")
     assert draft.settings.get("add-field") == fields and len(draft.notes) == (fields is None)
     assert load(f"route = .* addheader:{value}").settings.get("add-field") == fields
+    assert load(f"route-host = .* addheader:{value}").settings.get("add-field") == fields
     assert "add-field" not in load(f"route-host = ^/ addheader:{value}").settings
     assert "add-field" not in load(f"route = ^/api last:\nroute-run = addheader:{value}").settings
 
