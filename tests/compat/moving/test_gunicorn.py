@@ -130,6 +130,7 @@ def test_apps(load, source, app):
             "conf.py:3: worker_class = W: threads = 50 in its place",
         ),
         ("class W: pass\nworker_class = W", "conf.py:2: worker_class = W: aserve has workers of one kind"),
+        ("reload = True\nreload_engine = 'poll'", "conf.py:1: reload = True: it has no effect here: `--reload`, for"),
         ("daemon = True", "conf.py:1: daemon = True: it has no effect here: aserve stays in the foreground"),
         (
             "syslog = True; syslog_addr = 'tcp://a:1'",
