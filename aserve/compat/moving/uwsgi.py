@@ -8,6 +8,7 @@ Not here: the translation of each option (uwsgi_table.py), files, command line a
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
@@ -101,6 +102,12 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
             draft.take(row, option)
     elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
         # A name that a placeholder refers to is the file's own variable.
+        name, space, _ = key.partition(" ")
+        if space and TABLE.find(name):
+            return draft.note(
+                option._replace(key=name, value=""),
+                "an equals sign is missing, and so it has no effect, in uWSGI either",
+            )
         near = TABLE.nearest(key)
         meant = f"; is {near} meant?" if near else ""
         draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
@@ -158,8 +165,9 @@ def _place_sockets(draft: Draft, folder: str) -> None:
         kind = given.key.partition("-")[0] if given.key not in ("socket", "httprouter") else protocol
         kind = "http" if given.key == "httprouter" else kind
         value = text_of(given)
-        if value[:1] == "=" and is_number(value[1:]) and int(value[1:]) < len(shared):
-            value = shared[int(value[1:])]
+        index = re.match(r"=([0-9]+)(?=,|\Z)", value)
+        if index and int(index[1]) < len(shared):
+            value = shared[int(index[1])] + value[index.end() :]
         with draft.gathering(), refusing(given):
             if kind == "https":
                 _bind(draft, https_bind(value, folder), given)
@@ -322,6 +330,11 @@ def _set_logs(draft: Draft) -> None:
             draft.add("access-log-copy", target, given)
     if not places:
         draft.default("access-log", "-", "uWSGI writes a line for each request, unless disable-logging says otherwise")
+    if facts.get("memory-report") and "access-log-format" not in draft.settings:
+        draft.note(
+            facts["memory-report given"],
+            "lines of requests are without the memory of the process; `aserve top` shows it",
+        )
     draft.default("access-log-format", UWSGI_LINES, "uWSGI's own form of a line, without log-format")
     if facts.get("disable-logging"):
         for digit in "12345":

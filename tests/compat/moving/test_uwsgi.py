@@ -72,6 +72,7 @@ DEFAULTS = {
         ("httprouter = :1", {"bind": ["0.0.0.0:1"]}),
         ("uwsgi-socket = :1; http-socket = :2; scgi-socket = :3", {"bind": ["uwsgi://0.0.0.0:1", "0.0.0.0:2", "scgi://0.0.0.0:3"]}),
         ("shared-socket = :9; http = =0", {"bind": ["0.0.0.0:9"]}),
+        ("shared-socket = :9; https = =0,a.crt,a.key", {"bind": ["https://0.0.0.0:9?certificate=a.crt&key=a.key"]}),
         ("https = :1,a.crt,a.key", {"bind": ["https://0.0.0.0:1?certificate=a.crt&key=a.key"]}),
         ("chdir = /srv; socket = a.sock; touch-reload = b", {
             "chdir": "/srv", "bind": ["uwsgi://unix:/srv/a.sock"], "touch-reload": ["/srv/b"], "workers": 1}),
@@ -242,7 +243,7 @@ def test_unlike_cheaper(load):
         ("pidfile = a.pid; pidfile2 = b.pid", "a.ini:2: pidfile = a.pid: it is not written: aserve has one pid file"),
         (
             "fastcgi-socket = :1",
-            "a.ini:2: fastcgi-socket = :1: it has no effect here: aserve speaks HTTP, uwsgi and SCGI",
+            "a.ini:2: fastcgi-socket = :1: it has no effect here: aserve speaks HTTP, uwsgi and SCGI: let `socket` have",
         ),
         ("socket = :1; protocol = raw", "a.ini:2: socket = :1: aserve does not speak raw"),
         ("log-x-forwarded-for = 1", "a.ini:2: log-x-forwarded-for = 1: name your proxies"),
@@ -253,6 +254,8 @@ def test_unlike_cheaper(load):
         ("logger = file:/m.log; log-syslog", "a.ini:2: logger, log-syslog: messages go to standard error"),
         ("logger = file:/m.log; req-logger = stdio", "a.ini:2: logger = file:/m.log: messages go to standard error"),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
+        ("memory-report", "a.ini:2: memory-report: lines of requests are without the memory of the process"),
+        ("static-map /a=/s3cret", "a.ini:2: static-map: an equals sign is missing, and so it has no effect"),
         ("master: 1", "a.ini:2: master ...: uWSGI wants an equals sign there"),
     ],
 )
@@ -264,7 +267,7 @@ def test_notes(load, lines, note):
 @pytest.mark.parametrize(
     "lines",
     [
-        "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; memory-report; auto-procname; strict = true",
+        "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; disable-logging; memory-report; auto-procname; plugins-dir = /usr/lib/uwsgi/plugins; strict = true",
         "cheaper = 0; processes = 2; cheaper-algo = backlog; gevent-monkey-patch = false; spooler = off",
         "base = /srv; x = %(base)/a; env = A=%(x ++ base)",
     ],
