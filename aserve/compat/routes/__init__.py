@@ -175,7 +175,10 @@ class Routes(Before):
                 if environ is None:
                     environ = build_bodyless_environ(exchange)
                 if route.condition is not None:
-                    match = route.condition(environ)
+                    try:
+                        match = route.condition(environ)
+                    except ValueError:  # no address, where one of a network is asked for
+                        return _break()
                     if match is None:
                         continue
             if route.guard is not None:

@@ -65,11 +65,14 @@ def _compile_test(text: str, is_wanted: bool) -> tuple[Condition, re.Pattern[str
     if name in _TESTS_OF_ONE:
         test_one, one = _TESTS_OF_ONE[name], compile_argument(operands, None)
         return _told(lambda environ: test_one(fill(one, environ, None)), is_wanted), None
-    if not semicolon or name not in ("regexp", *_TESTS):
+    if not semicolon or name not in ("regexp", *_NETWORKS, *_TESTS):
         raise ValueError(
-            f"there are the conditions {', '.join((*_TESTS, 'regexp'))} (:TEXT;TEXT), {', '.join(_TESTS_OF_ONE)} (:TEXT)"
+            f"there are the conditions {', '.join((*_TESTS, *_NETWORKS, 'regexp'))} (:TEXT;TEXT), {', '.join(_TESTS_OF_ONE)} (:TEXT)"
         )
     first = compile_argument(left, None)
+    if name in _NETWORKS:
+        test_one = _compile_network(name[2:4], right)
+        return _told(lambda environ: test_one(fill(first, environ, None)), is_wanted), None
     if name != "regexp":
         test, second = _TESTS[name], compile_argument(right, None)
         return _told(lambda environ: test(fill(first, environ, None), fill(second, environ, None)), is_wanted), None
@@ -82,7 +85,33 @@ def _compile_test(text: str, is_wanted: bool) -> tuple[Condition, re.Pattern[str
 
 
 def _told(test: Callable[[Environ], bool], is_wanted: bool) -> Condition:
-    return lambda environ: _TRUE if test(environ) is is_wanted else None
+    def condition(environ: Environ) -> re.Match[str] | None:
+        try:
+            holds = test(environ)
+        except ValueError:
+            if is_wanted:
+                raise
+            holds = False  # what is no address is in no network
+        return _TRUE if holds is is_wanted else None
+
+    return condition
+
+
+def _compile_network(version: str, text: str) -> Callable[[bytes], bool]:
+    """
+    Return the test whether an address is in this network; the test raises ValueError for what is no address.
+
+    Raises:
+        ValueError: the text is no network of this version of IP.
+    """
+    import ipaddress  # slow, and for these tests alone
+
+    address_of, network_of = (getattr(ipaddress, f"IP{version}{kind}") for kind in ("Address", "Network"))
+    try:
+        network = network_of(text, strict=False)
+    except ValueError:
+        raise ValueError("a network was expected, such as 10.0.0.0/8") from None
+    return lambda address: address_of(address.decode()) in network
 
 
 def _contains(text: bytes, part: bytes) -> bool:
@@ -112,6 +141,7 @@ _TESTS: dict[str, Callable[[bytes, bytes], bool]] = {
     "ishigher": _compares(operator.gt), "islower": _compares(operator.lt),
     "ishigherequal": _compares(operator.ge), "islowerequal": _compares(operator.le),
 }  # fmt: skip
+_NETWORKS = ("ipv4in", "ipv6in")
 _TESTS_OF_ONE: dict[str, Callable[[bytes], bool]] = {
     "empty": operator.not_, "exists": os.path.exists, "isfile": os.path.isfile, "isdir": os.path.isdir,
 }  # fmt: skip

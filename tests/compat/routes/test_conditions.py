@@ -51,6 +51,33 @@ def test_groups_of_a_test():
 
 
 @pytest.mark.parametrize(
+    ("text", "address", "holds"),
+    [
+        ("ipv4in:${A};10.0.0.0/8", "10.2.3.4", True),
+        ("ipv4in:${A};10.0.0.0/8", "11.2.3.4", False),
+        ("ipv4in:${A};192.168.1.7", "192.168.1.7", True),
+        ("ipv4in:${A};10.0.0.0/8", "::1", None),
+        ("ipv4in:${A};10.0.0.0/8", "", None),
+        ("ipv4in:${A};10.0.0.0/8", "010.2.3.4", None),
+        ("ipv4in:${A};10.0.0.0/8", "10.2.3.4,1.1.1.1", None),
+        ("ipv4in:${A};10.0.0.0/8", "\xff", None),
+        ("ipv6in:${A};fd00::/8", "fd00::1", True),
+        ("ipv6in:${A};fd00::/8", "10.2.3.4", None),
+    ],
+)
+def test_networks(text, address, holds):
+    """What is no address is in no network, and where one in a network is asked for the connection is closed, as recorded from uWSGI 2.0.31."""
+    is_out, _ = compile_condition(f"if-not:{text}")
+    assert (is_out({"A": address}) is not None) is not bool(holds)
+    is_in, _ = compile_condition(f"if:{text}")
+    if holds is not None:
+        assert (is_in({"A": address}) is not None) is holds
+        return
+    with pytest.raises(ValueError):
+        is_in({"A": address})
+
+
+@pytest.mark.parametrize(
     "text",
     ["if:equal:s3cret", "if:ipv4in:1;s3cret", "if:regexp:a;(s3cret", "if:equal:$1;s3cret", "if:lord:a;s3cret", "if:", "host:(", "if:empty:${s}"],
 )  # fmt: skip

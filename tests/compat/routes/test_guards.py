@@ -97,6 +97,8 @@ def test_break_alone():
     """It closes the connection without an answer, as in uWSGI."""
     with pytest.raises(ResponseTruncated):
         list(respond("^/x break:"))
+    with pytest.raises(ResponseTruncated):
+        list(respond("if:ipv4in:${HTTP_HOST};10.0.0.0/8 break:403"))
 
 
 @pytest.mark.parametrize(
