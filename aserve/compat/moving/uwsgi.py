@@ -103,14 +103,10 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
     elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
         # A name that a placeholder refers to is the file's own variable.
         name, space, _ = key.partition(" ")
+        near, text = TABLE.nearest(key), "aserve does not know it, and it has no effect"
         if space and TABLE.find(name):
-            return draft.note(
-                option._replace(key=name, value=""),
-                "an equals sign is missing, and so it has no effect, in uWSGI either",
-            )
-        near = TABLE.nearest(key)
-        meant = f"; is {near} meant?" if near else ""
-        draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
+            option, text = option._replace(key=name, value=""), "an equals sign is missing, and so it has no effect"
+        draft.note(option._replace(is_secret=True), text + (f"; is {near} meant?" if near else ""))
 
 
 def _tell_families(draft: Draft) -> None:
