@@ -69,6 +69,7 @@ ROWS: tuple[Row, ...] = (
     always("initgroups", "the process has the groups of `user`, and none of root's"),
     maps("http_protocols", "http2", take_protocols, "without `h2` it is `off`"),
     always("sendfile enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http_parser enable_backlog_metric", "it is as a server needs it"),
+    unlike("dirty_apps", "aserve starts no dirty workers, and calls of such apps fail: `--attach` has a process beside the app; see attached.md"),
     maps("http2_max_concurrent_streams", "max-streams", number("max-streams", 1, 10_000)),
     unlike("http2_max_header_list_size http2_initial_window_size http2_max_frame_size", "the limits are aserve's own: `--max-head`, `--max-fields`; see http2.md"),
     unlike("http2_cleartext", "`--http2 h2c`, for the peers in `--trusted-proxies`; see http2.md"),

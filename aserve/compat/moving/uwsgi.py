@@ -302,6 +302,9 @@ def _set_limits(draft: Draft) -> None:
     seconds = facts.get("http-keepalive")
     if seconds is not None and is_number(text_of(seconds)) and whole(seconds) > 1:  # 1 only switches it on
         draft.put("keep-alive", whole(seconds), seconds)
+    expect = facts.get("http-manage-expect")
+    if expect is not None and is_number(text_of(expect)) and whole(expect) > 1:
+        draft.note(expect, "no limit is of requests with Expect alone: `--max-body` is one for each body")
     if facts.get("log-x-forwarded-for"):
         draft.note(facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see docs/proxies.md")
 

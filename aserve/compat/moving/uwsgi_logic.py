@@ -47,7 +47,7 @@ _IF = re.compile(r"if-?(not-)?(env|opt|exists|file|dir|directory|hostname|hostna
 _FOR = re.compile(r"for(-glob|-times|-readline)?\Z")
 _PLACEHOLDER = re.compile(r"%\(([^()]*)\)")
 _ENVIRON = re.compile(r"\$\(([^()]*)\)")
-_EXEC = "exec://"
+_EXEC, _FD = "exec://", re.compile(r"\Afd://(?=[0-9]+\Z)")
 _FILE = re.compile(r"@\(([^()]*)\)")
 # A pattern with few repetitions, and none of a group, ends soon on the name of a host; others are searched in a process of their own.
 _REPEATS, _REPEATED_GROUP, MAX_REPEATS = re.compile(r"[*+{]"), re.compile(r"\)[*+{]"), 3
@@ -349,7 +349,7 @@ def _text_of(path: str, option: Given) -> str:
         ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)  # noqa: S603
         return os.fsdecode(ended.stdout)
     try:
-        return read_text(path)
+        return read_text(_FD.sub("/dev/fd/", path))
     except (OSError, ValueError) as fault:
         raise ConfigError(
             f"{option.where}: {option}: cannot read {path}: {getattr(fault, 'strerror', fault)}"

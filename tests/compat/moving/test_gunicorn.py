@@ -131,6 +131,10 @@ def test_apps(load, source, app):
         ),
         ("class W: pass\nworker_class = W", "conf.py:2: worker_class = W: aserve has workers of one kind"),
         ("reload = True\nreload_engine = 'poll'", "conf.py:1: reload = True: it has no effect here: `--reload`, for"),
+        (
+            "dirty_apps = ['shop:Model']; dirty_workers = 2",
+            "conf.py:1: dirty_apps = ...: it has no effect here: aserve starts no dirty workers",
+        ),
         ("daemon = True", "conf.py:1: daemon = True: it has no effect here: aserve stays in the foreground"),
         (
             "syslog = True; syslog_addr = 'tcp://a:1'",

@@ -254,6 +254,7 @@ def test_unlike_cheaper(load):
         ("logger = file:/m.log; log-syslog", "a.ini:2: logger, log-syslog: messages go to standard error"),
         ("logger = file:/m.log; req-logger = stdio", "a.ini:2: logger = file:/m.log: messages go to standard error"),
         ("limit-post = 0", "a.ini:2: limit-post = 0: 0 is no limit there"),
+        ("http-manage-expect = 65536", "a.ini:2: http-manage-expect = 65536: no limit is of requests with Expect"),
         ("memory-report", "a.ini:2: memory-report: lines of requests are without the memory of the process"),
         ("static-map /a=/s3cret", "a.ini:2: static-map: an equals sign is missing, and so it has no effect"),
         ("master: 1", "a.ini:2: master ...: uWSGI wants an equals sign there"),
@@ -267,7 +268,7 @@ def test_notes(load, lines, note):
 @pytest.mark.parametrize(
     "lines",
     [
-        "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; disable-logging; memory-report; auto-procname; plugins-dir = /usr/lib/uwsgi/plugins; strict = true",
+        "enable-threads; single-interpreter; thunder-lock; vacuum; need-app; die-on-term; disable-logging; memory-report; auto-procname; plugins-dir = /usr/lib/uwsgi/plugins; http-manage-expect = true; strict = true",
         "cheaper = 0; processes = 2; cheaper-algo = backlog; gevent-monkey-patch = false; spooler = off",
         "base = /srv; x = %(base)/a; env = A=%(x ++ base)",
     ],

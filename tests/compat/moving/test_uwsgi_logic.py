@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import socket
@@ -266,3 +267,12 @@ def test_beside_uwsgi(tmp_path, monkeypatch, name):
 def test_the_output_of_a_command():
     """It is a value, or a part of one; without the newline at its end."""
     assert resolved("env = A=@(exec://echo two)\nx = a@(exec://exit 3)b") == ["env = A=two", "x = ab"]
+
+
+def test_the_text_of_a_descriptor():
+    """A process that starts the server may pass a secret by a pipe, as in uWSGI."""
+    reader, writer = os.pipe()
+    os.write(writer, b"two\n")
+    os.close(writer)
+    assert resolved(f"x = a@(fd://{reader})b") == ["x = atwob"]
+    os.close(reader)
