@@ -167,10 +167,10 @@ moving: $(VENV)/.ready .venv-moving/.ready-moving  ## cases of uWSGI and gunicor
 	$(VENV)/bin/python tests/moving/compare.py .venv-moving/bin/ $(VENV)/bin/aserve $(ARGS)
 
 # Of a Python that other users can read, as some cases become www-data; without pip's cache, whose uWSGI may be built for another.
-# uWSGI has routes only where it was built with PCRE (libpcre2-dev); the comparison says so.
+# uWSGI has routes and JSON only where it was built with PCRE (libpcre2-dev) and jansson (libjansson-dev); the comparison says so.
 .venv-moving/.ready-moving:
 	@$(BENCH_PYTHON) -m venv .venv-moving
-	@.venv-moving/bin/pip install --quiet --no-cache-dir uwsgi==2.0.31 gunicorn==23.0.0 gevent==25.9.1 PasteDeploy==3.1.0 flask==3.1.3
+	@.venv-moving/bin/pip install --quiet --no-cache-dir uwsgi==2.0.31 gunicorn==23.0.0 gevent==25.9.1 PasteDeploy==3.1.0 flask==3.1.3 uvicorn==0.54.0
 	@touch $@
 
 cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)

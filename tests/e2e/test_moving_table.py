@@ -56,6 +56,7 @@ def test_a_translation_is_the_same_server(name):
 def test_the_table_is_of_the_records():
     """Each case has a row; `make moving` writes it."""
     assert compare.table_of(RECORDED) == compare.TABLE.read_text()
+    assert compare.text_of(RECORDED) == compare.RECORDED.read_text()
     assert {path.name for path in compare.CASES.iterdir()} == set(RECORDED)
     assert all(pathlib.Path(name).suffix in (*compare.UWSGI_FILES, ".py", ".cmd") for name in RECORDED)
 
@@ -69,7 +70,9 @@ def test_the_pages_are_of_the_records():
         text += compare.TABLE.read_text()  # has the rows that are too many for the page
         own = [case for case in cases if case.server == server]
         settings = {
-            re.sub(r"\w+: error: ", "", line).split(": ")[1].partition(" = ")[0] for case in own for line in case.said
+            pages.PLACE.sub("", line).partition(": ")[0].partition(" = ")[0]
+            for case in own
+            for line in filter(pages.PLACE.match, case.said)
         }
         reasons = {one.why for case in own for one in case.found if one.kind == classes.HARMLESS}
         assert settings and {name for name in ", ".join(settings).split(", ") if f"`{name}`" not in text} == set()

@@ -15,6 +15,8 @@ WITHOUT_HARM = {
     r"exit: -?\d+ -> 0": "the exit status is 0 after a signal that ends the server",
     r"left: \[.*\] -> \[\]": "aserve removes its pid file, socket and FIFO at the end",
     r"starts: False -> True": "aserve starts with a file with which the other server does not",
+    r"(get: status: 500 -> 200|at once: 0 -> \d+)": "aserve serves an app that the other server does not find",
+    r"get: group: 0 -> \d+": "a user without a group has the user's own, in place of root's",
     r"get: groups: \[\] -> \[\d+\]": "the process has the groups of its user, in place of those of the process that starts the server",
     r"get: groups: \[60\] -> \[33, 60\]": "the user's own groups, too",
     r"get: wsgi\.multithread: True -> False": "`wsgi.multithread` is false where one thread runs the app",
@@ -30,11 +32,11 @@ OF_MAPPED = (
 )
 # What a difference is like, and the line of the log that says it.
 BY_LINES = {
-    r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger",
+    r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger|hyphen for what",
     r"(sockets|left): .*stats.*": r"stats = ",
     r"at once: .*": r"gevent|worker_class|cheaper-initial",
     r"static: .*": r"static-|route = |route-",
-    r"starts: True -> False": r"aserve: error: \S+:\d+: ",
+    r"starts: True -> False": r"aserve: error: |fastcgi-socket = ",
 }
 
 

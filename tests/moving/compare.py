@@ -43,7 +43,7 @@ HERE = pathlib.Path(__file__).parent
 CASES, FILES, RECORDED = HERE / "cases", HERE / "files", HERE / "recorded.json"
 UWSGI_FILES = (".ini", ".yaml", ".xml")
 TABLE = HERE.parents[1] / "docs" / "moving-table.md"
-START_SECONDS, END_SECONDS, AT_ONCE = 50.0, 50.0, 8
+START_SECONDS, END_SECONDS, AT_ONCE, ROUNDS = 50.0, 50.0, 8, 4
 FORWARDED = {"X-Forwarded-For": "198.51.100.7, 10.0.0.9", "X-Forwarded-Proto": "https"}
 REQUESTS = {
     "get": ("GET", "/a%20b/c?d=1", {}, b""),
@@ -185,6 +185,8 @@ def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, 
         return {"starts": False, "exit": process.poll(), "said": said(folder)}
     facts: Facts = {"starts": True, "ports": ports(port)}
     facts.update({name: ask(case, place, *request) for name, request in REQUESTS.items()})
+    if isinstance(facts["get"], str) and wait_until(lambda: process.poll() is not None, START_SECONDS):
+        return {"starts": False, "exit": process.poll(), "said": said(folder)}  # it listened before it had the app
     facts["sockets"] = {
         str(path.relative_to(folder)): rights(path) for path in files(folder) if is_socket_or_fifo(path)
     }
@@ -345,17 +347,27 @@ def packet(method: str, target: str, fields: Mapping[str, str], body: bytes) -> 
 
 
 def at_once(case: Case, place: Any, folder: pathlib.Path) -> int:
-    """Return how many of AT_ONCE requests run at once, at most."""
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda _: ask(case, place, "GET", "/slow", {}, b""), range(AT_ONCE)))
-    times = [[float(word) for word in line.split()[:2]] for line in (folder / "times").read_text().splitlines()]
-    return max((sum(begin <= at < end for begin, end in times) for at, _ in times), default=0)
+    """Return how many of AT_ONCE requests run at once, at most; on a busy machine one worker may have many of them, so more than once."""
+    most = 0
+    for _ in range(ROUNDS):
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda _: ask(case, place, "GET", "/slow", {}, b""), range(AT_ONCE)))
+        times = [[float(word) for word in line.split()[:2]] for line in (folder / "times").read_text().splitlines()]
+        most = max((sum(begin <= at < end for begin, end in times) for at, _ in times), default=0)
+        if most in (0, 1, AT_ONCE):
+            break
+    return most
 
 
 def differences(theirs: Facts, ours: Facts) -> dict[str, str]:
     """Return by what differs its text, `theirs -> ours`; of several requests the first."""
     found: dict[str, str] = {}
-    for name in [name for name in theirs if name != "said" and (name in ours or name == "starts")]:
+    names = (
+        [name for name in theirs if name in ours and name != "said"]
+        if theirs["starts"] and ours["starts"]
+        else ["starts"]
+    )
+    for name in names:
         one, other = theirs[name], ours[name]
         if isinstance(one, dict) and isinstance(other, dict):
             for key in sorted({*one, *other}) if one.get("status") == other.get("status") else ["status"]:
@@ -425,21 +437,36 @@ Of {len(rows)} cases {same} are the same in all of this. {harmless} differ witho
 """
 
 
+def text_of(recorded: Mapping[str, Any]) -> str:
+    """Return the text of recorded.json, with a line for each fact."""
+    cases = []
+    for name, record in sorted(recorded.items()):
+        servers = (
+            f'  "{server}": {{\n'
+            + ",\n".join(f"   {json.dumps(key)}: {json.dumps(value)}" for key, value in facts.items())
+            + "\n  }"
+            for server, facts in record.items()
+        )
+        cases.append(f" {json.dumps(name)}: {{\n" + ",\n".join(servers) + "\n }")
+    return "{\n" + ",\n".join(cases) + "\n}\n"
+
+
 def shown(text: str) -> str:
     """Return a text for a cell."""
     return "`" + text.replace("|", "\\|").replace("`", "'") + "`"
 
 
-def check_routes(command: str) -> None:
+def check_build(command: str) -> None:
     """
-    Check that this uWSGI has routes.
+    Check that this uWSGI has routes, and reads JSON.
 
     Raises:
-        SystemExit: it was built where PCRE was not.
+        SystemExit: it was built where PCRE or jansson was not.
     """
     told = subprocess.run([command, "--help"], capture_output=True, text=True, check=False).stdout
-    if "--route " not in told:
-        raise SystemExit(f"{command} has no PCRE, and so no routes: install libpcre2-dev, and rm -r .venv-moving")
+    for option, package in (("--route ", "libpcre2-dev"), ("--json ", "libjansson-dev")):
+        if option not in told:
+            raise SystemExit(f"{command} has no option {option}: install {package}, and rm -r .venv-moving")
 
 
 def main() -> int:
@@ -458,7 +485,7 @@ def main() -> int:
         f"{os.path.abspath(given.folder)}/",
         os.path.abspath(given.aserve),
     )  # each case has a folder of its own
-    check_routes(f"{given.folder}uwsgi")
+    check_build(f"{given.folder}uwsgi")
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for path in sorted(CASES.iterdir()):
         if (given.names and path.name not in given.names) or (
@@ -468,7 +495,7 @@ def main() -> int:
         case = Case(path)
         before = recorded.get(path.name, {}).get("theirs") if given.ours else None
         recorded[path.name] = {"theirs": before or run(case, [given.folder]), "ours": run(case, [given.aserve])}
-        RECORDED.write_text(json.dumps(dict(sorted(recorded.items())), indent=1) + "\n")
+        RECORDED.write_text(text_of(recorded))
         found = classed_of(recorded[path.name])
         sys.stdout.write(f"{path.name}: {'; '.join(f'{one.text} ({one.kind})' for one in found) or 'same'}\n")
         sys.stdout.flush()

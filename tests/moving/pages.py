@@ -90,7 +90,7 @@ def _told(cases: Iterable[Compared]) -> list[tuple[str, list[str], list[str]]]:
     """Return each text that the log has, the settings that it is about, and the cases; the number in a text is that of the first case."""
     found: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
     for case in cases:
-        for line in case.said:
+        for line in filter(PLACE.match, case.said):
             setting, _, text = PLACE.sub("", line).partition(": ")
             _, names, of = found.setdefault(re.sub(r"\d+", "N", text), (text.replace("|", "\\|"), {}, {}))
             of[case.name] = None

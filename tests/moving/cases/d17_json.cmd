@@ -1,0 +1,2 @@
+# a file of JSON | uwsgi:shop.sock
+uwsgi --json shop.json

@@ -1,0 +1,2 @@
+# a script: a pid file, the proxies' client, forms of time
+uwsgi --module=app:application --env SITE=shop.settings --master --pidfile=run/project-master.pid --log-x-forwarded-for --log-format-strftime --http-socket=:@PORT@ --cheaper-algo=busyness --workers=2 --cheaper-overload=30 --cheaper-step=1 --cheaper-busyness-max=50 --harakiri=60 --max-requests=2048 --die-on-term --enable-threads --single-interpreter --post-buffering --buffer-size=32768 --ignore-sigpipe --ignore-write-errors --disable-write-exception --listen=100
