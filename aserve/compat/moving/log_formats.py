@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from ...features.access_log.log_line import UWSGI
 from .draft import Draft, Given, check
 
 UWSGI_LINES = "uwsgi"  # the name of uWSGI's own format
@@ -18,7 +17,11 @@ _OURS = {
     "secs": "%(duration)", "size": "%(sent)", "user": "%(var.REMOTE_USER)", "time": "%(start.time)", "ltime": "%(start.ltime)",
     "ftime": "%(start.ltime)", "ctime": "%(start.ctime)", "modifier1": "0", "modifier2": "0",
 }  # fmt: skip
-_SAME = UWSGI | {"tmsecs", "tmicros"}  # the access log's own names
+# The other names of uWSGI, which are the access log's.
+_SAME = {
+    "addr", "method", "uri", "host", "proto", "uagent", "referer", "status", "rsize", "hsize", "msecs", "micros", "epoch", "tmsecs", "tmicros",
+    "pid", "wid", "cl", "vars", "pktsize", "headers", "switches", "core",
+}  # fmt: skip
 _LACKING = re.compile(r"(vszM?|rssM?|werr|rerr|ioerr|metric\..*)\Z")
 _ADDED = re.compile(r"%\((vars|pktsize|var\.(SERVER_NAME|SERVER_PORT|SCRIPT_NAME|REMOTE_PORT|REQUEST_SCHEME|HTTPS))\)")
 _NAMES = re.compile(r"%\(([^()]*)\)")

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from ...core.patterns import lazy_pattern
 from ...features import Config, extensions_of
 from ...settings import ConfigError
-from ..routes.conditions import SUBJECTS
 from .draft import Draft, Given, check
 
 # Of --route.
@@ -26,6 +25,7 @@ ACTIONS = (
 )  # fmt: skip
 PASSING = ("continue", "last", "goto", "label")  # they only lead past other routes
 # The options of uWSGI whose conditions --route has, as in `host:PATTERN` for route-host.
+SUBJECTS = ("host", "uri", "qs", "remote-addr", "remote-user", "user-agent", "referer")
 CONDITIONS = (*SUBJECTS, "if", "if-not")
 # uWSGI's other names of these. Its `return` also has a short body.
 SAME = {"redirect-302": "redirect", "redirect-301": "redirect-permanent", "return": "break", "break-with-status": "break"}  # fmt: skip

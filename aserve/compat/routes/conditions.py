@@ -8,6 +8,7 @@ Not here: placeholders (arguments.py), the routes (__init__.py).
 
 from __future__ import annotations
 
+import ipaddress
 import operator
 import os
 import re
@@ -104,8 +105,6 @@ def _compile_network(version: str, text: str) -> Callable[[bytes], bool]:
     Raises:
         ValueError: the text is no network of this version of IP.
     """
-    import ipaddress  # slow, and for these tests alone
-
     address_of, network_of = (getattr(ipaddress, f"IP{version}{kind}") for kind in ("Address", "Network"))
     try:
         network = network_of(text, strict=False)
