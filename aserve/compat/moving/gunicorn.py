@@ -218,6 +218,7 @@ def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
     if "chdir" in facts and not is_unset(facts["chdir"].value):
         folder = os.path.abspath(str(facts["chdir"].value))
         draft.put("chdir", folder, facts["chdir"])
+        draft.add("python-path", os.getcwd(), facts["chdir"])  # the app may import from there, too, as in gunicorn
     for key in facts.get("paths", ()):
         if draft.settings[key] != "-":
             draft.settings[key] = os.path.join(folder, draft.settings[key])

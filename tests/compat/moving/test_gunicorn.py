@@ -98,7 +98,7 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
 def test_settings(load, source, settings):
     """What they become, beside gunicorn's own defaults; our Config accepts it."""
     draft = load(source)
-    expected = {**DEFAULTS, **settings}
+    expected = {**DEFAULTS, **settings, **({"python-path": [os.getcwd()]} if "chdir" in settings else {})}
     assert draft.settings == {key: value for key, value in expected.items() if value is not None}
     Config.from_sources({}, {}, draft.settings)
 
