@@ -5,7 +5,7 @@ A WSGI server native to asyncio. Public names only.
     async with aserve.Server(app, "127.0.0.1:8000") as server: ...      a coroutine: serves until the block ends
     server = await group.start(aserve.serve, app, "127.0.0.1:8000")     a task group of anyio's: serves until cancelled
 
-docs/embedding.md explains them, docs/settings.md has the settings, which all three take by name. `aserve --help` explains the command.
+`aserve docs embedding` explains them, `aserve docs settings` has the settings, which all three take by name. `aserve --help` explains the command.
 """
 
 from . import rpc

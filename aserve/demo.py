@@ -262,7 +262,7 @@ a { color: var(--worker); }
 <dt><code>aserve --check hello:app</code></dt><dd>look, do not serve</dd>
 <dt><code>aserve --help</code></dt><dd>all flags and defaults</dd>
 </dl>
-<p>Each setting and why it is so: <code>docs/settings.md</code>.
+<p>Each setting and why it is so: <code>aserve docs settings</code>.
 To send this page a request body: <code>curl -d hi $scheme://$host/echo</code></p>
 </div>
 </section>

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 
+from aserve.command.pages import NAMED
 from aserve.compat.moving.draft import BY_KEY, Row
 from aserve.compat.moving.foreign_flags import SERVERS
 from aserve.compat.moving.gunicorn_table import ROWS as GUNICORN
@@ -19,7 +19,6 @@ PAGES = {
     "moving-from-waitress.md": {"waitress": SERVERS["waitress"]},
     "moving-from-mod_wsgi.md": {"mod_wsgi-express": SERVERS["mod_wsgi-express"]},
 }
-LINK = re.compile(r"(?<![\w/(\[])([a-z0-9-]+\.md)")
 
 
 def build_page(text: str, tables: Mapping[str, Sequence[Row]]) -> str:
@@ -59,7 +58,7 @@ def _ours(row: Row) -> str:
 
 
 def _text(row: Row) -> str:
-    return LINK.sub(r"[\1](\1)", row.text).replace("|", "\\|")
+    return NAMED.sub(r"[\1.md](\1.md)", row.text).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import re
 
+from aserve.command.pages import NAMED
 from aserve.features import SETTINGS
 from aserve.settings import COMMAND_NAMES
 
@@ -45,7 +46,7 @@ def build_page() -> str:
             f"### `{f'{setting.flag} {setting.kind.metavar}'.rstrip()}`\n\n"
             f"{with_links(_sentence(setting.help))}\n\n"
             f"- default: `{setting.kind.show(setting.default)}`. {with_links(setting.why)}\n"
-            f"- accepts: {setting.kind.accepts}\n"
+            f"- accepts: {with_links(setting.kind.accepts)}\n"
             f"- elsewhere: `{setting.variable}`, TOML `{setting.key}`, keyword `{setting.name}`\n"
         )
     return "\n".join(sections)
@@ -53,7 +54,7 @@ def build_page() -> str:
 
 def with_links(text: str) -> str:
     """Return a text whose pages are links and whose flags are code; what is code already stays. In a terminal both stand as they are."""
-    text = re.sub(r"\bdocs/([\w-]+\.md)\b", r"[\1](\1)", text)
+    text = NAMED.sub(r"[\1.md](\1.md)", text)
     return re.sub(
         r"`[^`]*`|\[[^]]*\]\([^)]*\)|(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?: (?:\d+|-)(?![^\s,;.)]))?", _as_code, text
     )

@@ -20,6 +20,9 @@ from harness.commands import OTHERS, SHELL, SUBCOMMANDS, TOOLS, Command, split
 
 from aserve.command.cli import main
 from aserve.command.flags import build_parser, parse_args
+from aserve.command.pages import NAMED
+from aserve.command.subcommands import OWN
+from aserve.compat.uwsgi_api.names import NAMES as UWSGI_NAMES
 from aserve.features import SETTINGS, Config, commands
 from aserve.features.metrics.table import METRICS
 
@@ -113,6 +116,30 @@ def test_each_example_is_told_of():
     assert names == {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
 
 
+def said_in(path: pathlib.Path) -> str:
+    """Return the texts of a module that a user may see: all, without docstrings and comments."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+    }  # fmt: skip
+    return "\n".join(
+        str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in docstrings
+    )
+
+
+def test_how_messages_name_a_page():
+    """A message or a help text names a page by the command that prints the page, and each such page is there."""
+    said = {path: said_in(path) for path in (ROOT / "aserve").rglob("*.py") if path.name != "names.py"}
+    assert [path for path, text in said.items() if re.search(r"[a-z]\.md\b", text) and path.name != "pages.py"] == []
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    named = {name for text in said.values() for name in NAMED.findall(text)}
+    assert len(named) > 20 and named <= pages
+    assert {name for row in UWSGI_NAMES.values() for name in re.findall(r"\(([\w-]+)\.md", row.text)} <= pages
+
+
 def test_menu():
     """A section's title stands above its documents, of which each has the words of its link."""
     assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]
@@ -194,7 +221,7 @@ def test_flags_in_prose(page):
 
 def test_subcommands():
     """What harness/commands.py takes for no server is none."""
-    assert {*SUBCOMMANDS} == {"config", "init", *commands()}
+    assert {*SUBCOMMANDS} == {*OWN, *commands()}
 
 
 def test_each_configuration_is_run():

@@ -158,6 +158,7 @@ DOORS = {
     ("command.cli", "compat.gunicorn.python"),
     ("command.subcommands", "command.explain"),
     ("command.subcommands", "command.init"),
+    ("command.subcommands", "command.pages"),
     ("command.showing", "command.completion"),
     ("command.showing", "command.finding"),
     ("command.apps", "demo"),

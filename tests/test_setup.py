@@ -30,7 +30,11 @@ def setup(monkeypatch):
     setuptools = types.ModuleType("setuptools")
     setuptools.setup = lambda **keywords: asked.update(keywords)
     setuptools.Extension = lambda name, *_, **__: name
-    monkeypatch.setitem(sys.modules, "setuptools", setuptools)
+    command = types.ModuleType("setuptools.command.build_py")
+    command.build_py = object
+    for name, module in (("", setuptools), (".command", types.ModuleType("command")), (".command.build_py", command)):
+        monkeypatch.setitem(sys.modules, f"setuptools{name}", module)
+    monkeypatch.setenv("LDFLAGS", "")  # setup.py adds to it
     return lambda: (runpy.run_path(str(ROOT / "setup.py")), asked)
 
 
@@ -140,18 +144,26 @@ def test_what_an_sdist_has(tmp_path):
 
 def test_what_must_not_be_released():
     """What is missing and what is too much is named."""
-    files = {"aserve/a.py", "cparsers/a.c", ".gitignore"}
+    files = {"aserve/a.py", "cparsers/a.c", ".gitignore", "docs/a.md"}
     made = {"PKG-INFO", "aserve_wsgi.egg-info/SOURCES.txt"}
     assert dists.faults_of_sdist(files | made, files) == []
     faults = dists.faults_of_sdist({"aserve/a.py", "aserve/a.so", "b"}, files)
-    assert faults == ["the sdist lacks cparsers/a.c", "the sdist has aserve/a.so", "the sdist has b"]
+    assert faults == [
+        "the sdist lacks cparsers/a.c", "the sdist lacks docs/a.md", "the sdist has aserve/a.so", "the sdist has b",
+    ]  # fmt: skip
     about = "aserve_wsgi-1.dist-info/licenses/LICENSE"
-    assert dists.faults_of_wheel({"aserve/a.py", "aserve/_cparsers.abi3.so", about}, files) == []
-    native = {"aserve/a.py", "aserve/_cparsers.abi3.so", "aserve/_native.cpython-311-x86_64-linux-gnu.so", about}
+    assert dists.faults_of_wheel({"aserve/a.py", "aserve/docs/a.md", "aserve/_cparsers.abi3.so", about}, files) == []
+    native = {
+        "aserve/a.py",
+        "aserve/docs/a.md",
+        "aserve/_cparsers.abi3.so",
+        "aserve/_native.cpython-311-x86_64-linux-gnu.so",
+        about,
+    }
     assert dists.faults_of_wheel(native, files, has_native=True) == []
     assert dists.faults_of_wheel(native, files) == ["the wheel has these extensions: cparsers, native"]
     assert dists.faults_of_wheel({"aserve/b.c", "tests/test_a.py"}, files) == [
-        "the wheel lacks aserve/a.py", "the wheel has aserve/b.c", "the wheel has tests/test_a.py",
+        "the wheel lacks aserve/a.py", "the wheel lacks aserve/docs/a.md", "the wheel has aserve/b.c", "the wheel has tests/test_a.py",
         "the wheel has these extensions: none", "the wheel lacks the licence",
     ]  # fmt: skip
 

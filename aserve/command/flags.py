@@ -40,7 +40,8 @@ from elsewhere   aserve uwsgi --http :8000 app.ini  uWSGI's command line
                  aserve python std.py              a program that runs gunicorn
                  aserve translate uwsgi.ini        its settings as ours
 ask a server     aserve status --control /run/shop.ctl
-ask about flags  aserve config --explain threads   what it is, and why"""
+ask about flags  aserve config --explain threads   what it is, and why
+read more        aserve docs                       the documentation"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
 one, --static and --mount are served; else the apps found here are listed, or
@@ -94,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]\n       aserve init [APP]\n       aserve translate FILE\n"
+        "       aserve config [--explain NAME] [flags]\n       aserve init [APP]\n       aserve docs [NAME]\n       aserve translate FILE\n"
         "       aserve [flags] uwsgi|gunicorn|python THEIR COMMAND LINE",
         description=TASKS,
         epilog=EPILOG,
@@ -110,16 +111,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", metavar="PORT", help=
         "with --host, or alone; default: the variable PORT, or 8000")  # fmt: skip
     parser.add_argument("--uwsgi-ini", metavar="FILE", help=
-        "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
+        "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see `aserve docs moving-from-uwsgi`")  # fmt: skip
     parser.add_argument("--gunicorn-conf", metavar="FILE", help=
-        "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
+        "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see `aserve docs moving-from-gunicorn`")  # fmt: skip
     parser.add_argument("--paste", metavar="FILE", help=
-        "the app of PasteDeploy's ini file, production.ini[#name], with its logging: as APP config:FILE; see docs/paste.md")  # fmt: skip
+        "the app of PasteDeploy's ini file, production.ini[#name], with its logging: as APP config:FILE; see `aserve docs paste`")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
     parser.add_argument("--print-completion", choices=SHELLS, help=
-        "print what a shell needs to complete flags, exit; see docs/command.md")  # fmt: skip
+        "print what a shell needs to complete flags, exit; see `aserve docs command`")  # fmt: skip
     groups: dict[str, argparse._ArgumentGroup] = {}
     for setting in SETTINGS:
         if setting.group not in groups:

@@ -52,7 +52,7 @@ def log_notes(plan: Plan, environ: Mapping[str, str]) -> None:
     strange = config.unknown_variables(environ)
     if strange:
         logger.warning(
-            "%s: no settings have these variables, which are ignored; docs/settings.md has all that there are",
+            "%s: no settings have these variables, which are ignored; `aserve docs settings` has all that there are",
             ", ".join(strange),
         )
     if config.user is None and is_root():

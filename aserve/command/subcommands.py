@@ -2,7 +2,8 @@
 
 Owns:     is_subcommand, run_subcommand; `aserve config`.
 Thread:   the main thread.
-Not here: the subcommands of features (Extension.commands), what `aserve config` prints (explain.py), what `aserve init` writes (init.py).
+Not here: the subcommands of features (Extension.commands), what `aserve config` prints (explain.py), what `aserve init` writes (init.py),
+          the pages of `aserve docs` (pages.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,9 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from ..core.start_folder import StartFolder
 from ..features import commands
+from ..lifecycle.standard_streams import discard_output
 from .flags import parse_args
 from .plans import read_file, read_origin_of
-
-CONFIG, INIT = "config", "init"
-OWN = (CONFIG, INIT)
 
 
 def is_subcommand(argv: Sequence[str]) -> bool:
@@ -33,7 +32,11 @@ def run_subcommand(argv: Sequence[str], environ: MutableMapping[str, str]) -> in
     """
     if argv[0] not in OWN:
         return commands()[argv[0]](argv, environ)
-    sys.stdout.write(_explain(argv[1:], environ) if argv[0] == CONFIG else _init(argv[1:], environ))
+    try:
+        sys.stdout.write(OWN[argv[0]](argv[1:], environ))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
     return 0
 
 
@@ -41,6 +44,12 @@ def _init(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     from .init import init
 
     return init(argv, StartFolder.of_this_process(environ).name)
+
+
+def _docs(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    from .pages import show_pages
+
+    return show_pages(argv)
 
 
 def _explain(argv: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -51,3 +60,6 @@ def _explain(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     origin = read_origin_of(args)
     toml, toml_name = read_file(args.get("config", environ.get("ASERVE_CONFIG")))
     return explain(name, args, environ, toml, toml_name, sys.stdout.isatty(), origin)
+
+
+OWN = {"config": _explain, "init": _init, "docs": _docs}

@@ -91,7 +91,7 @@ def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
         return f"another program listens there{which}; stop it or choose another address"
     if number == errno.EACCES:
         return (
-            "ports below 1024 are for root (with --user), CAP_NET_BIND_SERVICE, or a socket of systemd (docs/systemd.md); or choose a higher one, "
+            "ports below 1024 are for root (with --user), CAP_NET_BIND_SERVICE, or a socket of systemd (`aserve docs systemd`); or choose a higher one, "
             f"such as {bind._replace(port=8000 + bind.port)}"
             if bind.kind == "tcp"
             else "no permission to create the socket in that folder"

@@ -121,7 +121,7 @@ class Config(
     """
     All settings of one server; immutable.
 
-    docs/settings.md explains them, and so does `aserve config --explain NAME`.
+    `aserve docs settings` explains them, and so does `aserve config --explain NAME`.
 
     Raises:
         ConfigError: a value is not accepted, or two contradict each other.

@@ -70,7 +70,7 @@ class MaintenanceSettings(EngineSettings):
     maintenance: str | None = row(
         None, "Serving", "--maintenance", FILE,
         "while this file exists, answer requests with 503 and its content, for files and mounts too; health checks go on, and nothing is "
-        "restarted; see docs/maintenance.md",
+        "restarted; see `aserve docs maintenance`",
         "Only you know where you would put it. It is checked once a second.",
         path=whole,
     )

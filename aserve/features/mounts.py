@@ -59,7 +59,7 @@ class MountSettings(EngineSettings):
     # fmt: off
     mount: Sequence[str] = row(
         (), "Files and mounts", "--mount", MOUNTS,
-        "another app for requests below a path; repeatable, the longest wins; see docs/files.md",
+        "another app for requests below a path; repeatable, the longest wins; see `aserve docs files`",
         "One app serves most sites. Other requests go to the APP; without one they get 404.",
         secret=show_app,
     )

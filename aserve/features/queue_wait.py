@@ -42,7 +42,7 @@ class QueueWaitSettings(EngineSettings):
     queue_wait_header: str | None = row(
         None, "Health checks", "--queue-wait-header", FIELD_NAME,
         "field of each response with the milliseconds that its request waited for a thread, such as X-Queue-Wait; see "
-        "docs/balancers.md",
+        "`aserve docs balancers`",
         "It shows strangers how busy you are, if no front server removes it. On, it costs each request about a microsecond.",
     )
     # fmt: on

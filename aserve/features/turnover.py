@@ -42,13 +42,13 @@ class TurnoverSettings(EngineSettings):
     max_connection_requests: int = row(
         0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
         "requests on one HTTP connection, after which the answer says `Connection: close`, or HTTP/2 a GOAWAY; drawn for each connection, "
-        "at most a quarter less; 0: any number; see docs/balancers.md",
+        "at most a quarter less; 0: any number; see `aserve docs balancers`",
         "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
     )
     max_connection_seconds: float = row(
         0.0, "Time limits", "--max-connection-age", duration(0.0),
         "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`, or a GOAWAY; drawn for each "
-        "connection, at most a quarter less; 0: any time; see docs/balancers.md",
+        "connection, at most a quarter less; 0: any time; see `aserve docs balancers`",
         "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
     )
     # fmt: on

@@ -146,7 +146,7 @@ def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Ma
         waiting = f"; {queued} {'client waits' if queued == 1 else 'clients wait'} in the kernel" if queued else ""
         yield Advice(
             f"{names}: as many connections are open as may be, {full[0]['connections_limit']} each{waiting}.",
-            "Raise --max-connections, and `ulimit -n` with it, or add --workers. If clients are slow or idle: docs/slow-clients.md.",
+            "Raise --max-connections, and `ulimit -n` with it, or add --workers. If clients are slow or idle: `aserve docs slow-clients`.",
             is_failure=bool(queued) and len(full) == len(serving),
         )
     for each in listening:
@@ -285,7 +285,7 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings
     if spool_files >= NEAR * files:
         yield Advice(
             f"{_name(worker)} has {spool_files} of {files} temporary files for bodies that clients send or read slowly.",
-            "Raise --spool-files, and `ulimit -n` with it; docs/slow-clients.md has what they are for.",
+            "Raise --spool-files, and `ulimit -n` with it; `aserve docs slow-clients` has what they are for.",
         )
     for name, flag in (("rss", "--max-rss"), ("pss", "--max-pss"), ("uss", "--max-uss")):
         limit, taken = getattr(config, f"max_{name}_bytes"), worker[f"{name}_bytes"]

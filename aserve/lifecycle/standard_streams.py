@@ -1,6 +1,6 @@
 """Fills standard input, output and error where the parent process has closed them.
 
-Owns:     fill_standard_streams: /dev/null where one of them is closed.
+Owns:     fill_standard_streams: /dev/null where one of them is closed; discard_output.
 Thread:   the main thread: before anything is opened, and once a second while the event loop runs.
 Not here: writing to them.
 
@@ -36,3 +36,9 @@ def _fill(fd: int) -> bool:
         return False
     os.set_inheritable(fd, True)  # as child processes expect
     return True
+
+
+def discard_output() -> None:
+    """Let standard output lead nowhere, as its reader has ended (`aserve stacks | head`): Python flushes it once more at its end."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

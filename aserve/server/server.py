@@ -45,7 +45,7 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Bind and threads may be given by position; other settings have the keywords of docs/settings.md, and a Config in place of `bind` has
+    Bind and threads may be given by position; other settings have the keywords that `aserve docs settings` lists, and a Config in place of `bind` has
     them all. Leaving the block drains: running requests are finished. No signal handlers, no global state; several servers may share a loop.
 
     A program calls: start, drain, statistics, wait_failing, set_unready, reload_certificates, reopen_logs, slow_requests; and to hand

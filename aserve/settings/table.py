@@ -117,7 +117,7 @@ class EngineSettings(Settings):
     )
     websockets: int = row(
         100, "Serving", "--websockets", count(0, 65536),
-        "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see docs/websockets.md",
+        "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see `aserve docs websockets`",
         "Guess: a site's chat. Each takes a thread of aserve, mostly one of the app's library, three descriptors and some 60 KiB.",
     )
     loop: str = row(
@@ -189,14 +189,14 @@ class EngineSettings(Settings):
     )
     workers: int | str | None = row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
-        "serve in worker processes, with a supervisor that replaces them; auto: one for each available CPU; see docs/workers.md, "
-        "and docs/two-workers.md for an app that keeps state in memory",
+        "serve in worker processes, with a supervisor that replaces them; auto: one for each available CPU; see `aserve docs workers`, "
+        "and `aserve docs two-workers` for an app that keeps state in memory",
         "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
         "CPUs on CPython, and let new code take over without a pause.",
     )
     preload: bool = row(
         False, PROCESSES, "--preload", SWITCH,
-        "import the app once, in a process from which workers are forked; see docs/preload.md for what an app must not do at import",
+        "import the app once, in a process from which workers are forked; see `aserve docs preload` for what an app must not do at import",
         "Not every app can be forked: connections and threads that it opens at import do not work in a worker. If it can be, workers need "
         "less memory, and are ready at once.",
         needs=REPLACED,
@@ -204,7 +204,7 @@ class EngineSettings(Settings):
     warm_up: Sequence[str] = row(
         (), PROCESSES, "--warm-up", PLACES,
         "request that the app must answer before its worker counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
-        "new code that answers with 5xx is not served; repeatable; see docs/upgrades.md",
+        "new code that answers with 5xx is not served; repeatable; see `aserve docs upgrades`",
         "Only you know which requests test most of your app, and change nothing.",
         secret=show_place,
         needs=REPLACED,
@@ -287,7 +287,7 @@ class EngineSettings(Settings):
     reload: bool = row(
         False, DEVELOPMENT, "--reload", SWITCH,
         "for development: serve new code within a second of a save, or show in the browser why that fails; it implies "
-        "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see docs/development.md",
+        "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see `aserve docs development`",
         "It checks files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
         needs=REPLACED,
         fixed=True,
@@ -330,7 +330,7 @@ class EngineSettings(Settings):
     )
     client_certificate: str = row(
         "none", TLS, "--client-certificate", choice("none", "optional", "required"),
-        "whether to ask clients for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
+        "whether to ask clients for a certificate; see SSL_CLIENT_VERIFY in `aserve docs tls`",
         "Browsers would show a dialog to their users.",
         needs=_HTTPS,
     )
@@ -348,7 +348,7 @@ class EngineSettings(Settings):
     )
     trusted_proxies: Sequence[str] = row(
         (), "Proxies", "--trusted-proxies", PEERS,
-        "proxies whose fields, or PROXY protocol, about their clients are believed; repeatable; see docs/proxies.md",
+        "proxies whose fields, or PROXY protocol, about their clients are believed; repeatable; see `aserve docs proxies`",
         "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
     )
     trusted_hops: int = row(
@@ -467,7 +467,7 @@ class EngineSettings(Settings):
     request_seconds: float = row(
         0.0, "Time limits", "--request-timeout", duration(0.0),
         "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
-        "see docs/deadlines.md",
+        "see `aserve docs deadlines`",
         "An exception between any two steps of an app can leave locks taken and work half "
         "done, and only you know how long a request may take. 60 s suits many: nginx waits no longer.",
     )
@@ -497,7 +497,7 @@ class EngineSettings(Settings):
     healthcheck_path: str | None = row(
         None, "Health checks", "--healthcheck-path", URL_PATH,
         "answer GET and HEAD of PATH/live and PATH/ready (or PATH) without the app, even while all threads are busy: live: 200; ready: "
-        "503 when draining, or when requests wait too long; neither is logged; see docs/health.md",
+        "503 when draining, or when requests wait too long; neither is logged; see `aserve docs health`",
         "Any path could be one of your app's.",
     )
     healthcheck_max_wait_seconds: float = row(
@@ -510,7 +510,7 @@ class EngineSettings(Settings):
     proxy_status: str | None = row(
         None, "Health checks", "--proxy-status", PROXY_NAME,
         "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with the cause; "
-        "see docs/balancers.md",
+        "see `aserve docs balancers`",
         "It shows strangers a host's name, if no front server removes it. Responses of the app have no such field.",
     )
     user: str | None = row(
@@ -564,7 +564,7 @@ class EngineSettings(Settings):
     request_id_header: str | None = row(
         None, "Logs", "--request-id-header", FIELD_NAME,
         "field of each response with the request's id, such as X-Request-ID: the client's X-Request-ID, whatever this field is called, or a new one; "
-        "see docs/logging.md",
+        "see `aserve docs logging`",
         "Some frameworks send one themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
     show_queries: bool = row(

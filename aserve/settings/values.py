@@ -89,7 +89,7 @@ class Values:
             **ELSEWHERE,
         }
         near = near_names(name.replace("-", "_"), known, 1, NEAR)
-        return f"did you mean {known[near[0]]}?" if near else "docs/settings.md has all keywords"
+        return f"did you mean {known[near[0]]}?" if near else "`aserve docs settings` has all keywords"
 
     def replace(self: V, **values: Any) -> V:
         """Return a copy with other values, checked as any other; `dataclasses.replace` does the same, and loads that module."""

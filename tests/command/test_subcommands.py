@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from aserve.command import cli
@@ -28,10 +32,31 @@ def test_beginning(served, capsys, tmp_path):
     assert served == []
 
 
+def test_reading(served, capsys):
+    """`aserve docs` prints a page, and serves nothing."""
+    assert cli.main(["docs", "workers"]) == 0
+    assert capsys.readouterr().out.startswith("# Worker processes\n")
+    assert served == []
+
+
+def test_a_reader_that_ends_early(tmp_path):
+    """`aserve docs settings | head -1` prints no traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-Im", "aserve", "docs", "settings"], stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_which_words_are_subcommands():
-    """Those of features, and two of the command's own; an app in a module of such a name is named with its app."""
+    """Those of features, and three of the command's own; an app in a module of such a name is named with its app."""
     assert all(
-        map(is_subcommand, (["config"], ["init"], ["status"], ["top"], ["reload", "--control", "x"], ["translate"]))
+        map(
+            is_subcommand,
+            (["config"], ["init"], ["docs"], ["status"], ["top"], ["reload", "--control", "x"], ["translate"]),
+        )
     )
     assert (
         not is_subcommand([]) and not is_subcommand(["status:app"]) and not is_subcommand(["--threads", "2", "status"])

@@ -18,7 +18,19 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *(ROOT / na
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 FILE = re.compile(r"# ([\w./@-]+\.\w+)\n")  # the first line of a block that a reader saves under this name
 # They ask a server, or write something: they serve nothing.
-SUBCOMMANDS = ("balancers", "config", "init", "recycle", "reload", "stacks", "status", "top", "translate", "workers")
+SUBCOMMANDS = (
+    "balancers",
+    "config",
+    "docs",
+    "init",
+    "recycle",
+    "reload",
+    "stacks",
+    "status",
+    "top",
+    "translate",
+    "workers",
+)
 SHOWING = {"--check", "--check-config", "--help", "--print-completion", "--version"}
 
 # What each Unix has.

@@ -48,8 +48,9 @@ def faults_of_sdist(names: set[str], files: set[str]) -> list[str]:
 
 
 def faults_of_wheel(names: set[str], files: set[str], *, has_native: bool = False) -> list[str]:
-    """Return what a wheel lacks of the package, and what it has beside it: no tests, no source of C."""
+    """Return what a wheel lacks of the package, and what it has beside it: no tests, no source of C, but the pages."""
     package = {name for name in files if name.startswith("aserve/")}
+    package |= {f"aserve/{name}" for name in files if re.fullmatch(r"docs/[^/]+\.md", name)}  # for `aserve docs`
     extensions = {name for name in names if EXTENSION.fullmatch(name)}
     about = {name for name in names if re.match(r"aserve_wsgi-[^/]+\.dist-info/", name)}
     lacks, more = package - names, names - package - extensions - about

@@ -274,7 +274,7 @@ def test_settings_page_is_up_to_date():
     """docs/settings.md is what `make docs` would write."""
     module = load_module(ROOT / "docs/make_settings.py")
     assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"
-    shown = module.with_links("see docs/a-b.md; `--cd` e, --fg 3, and --hi - or --jk-l")
+    shown = module.with_links("see `aserve docs a-b`; `--cd` e, --fg 3, and --hi - or --jk-l")
     assert shown == "see [a-b.md](a-b.md); `--cd` e, `--fg 3`, and `--hi -` or `--jk-l`"
 
 

@@ -40,7 +40,7 @@ def test_replace_checks_again(replace):
         ("drain_timeout", "did you mean drain_seconds?"),  # --drain-timeout
         ("max-body", "did you mean max_body_bytes?"),  # its TOML key
         ("ssl_certfile", "did you mean certificate?"),  # uvicorn's
-        ("nonsense_xyzzy", "docs/settings.md has all keywords"),
+        ("nonsense_xyzzy", "`aserve docs settings` has all keywords"),
     ],
 )
 def test_unknown_keyword(name, meant):

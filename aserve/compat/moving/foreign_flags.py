@@ -21,11 +21,11 @@ from .uwsgi_table import TABLE as UWSGI
 SAME, NOTHING = "the same", "leave it out: nothing depends on it here"
 WSGI = "leave it out: aserve serves WSGI"
 FACTORY = "call it in the first argument: `'module:create_app()'`"
-TLS = "`--certificate FILE`, and `https://` before the address of `--bind`; see tls.md"
+TLS = "`--certificate FILE`, and `https://` before the address of `--bind`; see `aserve docs tls`"
 LEVEL = "the same, with debug, info, warning, error or critical"
 LINES = "`--access-log -`, or a file; without it there are no lines"
-SOCKETS = "leave it out: WebSocket libraries of WSGI apps work; see websockets.md"
-PLAIN_KEY = "leave it out: the key has no passphrase here; see tls.md"
+SOCKETS = "leave it out: WebSocket libraries of WSGI apps work; see `aserve docs websockets`"
+PLAIN_KEY = "leave it out: the key has no passphrase here; see `aserve docs tls`"
 ENV_FILE = "have a shell or systemd (`EnvironmentFile=`) read it; `--env NAME=VALUE` sets one"
 APACHE = "leave it out: it is Apache's own"
 FRONT = "leave it out: have a front server do it, such as nginx or Apache"
@@ -126,13 +126,13 @@ _TABLES: dict[str, list[tuple[str, str]]] = {
         ("interface lifespan", WSGI),
         ("loop", "the same: auto, asyncio or uvloop"),
         ("http", "leave it out: aserve speaks HTTP/1.1, and HTTP/2 over TLS with the extra http2"),
-        ("http2", "leave it out: with the extra http2 it is spoken over TLS; see http2.md"),
+        ("http2", "leave it out: with the extra http2 it is spoken over TLS; see `aserve docs http2`"),
         ("ws ws-max-size ws-max-queue ws-ping-interval ws-ping-timeout ws-per-message-deflate", SOCKETS),
         ("reload-dir reload-include", "`--reload-extra FOLDER`"),
         ("env-file", ENV_FILE),
         ("proxy-headers forwarded-allow-ips", "`--trusted-proxies ADDRESS`"),
         ("no-proxy-headers", "leave it out: no field of a proxy is believed without `--trusted-proxies`"),
-        ("root-path", "leave it out: a proxy says it, by X-Forwarded-Prefix; see proxies.md"),
+        ("root-path", "leave it out: a proxy says it, by X-Forwarded-Prefix; see `aserve docs proxies`"),
         ("header", "`--add-field 'NAME: VALUE'`"),
         ("no-server-header", "`--server-name ''`"),
         ("limit-concurrency", "`--max-connections`: further clients wait, and get no 503"),
@@ -177,7 +177,7 @@ _TABLES: dict[str, list[tuple[str, str]]] = {
         ("access-log-name log-directory", "`--access-log FILE`"),
         ("access-log-format", "the same, with combined, common or `%(h)s` in place of `%h`"),
         ("log-to-terminal startup-log startup-log-name error-log-name error-log-format", "leave it out: messages go to standard error"),
-        ("rotate-logs max-log-size rotatelogs-executable", "leave it out: logrotate does it, with SIGUSR1; see logging.md"),
+        ("rotate-logs max-log-size rotatelogs-executable", "leave it out: logrotate does it, with SIGUSR1; see `aserve docs logging`"),
         ("limit-request-body", "`--max-body SIZE`"),
         ("keep-alive-timeout", "`--keep-alive`"),
         ("max-clients", "`--max-connections`"),
@@ -187,25 +187,25 @@ _TABLES: dict[str, list[tuple[str, str]]] = {
         ("socket-timeout response-socket-timeout", "`--write-timeout`"),
         ("header-min-rate body-min-rate body-max-timeout", "`--min-rate SIZE`"),
         ("response-buffer-size", "`--response-memory SIZE`"),
-        ("https-port ssl-port", "`--bind https://:PORT`; see tls.md"),
+        ("https-port ssl-port", "`--bind https://:PORT`; see `aserve docs tls`"),
         ("ssl-certificate-file", TLS),
         ("ssl-certificate", "`--certificate FILE.crt` and `--key FILE.key`"),
         ("ssl-certificate-key-file", "`--key FILE`"),
         ("ssl-certificate-chain-file", "`--certificate FILE`, behind the server's own in that file"),
         ("ssl-ca-certificate-file", "`--client-ca FILE`"),
         ("ssl-verify-client", "`--client-certificate required`, for all paths"),
-        ("ssl-environment", "leave it out: the environ has them; see tls.md"),
+        ("ssl-environment", "leave it out: the environ has them; see `aserve docs tls`"),
         ("https-only", "`--https-redirect PORT`"),
         ("hsts-policy", "`--hsts SECONDS`"),
-        ("http2", "leave it out, or a value: with the extra http2 it is spoken over TLS; see http2.md"),
+        ("http2", "leave it out, or a value: with the extra http2 it is spoken over TLS; see `aserve docs http2`"),
         ("trust-proxy", "`--trusted-proxies ADDRESS`"),
-        ("trust-proxy-header", "`--forwarded-fields`; see proxies.md"),
-        ("url-alias document-root", "`--static /PREFIX=FOLDER`; see files.md"),
+        ("trust-proxy-header", "`--forwarded-fields`; see `aserve docs proxies`"),
+        ("url-alias document-root", "`--static /PREFIX=FOLDER`; see `aserve docs files`"),
         ("directory-index", "`--static-index NAME`"),
         ("compress-responses", "`--compress`"),
         ("mime-types", "`--static-fields 'PATTERN Content-Type: TYPE'`"),
-        ("server-status server-metrics enable-telemetry telemetry-service telemetry-interval telemetry-options telemetry-ui-port", "`--metrics ADDRESS:PORT`; see metrics.md"),
-        ("service-script service-user service-group service-log-file", "`--attach 'NAME=COMMAND'` runs a program beside the workers; see attached.md"),
+        ("server-status server-metrics enable-telemetry telemetry-service telemetry-interval telemetry-options telemetry-ui-port", "`--metrics ADDRESS:PORT`; see `aserve docs metrics`"),
+        ("service-script service-user service-group service-log-file", "`--attach 'NAME=COMMAND'` runs a program beside the workers; see `aserve docs attached`"),
         ("server-name", "leave it out: each request has its Host; `--server-name` here is the field Server"),
         (
             "server-alias allow-localhost error-document error-override proxy-mount-point proxy-url-alias proxy-virtual-host proxy-timeout rewrite-rules "

@@ -35,20 +35,20 @@ Flags of aserve come before the word {word}, and win:
     aserve --check {theirs}
     aserve translate {theirs}
 The last prints them as settings of aserve.
-More: docs/{page}
+More: aserve docs {page}
 """
 _WORDS = {
     "uwsgi": {
         "server": "uWSGI",
         "theirs": "uwsgi --http :8000 --module app --master -p 4",
         "variables": "UWSGI_ variables",
-        "page": "moving-from-uwsgi.md",
+        "page": "moving-from-uwsgi",
     },
     "gunicorn": {
         "server": "gunicorn",
         "theirs": "gunicorn -b :8000 -w 4 app:app",
         "variables": "GUNICORN_CMD_ARGS",
-        "page": "moving-from-gunicorn.md",
+        "page": "moving-from-gunicorn",
     },
 }
 

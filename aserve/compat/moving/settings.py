@@ -61,13 +61,13 @@ class MovingSettings(EngineSettings):
     dropped_guards: str = row(
         "refuse", "Process", "--dropped-guards", choice("refuse", "warn"),
         "what follows if a file of uWSGI or gunicorn has a rule that keeps clients from the app, such as a route with ldapauth, and aserve cannot "
-        "obey it: no start, or a warning; see docs/moving-from-uwsgi-options.md",
+        "obey it: no start, or a warning; see `aserve docs moving-from-uwsgi-options`",
         "A site that asked for a password must not be served without one because its server is another.",
     )
     master_fifo: str | None = row(
         None, "Process", "--master-fifo", FILE,
         "FIFO that the supervisor makes, and whose letters it obeys as uWSGI does its master-fifo's: r and c reload, q ends, + and - change the "
-        "number of workers, l opens logs anew; see docs/moving-from-uwsgi-options.md",
+        "number of workers, l opens logs anew; see `aserve docs moving-from-uwsgi-options`",
         "It is for deploy scripts that were written for uWSGI; `aserve reload` says whether the new code serves.",
         needs=REPLACED,
         fixed=True,
@@ -76,7 +76,7 @@ class MovingSettings(EngineSettings):
     environ_as: str | None = row(
         None, "Proxies", "--environ-as", SERVER,
         "which server's environ the app finds, where they differ: X-Forwarded-* of any peer as they came, REMOTE_ADDR of the peer, and the "
-        "scheme as uWSGI or gunicorn has it; with gunicorn RAW_URI, too; see docs/proxies.md",
+        "scheme as uWSGI or gunicorn has it; with gunicorn RAW_URI, too; see `aserve docs proxies`",
         "A client can send these fields, so that an app which is new here does not see them. Settings of uWSGI and gunicorn imply their own: an app "
         "that was behind a proxy there knows which of the addresses it believes, and must go on with https. With uwsgi and trusted-proxies, "
         "aserve's rules decide about these fields.",

@@ -57,6 +57,6 @@ class ModeFinder:
         """Put the classes into it."""
         vars(module)["_async"] = importlib.import_module(f"{DRIVERS}threading")._async
         logger.info(
-            "Socket.IO's mode %s runs in threads here, as its mode threading; see docs/websockets.md",
+            "Socket.IO's mode %s runs in threads here, as its mode threading; see `aserve docs websockets`",
             module.__name__[len(DRIVERS) :],
         )

@@ -38,7 +38,7 @@ another variable is one of the TOML file, too: "0.0.0.0:${env:PORT}"."""
 CPUS = re.compile(r"cpu_count\(|sched_getaffinity\(|%k\b")  # the last in a file of uWSGI's
 # By a setting's key: what it is for, where its name and its origin do not say it.
 MEANINGS = {"argv": "sys.argv of the app: without this line it is aserve's, which most apps do not look at"}
-_AT_BEGIN = "a function with @aserve.post_fork; see docs/preload.md"
+_AT_BEGIN = "a function with @aserve.post_fork; see `aserve docs preload`"
 IN_THE_APP = {
     "pre_fork": _AT_BEGIN, "post_fork": _AT_BEGIN, "post_worker_init": _AT_BEGIN, "worker_exit": "atexit.register",
 }  # fmt: skip

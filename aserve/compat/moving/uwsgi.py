@@ -31,7 +31,7 @@ from .uwsgi_table import TABLE
 from .uwsgi_values import MESSAGES, OFF, add_log, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-EMPEROR = "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd; see moving-from-uwsgi.md"
+EMPEROR = "aserve starts no servers: start one for each file that is named there, as by a unit aserve@.service of systemd; see `aserve docs moving-from-uwsgi`"
 # What is said of options beside `cheaper`.
 UNLIKE_CHEAPER = {
     "cheaper-initial": "as many as `cheaper` says start, and more while all are busy",
@@ -306,7 +306,9 @@ def _set_limits(draft: Draft) -> None:
     if expect is not None and is_number(text_of(expect)) and whole(expect) > 1:
         draft.note(expect, "no limit is of requests with Expect alone: `--max-body` is one for each body")
     if facts.get("log-x-forwarded-for"):
-        draft.note(facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see docs/proxies.md")
+        draft.note(
+            facts["log-x-forwarded-for given"], "name your proxies: --trusted-proxies; see `aserve docs proxies`"
+        )
 
 
 def _set_logs(draft: Draft) -> None:

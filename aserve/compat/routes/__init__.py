@@ -304,7 +304,7 @@ class RouteSettings(EngineSettings):
     # fmt: off
     route: Sequence[str] = row(
         (), "Serving", "--route", ROUTES,
-        "requests that a registered RPC function answers, or that a password, a status or a redirect keeps from the app; repeatable; see docs/rpc.md",
+        "requests that a registered RPC function answers, or that a password, a status or a redirect keeps from the app; repeatable; see `aserve docs rpc`",
         "For configurations that use uWSGI's internal routing to call RPC functions.",
         secret=show_route,
         lacks=lacks_action,

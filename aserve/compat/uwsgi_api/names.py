@@ -129,9 +129,9 @@ def why_missing(module: str, name: str, names: dict[str, Name]) -> str:
         )
     if known.how != ABSENT:
         return f"{module}.{name} is not available under aserve; {f'{known.needs} offers it' if known.needs else known.text}"
-    return f"{module}.{name} is not available under aserve; {_plain(known.text)}; see docs/uwsgi-names.md"
+    return f"{module}.{name} is not available under aserve; {_plain(known.text)}; see `aserve docs uwsgi-names`"
 
 
 def _plain(text: str) -> str:
     """Return a text without the links of a page."""
-    return re.sub(r"\[([\w-]+\.md)\]\([^)]*\)", r"docs/\1", text)
+    return re.sub(r"\[([\w-]+)\.md\]\([^)]*\)", r"`aserve docs \1`", text)

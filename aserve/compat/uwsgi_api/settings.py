@@ -148,31 +148,31 @@ class UwsgiSettings(SharingSettings):
     uwsgi_module: str = row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache, --uwsgi-mule or --shared",
-        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see docs/uwsgi-api.md. "
+        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see `aserve docs uwsgi-api`. "
         "A server in your own program leaves this to you.",
         fixed=True,
     )
     uwsgi_cache: Sequence[str] = row(
         (), "Serving", "--uwsgi-cache", CACHES,
-        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see `aserve docs uwsgi-api`",
         "Only you know what is worth caching. Memory is taken as the cache fills.",
         fixed=True,
     )
     uwsgi_queue: str | None = row(
         None, "Serving", "--uwsgi-queue", QUEUE,
-        "a ring of messages that all workers share, for uwsgi.queue_push and the like, as in uWSGI's option queue; see docs/uwsgi-api.md",
+        "a ring of messages that all workers share, for uwsgi.queue_push and the like, as in uWSGI's option queue; see `aserve docs uwsgi-api`",
         "Only apps written for uWSGI use it.",
         fixed=True,
     )
     uwsgi_sharedarea: Sequence[str] = row(
         (), "Serving", "--uwsgi-sharedarea", AREAS,
-        "memory that all workers share, for uwsgi.sharedarea_read and the like, as in uWSGI's option sharedarea; repeatable; see docs/uwsgi-api.md",
+        "memory that all workers share, for uwsgi.sharedarea_read and the like, as in uWSGI's option sharedarea; repeatable; see `aserve docs uwsgi-api`",
         "Only apps written for uWSGI use it.",
         fixed=True,
     )
     uwsgi_metric: Sequence[str] = row(
         (), "Serving", "--uwsgi-metric", METRICS,
-        "a number that all workers share, for uwsgi.metric_inc and the like, as in uWSGI's option metric; repeatable; see docs/uwsgi-api.md",
+        "a number that all workers share, for uwsgi.metric_inc and the like, as in uWSGI's option metric; repeatable; see `aserve docs uwsgi-api`",
         "Only apps written for uWSGI use it; prometheus_client's metrics are in --metrics.",
         fixed=True,
     )

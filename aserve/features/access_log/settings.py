@@ -53,7 +53,7 @@ LOG_PATH = Kind(
 )
 LOG_FORMAT = Kind(
     "FORMAT",
-    "combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+    "combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see `aserve docs logging`",
     _parse_log_format,
 )
 LOG_COPIES = Kind("PATH", f"{LOG_PATH.accepts}; in a variable one to a line", _parse_copies, show_texts)
@@ -71,7 +71,7 @@ class AccessLogSettings(EngineSettings):
     # fmt: off
     access_log: str | None = row(
         None, "Logs", "--access-log", LOG_PATH,
-        "write a line for each request to a file, to standard output with -, with syslog: to the machine's log, or to a logger; see docs/logging.md",
+        "write a line for each request to a file, to standard output with -, with syslog: to the machine's log, or to a logger; see `aserve docs logging`",
         "Most servers stand behind a proxy that writes one already.",
         path=whole_log,
     )
@@ -84,7 +84,7 @@ class AccessLogSettings(EngineSettings):
     )
     access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
-        "what a line shows: combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+        "what a line shows: combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see `aserve docs logging`",
         "Apache and nginx write it by default, and most tools read it.",
         needs=_LOG,
     )

@@ -20,6 +20,7 @@ from typing import Any, Callable, NoReturn
 from ...connections.health import WISHES
 from ...connections.monitoring.stacks import ORDER
 from ...core.json_text import read_object
+from ...lifecycle.standard_streams import discard_output
 from ...settings import ConfigError, read_toml, show_bytes
 from ...settings.peer import SO_PEERCRED
 
@@ -69,9 +70,8 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
     try:
         status = show(args, _ask(path, question(args)))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has ended: aserve stacks | head
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # for the output that is not flushed yet
+    except BrokenPipeError:
+        discard_output()
         return REFUSED
     return status
 

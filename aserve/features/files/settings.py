@@ -190,7 +190,7 @@ class FileSettings(EngineSettings):
     # fmt: off
     static: Sequence[str] = row(
         (), FILES, "--static", FOLDERS,
-        "serve files below a path; repeatable, the longest wins; requests without a file there go to the app; see docs/files.md",
+        "serve files below a path; repeatable, the longest wins; requests without a file there go to the app; see `aserve docs files`",
         "Only you know which folders are public.",
         path=whole_folder,
     )
@@ -223,13 +223,13 @@ class FileSettings(EngineSettings):
     x_sendfile: Sequence[str] = row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
-        "see docs/files.md",
+        "see `aserve docs files`",
         "An app that is written for a front server names that server's files; only you know which of them it may send.",
         path=whole_folder,
     )
     compress: bool = row(
         False, FILES, "--compress", SWITCH,
-        "compress the app's responses of text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "compress the app's responses of text, by gzip, and by br and zstd where a package for them is installed; see `aserve docs files`",
         "A front server can do it as well. With TLS, the length of a compressed page reveals a secret in it, if the page also contains "
         "text from a stranger (BREACH): only you know your pages.",
     )

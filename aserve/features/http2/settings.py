@@ -29,7 +29,7 @@ class HTTP2Settings(EngineSettings):
     http2: str = row(
         "auto", "Serving", "--http2", choice("auto", "h2c", "off"),
         "HTTP/2 for clients that ask for it over TLS; auto: if the library h2 is installed (the extra `http2`); "
-        "h2c: without TLS, too, for proxies in --trusted-proxies; see docs/http2.md",
+        "h2c: without TLS, too, for proxies in --trusted-proxies; see `aserve docs http2`",
         "Browsers load a page with many parts sooner by it. A request costs more CPU time than over HTTP/1.1, which clients may still choose.",
     )
     max_streams: int = row(

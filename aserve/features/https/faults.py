@@ -43,7 +43,7 @@ FAULTS = {
     # Requests.
     "rateLimited": (
         "{authority} has had too many requests: {detail}",
-        "wait; and for experiments use the staging directory, see docs/letsencrypt.md",
+        "wait; and for experiments use the staging directory, see `aserve docs letsencrypt`",
     ),
     "rejectedIdentifier": ("{authority} gives no certificate for {name}: {detail}", "use another name, or another authority"),
     "userActionRequired": ("{authority} wants you to do something: {detail}", "do that, such as reading its new terms"),

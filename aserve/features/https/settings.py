@@ -131,7 +131,7 @@ class HTTPSSettings(SharingSettings):
     https: Sequence[str] = row(
         (), GROUP, "--https", NAMES,
         "serve this name over TLS, with a certificate that aserve gets from Let's Encrypt and renews; repeatable; without --bind, listen on "
-        "ports 443 and 80; see docs/letsencrypt.md",
+        "ports 443 and 80; see `aserve docs letsencrypt`",
         "Only you know your name, and whether you accept the authority's terms. It needs acme (pip install 'aserve-wsgi[acme]').",
     )
     https_folder: str | None = row(

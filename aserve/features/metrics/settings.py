@@ -54,7 +54,7 @@ class MetricsSettings(EngineSettings):
     # fmt: off
     metrics: str | None = row(
         None, "Metrics", "--metrics", LISTENING,
-        "address at which Prometheus gets metrics of requests, threads, connections and workers by GET /metrics; see docs/metrics.md",
+        "address at which Prometheus gets metrics of requests, threads, connections and workers by GET /metrics; see `aserve docs metrics`",
         "An address of its own: metrics are not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
         fixed=True,
@@ -69,7 +69,7 @@ class MetricsSettings(EngineSettings):
     )
     statsd: str | None = row(
         None, "Metrics", "--statsd", STATSD,
-        "statsd to which metrics of requests, their times, threads and workers go once a second, by UDP or a unix socket; see docs/metrics.md",
+        "statsd to which metrics of requests, their times, threads and workers go once a second, by UDP or a unix socket; see `aserve docs metrics`",
         "Counting costs the same as for --metrics. A host name is looked up once, at the start.",
         fixed=True,
         path=whole_address,
@@ -83,7 +83,7 @@ class MetricsSettings(EngineSettings):
     )
     stats: str | None = row(
         None, "Metrics", "--stats", STATS,
-        "address that sends the JSON of uWSGI's stats server to every client, for uwsgitop and its like; see docs/metrics.md",
+        "address that sends the JSON of uWSGI's stats server to every client, for uwsgitop and its like; see `aserve docs metrics`",
         "It is of use only with such tools. It counts requests, as --metrics does.",
         fixed=True,
         path=_whole_stats,
@@ -104,7 +104,7 @@ class MetricsSettings(EngineSettings):
     )
     agent_check: str | None = row(
         None, "Health checks", "--agent-check", LISTENING,
-        "address that answers HAProxy's agent check with a weight by free threads, or drain, maint, stopped; see docs/balancers.md",
+        "address that answers HAProxy's agent check with a weight by free threads, or drain, maint, stopped; see `aserve docs balancers`",
         "An address of its own answers while every worker hangs. It is of use only with HAProxy.",
         fixed=True,
         path=whole_address,

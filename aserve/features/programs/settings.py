@@ -21,7 +21,7 @@ class ProgramSettings(EngineSettings):
     attach: Sequence[str] = row(
         (), "Processes", "--attach", COMMANDS,
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
-        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "'beat=celery -A shop beat'; repeatable; see `aserve docs attached`",
         "systemd can start such services, too; this is for those that belong to the app, and change with it.",
         secret=show_program,
         needs=REPLACED,
@@ -29,7 +29,7 @@ class ProgramSettings(EngineSettings):
     cron: Sequence[str] = row(
         (), "Processes", "--cron", TIMED,
         "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
-        "repeatable; see docs/attached.md",
+        "repeatable; see `aserve docs attached`",
         "cron and systemd can do it, too; this is for commands that belong to the app, and change with it.",
         secret=show_timed,
         needs=REPLACED,

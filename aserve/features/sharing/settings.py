@@ -88,7 +88,7 @@ class SharingSettings(EngineSettings):
     # fmt: off
     shared: str | None = row(
         None, "Serving", "--shared", SHARED,
-        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, queues of --spooler, and certificates of --https with their keys; see docs/uwsgi-api.md and docs/certificates.md",
+        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, queues of --spooler, and certificates of --https with their keys; see `aserve docs uwsgi-api` and `aserve docs certificates`",
         "Without it each host has its own, and no other server has to run. It needs redis (pip install 'aserve-wsgi[redis]'). Put a password into the variable: every user can read a command line.",
         secret=show_url,
         fixed=True,

@@ -46,7 +46,7 @@ def test_among_the_flags():
 def test_help_and_version(word):
     """Both are aserve's; the text fits a terminal."""
     text = asked_for_help({f"{word}_line": ["-w", "2", "--help"]})
-    assert text.startswith(f"usage: aserve [flags of aserve] {word} [") and f"moving-from-{word}.md" in text
+    assert text.startswith(f"usage: aserve [flags of aserve] {word} [") and f"aserve docs moving-from-{word}" in text
     assert max(map(len, text.splitlines())) <= 80
     assert asked_for_help({f"{word}_line": []}) == "" == asked_for_help({})
     assert asks_for_version({f"{word}_line": ["--version"]}) and not asks_for_version({f"{word}_line": ["-w"]})

@@ -51,7 +51,8 @@ def test_modes(installed, caplog):
         for name in needed:
             del sys.modules[name]
     assert caplog.messages == [
-        f"Socket.IO's mode {mode} runs in threads here, as its mode threading; see docs/websockets.md" for mode in MODES
+        f"Socket.IO's mode {mode} runs in threads here, as its mode threading; see `aserve docs websockets`"
+        for mode in MODES
     ]
 
 

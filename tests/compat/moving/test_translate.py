@@ -85,7 +85,7 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     assert out.splitlines()[0].endswith("Start it with: aserve --config THIS_FILE module:app")
     assert out.endswith(
         "\n# Hooks are called with --gunicorn-conf, or `aserve gunicorn`, only: when_ready, post_fork\n"
-        "#   post_fork: in the app, a function with @aserve.post_fork; see docs/preload.md\n"
+        "#   post_fork: in the app, a function with @aserve.post_fork; see `aserve docs preload`\n"
     )
 
 

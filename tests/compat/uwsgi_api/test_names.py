@@ -68,7 +68,7 @@ def test_all_decorators_of_uwsgi():
     [
         (
             "setprocname",
-            "uwsgi.setprocname is not available under aserve; the package setproctitle does it; see docs/uwsgi-names.md",
+            "uwsgi.setprocname is not available under aserve; the package setproctitle does it; see `aserve docs uwsgi-names`",
         ),
         ("spool", "uwsgi.spool is not available under aserve; --spooler FOLDER offers it"),
         ("atexit", "uwsgi.atexit is not available under aserve; set it: it is called when a process ends"),
@@ -83,7 +83,7 @@ def test_why_missing(name, text):
 
 def test_the_page_is_named_without_its_link():
     """A terminal shows no links."""
-    assert "docs/nginx.md; see" in why_missing("uwsgi", "route", NAMES)
+    assert "`aserve docs nginx`; see" in why_missing("uwsgi", "route", NAMES)
 
 
 def test_the_page():

@@ -30,7 +30,7 @@ class SpoolerSettings(UwsgiSettings):
     # fmt: off
     spooler: Sequence[str] = row(
         (), "Processes", "--spooler", PATHS,
-        "folder of jobs that the app adds by uwsgi.spool or @spool, and that separate processes do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
+        "folder of jobs that the app adds by uwsgi.spool or @spool, and that separate processes do; or shared:NAME, a queue of all hosts in --shared; repeatable; see `aserve docs spooler`",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
         needs=REPLACED,
         path=whole_spool,

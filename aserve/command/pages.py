@@ -1,0 +1,94 @@
+"""The command `aserve docs`: the pages of the documentation, which a wheel brings along.
+
+Owns:     show_pages: the list, a page, or the pages that have some words; NAMED, how a message or a help text names a page.
+Thread:   the main thread.
+Not here: the pages (docs/), their copies in a wheel (setup.py), the site (docs/conf.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+
+from ..settings import ConfigError
+
+# Each message and help text names a page by the command that prints it; make_settings.py and make_moving.py make links of these names.
+NAMED = re.compile(r"`?aserve docs ([a-z][\w-]*)`?")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = (os.path.join(_PACKAGE, "docs"), os.path.join(os.path.dirname(_PACKAGE), "docs"))  # of a wheel, of a checkout
+INDEX = "index"
+_ENTRY = re.compile(r"^- \[[^]]+\]\(([\w-]+)\.md\): (.*)")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+MAX_FOUND = 12
+MAX_LINE = 100
+
+
+def show_pages(argv: Sequence[str]) -> str:
+    """
+    Return what `aserve docs` prints; `argv`: what follows the word docs.
+
+    Raises:
+        ConfigError: no page has these words.
+    """
+    parser = argparse.ArgumentParser(
+        prog="aserve docs", description="Print a page of the documentation; without a name, the names of all pages."
+    )
+    parser.add_argument("words", metavar="NAME", nargs="*", help="a page, or words that are looked for in all pages")
+    words = [word.lower() for word in parser.parse_args(argv).words]
+    folder = next((folder for folder in FOLDERS if os.path.isfile(os.path.join(folder, f"{INDEX}.md"))), None)
+    if folder is None:
+        raise ConfigError("this installation of aserve has no pages: a wheel and a checkout bring them")
+    pages = {name[:-3]: _read(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".md")}
+    if not words:
+        return _list(pages[INDEX])
+    name = words[0][:-3] if words[0].endswith(".md") else words[0]
+    return pages[name] if words[1:] == [] and name in pages else _search(pages, words)
+
+
+def _read(folder: str, name: str) -> str:
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _list(index: str) -> str:
+    lines = []
+    for line in index.splitlines():
+        entry = _ENTRY.match(line)
+        if entry is not None:
+            lines.append(f"  {entry[1]:27}{_plain(entry[2])}")
+        elif line.startswith("## "):
+            lines += ["", line[3:]]
+    return "\n".join(
+        [*lines[1:], "", "aserve docs NAME prints a page, aserve docs WORD... looks for words in all pages.", ""]
+    )
+
+
+def _search(pages: dict[str, str], words: Sequence[str]) -> str:
+    found = sorted(
+        (-_weight(name, text, words), name)
+        for name, text in pages.items()
+        if all(word in text.lower() for word in words)
+    )
+    if not found:
+        raise ConfigError(f"no page has {' and '.join(map(repr, words))}; `aserve docs` lists the pages")
+    return "".join(f"{name}\n    {_line_of(pages[name], words)}\n" for _, name in found[:MAX_FOUND])
+
+
+def _weight(name: str, text: str, words: Sequence[str]) -> float:
+    """Return how much a page is about the words: its name counts most, then its headings, then how often the text has the words."""
+    headings = "\n".join(line for line in text.lower().splitlines() if line.startswith("#"))
+    often = sum(text.lower().count(word) for word in words) / len(text)
+    return sum(100 * (word in name) + 10 * (word in headings) for word in words) + min(1000 * often, 9)
+
+
+def _line_of(text: str, words: Sequence[str]) -> str:
+    """Return the first line that has most of the words."""
+    line = max(text.splitlines(), key=lambda line: sum(word in line.lower() for word in words))
+    line = _plain(line).strip("#-| ")
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
+
+
+def _plain(text: str) -> str:
+    return _LINK.sub(r"\1", text)
