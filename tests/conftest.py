@@ -66,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     native.change_default()
     # Without bytecode, each server that a test starts would compile the package, for 0.3 s of CPU.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Servers of tests would have a control socket there.
+    os.environ.pop("XDG_RUNTIME_DIR", None)
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line(
         "markers", "c_and_python: run it with plain requests in C, and in Python; see harness/native.py"

@@ -19,15 +19,15 @@ from ..connections.monitoring.stacks import describe_stacks
 from ..core import forks
 from ..core.growth import SAMPLE_SECONDS
 from ..features.metrics.lone import Lone
-from ..lifecycle.control import Caller, Control, Message, Watch
+from ..lifecycle.control import Caller, Message, Watch, open_control
 from ..processes.monitoring.questions import answers_of, tell_stacks
 from ..server.server import Server
 
 
 @contextlib.contextmanager
-def control_of(server: Server, path: str) -> Iterator[None]:
+def control_of(server: Server, path: str, level: int | None = None) -> Iterator[None]:
     """
-    Answer questions about a server on the running event loop.
+    Answer questions about a server on the running event loop; see open_control.
 
     Raises:
         BindError: see Control.
@@ -35,7 +35,10 @@ def control_of(server: Server, path: str) -> Iterator[None]:
     loop, lone = asyncio.get_running_loop(), Lone(server)
     lone.statuses.counted = lambda: server.ask("counted") or ({}, {})
     answers = answers_of(lone.statuses.describe_with_warnings, _tell_stacks, server.set_unready)
-    control = Control(path, _watch_on(loop), answers, loop.call_later)
+    control = open_control(path, _watch_on(loop), answers, loop.call_later, level)
+    if control is None:
+        yield
+        return
     looking = loop.create_task(_look_at_memory(lone))
     forks.watch(control)
     try:

@@ -9,11 +9,13 @@ Not here: the plan (plans.py), importing the app (apps.py), binding before that,
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Callable
 
 from ..extension import Life, LifeContext
 from ..features import on_life
+from ..features.control.settings import ControlSettings, socket_of
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.first_process import leave_first_process
@@ -60,19 +62,20 @@ def serve(
     with prepared(config, inherited.listeners if inherited else None) as listeners:
         if config.workers is not None:
             return run_workers(plan, read, listeners, inherited, environ, load_for, enter)
-        around = beside(config_of(plan).control)
+        around = beside(config_of(plan))
         return run_server(load(plan), config, listeners, around)
 
 
-def beside(control: str | None) -> Beside:
+def beside(config: ControlSettings) -> Beside:
     """Return the context that is entered with the server of a process without a supervisor."""
-    if control is None:
+    path, level = socket_of(config), logging.INFO if config.control is None else None
+    if path is None:
         return lambda server: _ending()
     from .alone import control_of  # with the answers of a supervisor
 
     @contextlib.contextmanager
     def both(server: Server) -> Iterator[None]:
-        with _ending(), control_of(server, control):
+        with _ending(), control_of(server, path, level):
             yield
 
     return both

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..core.accounts import name_user
 from ..core.errors import BindError
 from ..settings import Bind, EngineSettings, parse_bind
 
@@ -94,7 +95,7 @@ def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
             "ports below 1024 are for root (with --user), CAP_NET_BIND_SERVICE, or a socket of systemd (`aserve docs systemd`); or choose a higher one, "
             f"such as {bind._replace(port=8000 + bind.port)}"
             if bind.kind == "tcp"
-            else "no permission to create the socket in that folder"
+            else f"the {name_user(os.geteuid())} may not make the socket in the folder {os.path.dirname(bind.path)!r}"
         )
     if number == errno.EADDRNOTAVAIL:
         return "this machine has no such address; 0.0.0.0 or [::] mean all that it has"
@@ -132,7 +133,7 @@ def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
             return
         except OSError:
             pass  # a full backlog, no permission: its server may be alive
-    why = "another program is serving on this socket; stop it or choose another path"
+    why = "another program listens on this socket; stop it or choose another path"
     raise BindError(f"cannot listen on {bind}: {_TWICE if any(_meet(bind, other) for other in others) else why}")
 
 

@@ -1,7 +1,7 @@
 """systemd's interface to a service: variables of the environment, and the messages of sd_notify(3).
 
 Owns:     the passed sockets (sd_listen_fds(3)), those of them that this service has stored before, the notify
-          socket (sd_notify(3)), the watchdog's time, the state folder.
+          socket (sd_notify(3)), the watchdog's time, the folders of the service.
 Thread:   any; nothing here waits.
 Not here: when a message is sent (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
 
@@ -11,6 +11,7 @@ Without systemd the variables are missing, and all of this does nothing. podman 
 from __future__ import annotations
 
 import array
+import contextlib
 import logging
 import os
 import socket
@@ -56,6 +57,20 @@ def store_size(environ: Mapping[str, str] = os.environ) -> int:
 def state_folder(environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the folder that systemd keeps for this service, the first of StateDirectory=; None: it keeps none. See systemd.exec(5)."""
     return environ.get("STATE_DIRECTORY", "").partition(":")[0] or None
+
+
+def runtime_folder(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the folder that this service has while it runs, the first of RuntimeDirectory=; None: it has none."""
+    return environ.get("RUNTIME_DIRECTORY", "").partition(":")[0] or None
+
+
+def users_folder(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the folder that a login has for its user while the user is there; None: there is none, or another user's (su). See pam_systemd(8)."""
+    folder = environ.get("XDG_RUNTIME_DIR", "")
+    with contextlib.suppress(OSError):
+        if folder and os.stat(folder).st_uid == os.geteuid():
+            return folder
+    return None
 
 
 def _all_sockets(environ: Mapping[str, str]) -> dict[str, list[int]]:

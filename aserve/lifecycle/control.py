@@ -27,6 +27,7 @@ from ..connections.accepting.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..core import forks
 from ..core.descriptors import accept
+from ..core.errors import BindError
 from ..core.json_text import read_object
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
@@ -205,7 +206,10 @@ class Control:
         self._later = later
         self._is_open = True
         self._callers: collections.deque[Caller] = collections.deque()
-        (self._listener,) = open_listeners([parse_bind(f"unix:{path}")], UnixRights(mode=MODE))
+        try:
+            (self._listener,) = open_listeners([parse_bind(f"unix:{path}")], UnixRights(mode=MODE))
+        except BindError as fault:
+            raise BindError(f"{fault}; see --control") from None
         self._address = forks.local_address(self._listener.socket.fileno())
         self._listen()
 
@@ -254,3 +258,16 @@ class Control:
             caller.refuse(f"ask for one of {', '.join(sorted(self._answers))}")
         else:
             answer(caller, message)
+
+
+def open_control(
+    path: str, watch: Watch, answers: Mapping[str, Answer], later: Later, level: int | None
+) -> Control | None:
+    """Return a Control; None: the socket cannot be bound, as a line of this level says; where `level` is None, BindError is raised."""
+    try:
+        return Control(path, watch, answers, later)
+    except BindError as fault:
+        if level is None:
+            raise
+        logger.log(level, "`aserve status` cannot ask this server: %s", fault)
+    return None

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from aserve.command import alone, cli, serving
+from aserve.features import Config
 from aserve.lifecycle import exits
 
 
@@ -35,13 +36,13 @@ def test_what_stands_beside_a_server(monkeypatch, path):
     told = []
 
     @contextlib.contextmanager
-    def control_of(server, path):
+    def control_of(server, path, level):
         told.append((server, path))
         yield
         told.append("closed")
 
     monkeypatch.setattr(alone, "control_of", control_of)
     monkeypatch.setattr(exits, "hold_signals", lambda: told.append("held"))
-    with serving.beside(path)("a server"):
+    with serving.beside(Config(control=path))("a server"):
         assert "held" not in told
     assert told == [*([("a server", path), "closed"] if path else []), "held"]

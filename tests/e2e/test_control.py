@@ -48,6 +48,24 @@ def status_of(control):
 
 
 @pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
+def test_the_only_server_needs_no_name(start_process, tmp_path, flags):
+    """In a folder of the unit's, or of the user's, `aserve status` finds the socket; a second server that finds it taken serves without."""
+    process = start_process("hello", *flags, XDG_RUNTIME_DIR=str(tmp_path))
+    [path] = tmp_path.glob("aserve-*.control")
+    assert path.stat().st_mode & 0o777 == 0o600
+    other = start_process("hello", *flags, XDG_RUNTIME_DIR=str(tmp_path))  # of the same address, port 0
+    other.wait_for_log("`aserve status` cannot ask this server: ")
+    done = run_command("status", env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
+    assert f"pid {process.pid}: serving on " in done.stdout, done.stderr
+    for one in (other, process):
+        one.signal()
+        assert one.wait() == 0
+    assert not path.exists()
+    start_process("hello", *flags, RUNTIME_DIRECTORY=str(tmp_path))
+    assert (tmp_path / "control").is_socket()
+
+
+@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
     """As `echo ... | socat` does: it closes its side, and gets its answer, at once or later."""
     flags = (*flags, "--control", control)

@@ -304,7 +304,7 @@ def test_too_many_callers(setup, monkeypatch):
 
 def test_another_server_is_there(setup):
     """A path where somebody answers is not taken away."""
-    with pytest.raises(BindError, match="another program is serving on this socket"):
+    with pytest.raises(BindError, match="another program listens on this socket"):
         setup.new({})
 
 

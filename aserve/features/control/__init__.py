@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from ...extension import Extension, Run, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import ConfigError
-from .settings import ControlSettings
+from .settings import ControlSettings, socket_of
 
 COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stacks")
 
@@ -23,8 +23,12 @@ COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stack
 class Controlling(Extension[ControlSettings]):
     """--control."""
 
-    switches = ("control",)
     modules = ("supervising",)
+
+    @classmethod
+    def is_on(cls, config: ControlSettings) -> bool:
+        """See Extension."""
+        return socket_of(config) is not None
 
     @staticmethod
     def commands() -> Mapping[str, Run]:
@@ -35,12 +39,13 @@ class Controlling(Extension[ControlSettings]):
         """See Extension."""
         from .supervising import ControlSocket
 
-        assert self._config.control is not None  # or it were off
-        return ControlSocket(self._config.control, context.watch)
+        path = socket_of(self._config)
+        assert path is not None  # or it were off
+        return ControlSocket(path, context.watch, is_asked_for=self._config.control is not None)
 
     def start(self, context: ServerContext) -> None:
         """Have requests timed, as `aserve status` shows the oldest; with workers, their supervisor does."""
-        self.wants_times = context.slot is None
+        self.wants_times = context.slot is None and self._config.control is not None
 
 
 def _ask(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -23,6 +23,7 @@ from ...core.json_text import read_object
 from ...lifecycle.standard_streams import discard_output
 from ...settings import ConfigError, read_toml, show_bytes
 from ...settings.peer import SO_PEERCRED
+from .settings import running
 
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
 REFUSED = 1
@@ -62,8 +63,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
     """
     args = _parse(argv)
     path = args.control or environ.get("ASERVE_CONTROL") or _from_file(args.config)
-    if not path:
-        raise ConfigError(f"aserve {args.command}: which server? Give --control PATH, as the server was given it")
+    path = path or _only_one(args.command)
     if args.command == TOP:
         return watch(path)
     question, show = _COMMANDS[args.command]
@@ -74,6 +74,14 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
         discard_output()
         return REFUSED
     return status
+
+
+def _only_one(command: str) -> str:
+    found = list(running())
+    if len(found) == 1:
+        return found[0]
+    which = f"{len(found)} run here: {', '.join(found)}" if found else "as the server was given it"
+    raise ConfigError(f"aserve {command}: which server? Give --control PATH, {which}")
 
 
 def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -281,7 +289,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     whom = _Parser(add_help=False)
-    whom.add_argument("--control", metavar="PATH", help="the server's control socket (default: $ASERVE_CONTROL)")
+    whom.add_argument(
+        "--control",
+        metavar="PATH",
+        help="the server's control socket (default: $ASERVE_CONTROL, or that of the only server that runs)",
+    )
     whom.add_argument("--config", metavar="FILE", help="TOML file of the server's settings, which names the socket")
     parser = _Parser(prog="aserve")
     parsers = parser.add_subparsers(dest="command", parser_class=_Parser)

@@ -1,14 +1,24 @@
 """The settings of the control socket.
 
-Owns:     ControlSettings.
-Thread:   any; pure.
+Owns:     ControlSettings; socket_of, where it is without a name; running, where `aserve status` looks for servers.
+Thread:   any; pure, but for variables and folders.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import os
+import re
+import socket
+from collections.abc import Iterator
+
+from ...core.systemd import runtime_folder, users_folder
 from ...settings import EngineSettings, row
 from ...settings.kinds import FILE
 from ...settings.paths import whole
+
+UNITS = "/run/aserve"  # where units have their folders, as RuntimeDirectory=aserve/shop
 
 
 class ControlSettings(EngineSettings):
@@ -18,8 +28,29 @@ class ControlSettings(EngineSettings):
     control: str | None = row(
         None, "Process", "--control", FILE,
         "unix socket through which `aserve status`, `stacks`, `reload`, `workers` and `balancers` reach this server; for root and its own user only",
-        "No file is written unless you ask for it.",
+        "It is in a folder that only the server's user may write to: `control` in the RuntimeDirectory= of systemd's unit, else a file of the "
+        "server's address in $XDG_RUNTIME_DIR. Where neither is there, it is off. `aserve status` finds it there, and below /run/aserve, by itself.",
         fixed=True,
         path=whole,
     )
     # fmt: on
+
+
+def socket_of(config: ControlSettings) -> str | None:
+    """Return the path of the server's socket: as named, or in a folder of its user's own; None: there is no such folder."""
+    folder, own = runtime_folder(), users_folder()
+    if config.control is not None:
+        return config.control
+    if folder is not None:
+        return os.path.join(folder, "control")
+    return os.path.join(own, f"aserve-{re.sub('[^a-zA-Z0-9.]+', '-', config.bind[0])[:40]}.control") if own else None
+
+
+def running() -> Iterator[str]:
+    """Yield the sockets in these folders at which servers listen."""
+    own = users_folder()
+    patterns = [f"{UNITS}/*/control", *([f"{own}/aserve/*/control", f"{own}/aserve-*.control"] if own else [])]
+    for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            yield path

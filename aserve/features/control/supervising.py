@@ -10,11 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ...core.errors import BindError
-from ...lifecycle.control import Answer, Control, Later, Watch
+from ...lifecycle.control import Answer, Control, Later, Watch, open_control
 from ...lifecycle.supervision import Supervision
-
-logger = logging.getLogger("aserve")
 
 
 class ControlSocket(Supervision):
@@ -22,17 +19,13 @@ class ControlSocket(Supervision):
 
     _control: Control | None = None
 
-    def __init__(self, path: str, watch: Watch) -> None:
-        self._path, self._watch = path, watch
+    def __init__(self, path: str, watch: Watch, is_asked_for: bool = True) -> None:
+        self._path, self._watch, self._is_asked_for = path, watch, is_asked_for
 
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
-        """See Supervision; after an upgrade, go on without the socket if it cannot be bound: workers serve, and must not end for it."""
-        try:
-            self._control = Control(self._path, self._watch, answers, later)
-        except BindError as fault:
-            if not is_upgraded:
-                raise
-            logger.error("--control: %s; serving without it", fault)
+        """See Supervision; after an upgrade, and where nobody has asked for the socket, go on without: workers serve, and must not end for it."""
+        level = logging.INFO if not self._is_asked_for else logging.ERROR if is_upgraded else None
+        self._control = open_control(self._path, self._watch, answers, later, level)
 
     def close(self, is_end: bool) -> None:
         """See Supervision."""

@@ -60,7 +60,7 @@ class Renewal:
         self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
 
     def start(self, tells: bool = True) -> None:
-        """Look from now on. `tells`: log which names wait for their next try; one of several workers does."""
+        """Look from now on. `tells`: log until when each certificate is valid, and which names wait for their next try; one of several workers does."""
         Watcher(functools.partial(self._run, tells), "aserve-https").start()
 
     def stop(self) -> None:
@@ -94,6 +94,8 @@ class Renewal:
                     "https: the last order for %s failed: %s; next try at %s; %s",
                     name, notes.fault, show_time(notes.again), self._served(name),
                 )  # fmt: skip
+            elif notes.has_certificate:
+                self._tell_dates(name, Issued.of(self._folder, name))
 
     def look(self) -> None:
         """Do what is due for each name, unless another process does."""
@@ -204,14 +206,17 @@ class Renewal:
             self._child = None
 
     def _succeed(self, facts: Facts) -> None:
-        assert facts.ours is not None
         self._logged.pop(facts.name, None)
-        logger.info(
-            "https: %s has a certificate until %s; it will be renewed on %s",
-            facts.name, show_time(facts.ours.until), show_time(facts.ours.renew_at),
-        )  # fmt: skip
+        self._tell_dates(facts.name, facts.ours)
         if self._hosts is not None:
             self._give(facts)  # if the store is away, a later look does
+
+    def _tell_dates(self, name: str, issued: Issued | None) -> None:
+        if issued is not None and issued.is_valid(self._now()):
+            logger.info(
+                "https: %s has a certificate until %s; it will be renewed on %s",
+                name, show_time(issued.until), show_time(issued.renew_at),
+            )  # fmt: skip
 
     def _fail(self, facts: Facts, failures: int, result: Mapping[str, Any]) -> None:
         name, at = facts.name, facts.now

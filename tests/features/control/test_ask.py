@@ -294,6 +294,17 @@ def test_who_is_asked(server, tmp_path, capsys):
         run_command(["reload"], {}, pytest.fail)
 
 
+def test_the_only_server_is_asked(server, tmp_path, monkeypatch):
+    """Without a name the one that runs is asked; of several one is to be named."""
+    monkeypatch.chdir(tmp_path)
+    server.answer = [{"text": "done"}]
+    monkeypatch.setattr(ask, "running", lambda: iter([server.path]))
+    assert run_command(["reload"], {}, pytest.fail) == 0
+    monkeypatch.setattr(ask, "running", lambda: iter(["/a", "/b"]))
+    with pytest.raises(ConfigError, match=r"which server\? Give --control PATH, 2 run here: /a, /b"):
+        run_command(["reload"], {}, pytest.fail)
+
+
 def test_top(tmp_path, monkeypatch):
     """It finds its socket as the others do, and has a screen of its own."""
     monkeypatch.chdir(tmp_path)

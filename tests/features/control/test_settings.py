@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+
 from harness.refusals import defaults_of
 
-from aserve.features.control.settings import ControlSettings
+from aserve.features.control import settings
+from aserve.features.control.settings import ControlSettings, running, socket_of
 
 
 def test_defaults():
-    """Without it there is no socket."""
+    """Without a name the socket is where the environment has a folder for it."""
     assert defaults_of(ControlSettings) == {"control": None}
+
+
+def test_where_the_socket_is(monkeypatch, tmp_path):
+    """A name wins over the folder of a unit, and that over the folder of the user; another user's folder is no place."""
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    config = ControlSettings(bind=["127.0.0.1:8000", ":80"])
+    assert socket_of(config) is None
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert socket_of(config) == f"{tmp_path}/aserve-127.0.0.1-8000.control"
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    assert socket_of(config) is None
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/aserve/shop:/run/more")
+    assert socket_of(config) == "/run/aserve/shop/control"
+    assert socket_of(ControlSettings(control="/named")) == "/named"
+
+
+def test_which_servers_are_found(monkeypatch, tmp_path):
+    """Those that listen, of units and of the user; the file of a server that was killed is none."""
+    monkeypatch.setattr(settings, "UNITS", str(tmp_path / "run"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    paths = [tmp_path / "aserve-a.control", tmp_path / "aserve/b/control", tmp_path / "run/c/control"]
+    with contextlib.ExitStack() as stack:
+        for path in [*paths, tmp_path / "aserve-killed.control"]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            sock.bind(str(path))
+            if path in paths:
+                sock.listen()
+        assert sorted(running()) == sorted(map(str, paths))
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        assert list(running()) == [str(paths[2])]

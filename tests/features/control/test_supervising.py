@@ -14,7 +14,12 @@ def test_a_socket_that_cannot_be_had(tmp_path, caplog):
     with pytest.raises(BindError, match=r"the folder .* does not exist"):
         socket.answer({}, lambda *_: None, is_upgraded=False)
     socket.answer({}, lambda *_: None, is_upgraded=True)
-    assert "--control: cannot listen on" in caplog.text and "; serving without it" in caplog.text
+    assert "`aserve status` cannot ask this server: cannot listen on" in caplog.text
+    assert "does not exist; see --control" in caplog.text
+    caplog.clear()
+    socket = ControlSocket(str(tmp_path / "no" / "control"), lambda *_: None, is_asked_for=False)
+    socket.answer({}, lambda *_: None, is_upgraded=False)
+    assert caplog.text == ""  # a line of information: nobody has asked for it
     for is_end in (True, False):
         socket.close(is_end)
 
