@@ -95,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]\n       aserve init [APP]\n       aserve docs [NAME]\n       aserve translate FILE\n"
+        "       aserve config [--explain NAME] [flags]\n       aserve init [APP] [--https NAME]\n       aserve docs [NAME]\n       aserve translate FILE\n"
         "       aserve [flags] uwsgi|gunicorn|python THEIR COMMAND LINE",
         description=TASKS,
         epilog=EPILOG,

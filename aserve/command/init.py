@@ -16,6 +16,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from ..features import Config
+from ..features.https.settings import ITS_TERMS
 from ..settings import ConfigError
 from .finding import find_apps
 from .site_files import SiteFiles
@@ -23,7 +25,9 @@ from .site_files import SiteFiles
 ABOUT = """\
 Write aserve.toml, a unit of systemd and a server block of nginx into this
 folder, for the app that is found here or named.  A file that is there already
-is left as it is.  Nothing is imported, started or installed."""
+is left as it is.  Nothing is imported, started or installed.  With --https
+aserve serves the site by itself, with a certificate of Let's Encrypt."""
+TERMS = f"With acme-terms in aserve.toml you agree to the terms of Let's Encrypt: {ITS_TERMS}\n"
 USER = "www-data"  # of a unit, for a folder that belongs to root
 STATIC = ("staticfiles", "static")  # usual names; Django collects into the first what developers write into the second
 
@@ -39,11 +43,21 @@ def init(argv: Sequence[str], folder: str) -> str:
         prog="aserve init", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="as for aserve: module:name")
-    spec = parser.parse_args(argv).app or _only_app(folder)
-    files = SiteFiles(_name_of(folder), spec, folder, _command(), _user_of(folder), _static_of(folder))
-    return "".join(f"{name}: {_write(os.path.join(folder, name), text)}\n" for name, text in files.texts().items()) + (
-        "Next: aserve --config aserve.toml --check, then without --check. The first lines of the others say where they go.\n"
+    parser.add_argument(
+        "--https", metavar="NAME", default="", help="a public site: the name that leads to this machine"
     )
+    args = parser.parse_args(argv)
+    config = (
+        Config.from_sources({"https": args.https, "acme_terms": "accept"}) if args.https else None
+    )  # a name that is none, or no library
+    files = SiteFiles(
+        _name_of(folder), args.app or _only_app(folder), folder, _command(), _user_of(folder), _static_of(folder),
+        config.https[0] if config else "", os.stat(folder).st_uid == 0,
+    )  # fmt: skip
+    done = "".join(f"{name}: {_write(os.path.join(folder, name), text)}\n" for name, text in files.texts().items())
+    if config:
+        return f"{done}{TERMS}Next, as root: {files.enable()}\nThen aserve status, as root, shows the certificate.\n"
+    return f"{done}Next: aserve --config aserve.toml --check, then without --check. The first lines of the others say where they go.\n"
 
 
 def _only_app(folder: str) -> str:

@@ -1,13 +1,15 @@
 """The files with which a site begins: its settings, a unit of systemd and a server of nginx.
 
-Owns:     SiteFiles, the texts of the three.
-Thread:   any; pure.
+Owns:     SiteFiles, the texts of the three; SERVICE and SANDBOX, which all units of docs/ and examples/ share.
+Thread:   any; pure, but for links in paths.
 Not here: for which app, and writing them (init.py).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import textwrap
 from collections.abc import Iterator
 
@@ -28,36 +30,82 @@ PROPOSALS = {
     "slow-request": ('"2s"', False),
     "metrics": ('"127.0.0.1:9100"', False),
 }
+# In the place of the address: a public site.
+PUBLIC = {
+    "https": ('["{https}"]', True),
+    "acme-terms": ('"accept"', True),
+    "workers": ("1", True),
+}
+# What each unit has: that of `aserve init`, and those of examples/ and docs/. The way out is bounded, the way back is not.
+SERVICE = """\
+# Only the process itself is told to end, not what the app has started. It takes at most --drain-timeout (30 s).
+KillMode=mixed
+TimeoutStopSec=45
+# After a crash, when the app cannot be imported (its database may come later), and when the watchdog has heard nothing: the event loop
+# hangs, or every thread does while requests wait. Status 2 is a mistake in the settings, which will not mend itself.
+Restart=on-failure
+RestartSec=2
+RestartPreventExitStatus=2
+WatchdogSec=60
+"""
+SANDBOX = """\
+# What aserve can do without, and most apps. `systemd-analyze security` explains each line.
+LockPersonality=yes
+NoNewPrivileges=yes
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+ProtectSystem=strict
+RemoveIPC=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=@system-service
+"""
 UNIT = """\
-# Copy it to /etc/systemd/system/{name}.service, look at User=, and then:
-#   systemctl daemon-reload
-#   systemctl enable --now {name}.service
+# Look at User=, and then, as root:
+#   {enable}
 
 [Unit]
 Description={name}, served by aserve
-After=network.target
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-ExecStart={command} --config {settings} --bind uwsgi://unix:/run/{name}/app.sock --control /run/{name}/control
+ExecStart={command} --config {settings}{bind}
 # It loads new code if aserve.toml has `workers`; without that, restart the unit.
 ExecReload=kill -HUP $MAINPID
 # What the app reads from its environment, such as SECRET_KEY, one NAME=VALUE to a line:
 # EnvironmentFile=/etc/{name}.env
-# The folder of both sockets: nginx connects to the first, `aserve status --control /run/{name}/control` to the second.
-RuntimeDirectory={name}
+# In the first are the sockets, for nginx and for `aserve status`; in the second, /var/lib/{name}, certificates and what the app keeps.
+RuntimeDirectory=aserve/{name}
+StateDirectory={name}
 WorkingDirectory={folder}
 User={user}
-# It ends within --drain-timeout (30 s). After status 2, a mistake in the settings, it is not started again.
-KillMode=mixed
-TimeoutStopSec=45
-Restart=on-failure
-RestartSec=2
-RestartPreventExitStatus=2
+
+{service}
+{sandbox}ProtectHome={home}
+ReadWritePaths={writable}
+{capabilities}
 
 [Install]
 WantedBy=multi-user.target
 """
+PORTS = (
+    "AmbientCapabilities=CAP_NET_BIND_SERVICE\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE"  # 443 and 80, without root
+)
+HOMES = ("/home/", "/root/", "/run/user/")
 NGINX = """\
 # Copy it to /etc/nginx/conf.d/{name}.conf, write your own server_name, and then: nginx -t && nginx -s reload
 server {{
@@ -69,7 +117,7 @@ server {{
         # For an app that reads these fields: what nginx knows, and not what a client claims.
         uwsgi_param HTTP_X_FORWARDED_PROTO $scheme;
         uwsgi_param HTTP_X_FORWARDED_FOR $proxy_add_x_forwarded_for;
-        uwsgi_pass unix:/run/{name}/app.sock;
+        uwsgi_pass unix:/run/aserve/{name}/app.sock;
     }}
 }}
 """
@@ -84,28 +132,38 @@ class SiteFiles(NamedTuple):
     command: str  # the path of aserve
     user: str
     static: str  # the name of a folder of files
+    https: str = ""  # the name of a public site; "": nginx stands in front
+    is_roots: bool = True  # whether the folder belongs to root
 
     def texts(self) -> dict[str, str]:
         """Return the files' texts by their names."""
-        settings = f"{self.folder}/aserve.toml"
+        folder, settings = self.folder.replace("%", "%%"), f"{self.folder}/aserve.toml"
+        is_in_home = any(f"{os.path.realpath(path)}/".startswith(HOMES) for path in (self.folder, self.command))
         unit = UNIT.format(
-            name=self.name, command=_unit_word(self.command), settings=_unit_word(settings),
-            folder=self.folder.replace("%", "%%"), user=self.user,
+            name=self.name, command=_unit_word(self.command), settings=_unit_word(settings), folder=folder, user=self.user,
+            bind="" if self.https else f" --bind uwsgi://unix:/run/aserve/{self.name}/app.sock", enable=self.enable(), service=SERVICE, sandbox=SANDBOX,
+            home="read-only" if is_in_home else "yes", writable=f'"{folder}"' if " " in folder else folder,
+            capabilities=PORTS if self.https else "CapabilityBoundingSet=",
         )  # fmt: skip
-        return {
-            "aserve.toml": "\n".join(self._settings()),
-            f"{self.name}.service": unit,
-            f"{self.name}.nginx.conf": NGINX.format(name=self.name),
-        }
+        texts = {"aserve.toml": "\n".join(self._settings()), f"{self.name}.service": unit}
+        return texts if self.https else {**texts, f"{self.name}.nginx.conf": NGINX.format(name=self.name)}
+
+    def enable(self) -> str:
+        """Return the command that starts the unit; a user who can write to the unit's folder must not change what root's systemd reads."""
+        path = shlex.quote(f"{self.folder}/{self.name}.service")
+        if self.is_roots:
+            return f"systemctl enable --now {path}"
+        return f"cp {path} /etc/systemd/system/ && systemctl enable --now {self.name}.service"
 
     def _settings(self) -> Iterator[str]:
         yield f"# The settings of {self.name}. Serve it: aserve --config aserve.toml"
         yield "# A line with a hash before a name is a proposal. All settings: aserve --help; one of them: aserve config --explain threads"
         yield f"\napp = {json.dumps(self.spec)}"
         by_key = {setting.key: setting for setting in SETTINGS}
-        for key, (value, is_set) in PROPOSALS.items():
+        others = {key: row for key, row in PROPOSALS.items() if key not in (*PUBLIC, "bind", "trusted-proxies")}
+        for key, (value, is_set) in ({**PUBLIC, **others} if self.https else PROPOSALS).items():
             yield "\n" + textwrap.fill(by_key[key].help, WIDTH, initial_indent="# ", subsequent_indent="#   ")
-            yield f"{'' if is_set else '# '}{key} = {value.format(static=self.static)}"
+            yield f"{'' if is_set else '# '}{key} = {value.format(static=self.static, https=self.https)}"
         yield ""
 
 

@@ -16,7 +16,7 @@ set -eu
 INSTALL=${INSTALL:-sudo -u shop /srv/shop/install}
 RESTART=${RESTART:-sudo systemctl restart shop.service}
 ASERVE=${ASERVE:-sudo -u shop /srv/shop/venv/bin/aserve}
-CONTROL=${CONTROL:-/run/shop/control}
+CONTROL=${CONTROL:-/run/aserve/shop/control}
 QUIET=${QUIET:-5}
 PATIENCE=${PATIENCE:-24}
 

@@ -36,6 +36,21 @@ def test_what_is_written(folder):
     assert 'app = "hello:app"' in (folder / "aserve.toml").read_text()
 
 
+def test_a_public_site(folder):
+    """Two files; the text says what is agreed to, and the one command that is left."""
+    said = init(["--https", "Shop.Example", "shop:app"], str(folder))
+    assert 'https = ["shop.example"]' in (folder / "aserve.toml").read_text()
+    assert "you agree to the terms of Let's Encrypt: https://letsencrypt.org/repository/\nNext, as root: " in said
+    assert said.count(": written\n") == 2 and f"enable --now '{folder}/my-shop-2.service'\n" in said
+
+
+def test_a_name_that_is_none(folder):
+    """It is refused before anything is written."""
+    with pytest.raises(ConfigError, match="Let's Encrypt knows no name without a dot"):
+        init(["--https", "shop", "shop:app"], str(folder))
+    assert list(folder.iterdir()) == []
+
+
 def test_nothing_is_overwritten(folder):
     """A file that is there stays, and the others are written."""
     (folder / "aserve.toml").write_text("mine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -42,23 +43,52 @@ def test_paths_in_the_unit():
     files = FILES._replace(folder="/srv/my $hop 5%", command='/opt/a"b/aserve')
     unit = files.texts()["shop.service"]
     assert r'ExecStart="/opt/a\"b/aserve" --config "/srv/my $$hop 5%%/aserve.toml" --bind' in unit
-    assert "WorkingDirectory=/srv/my $hop 5%%\n" in unit
+    assert "WorkingDirectory=/srv/my $hop 5%%\n" in unit and 'ReadWritePaths="/srv/my $hop 5%%"\n' in unit
+    assert "#   systemctl enable --now '/srv/my $hop 5%/shop.service'\n" in unit
+    assert "cp /srv/shop/shop.service /etc" in FILES._replace(is_roots=False).texts()["shop.service"]
+
+
+@pytest.mark.parametrize(("folder", "home"), [("/srv/shop", "yes"), ("/home/me/shop", "read-only")])
+def test_a_site_in_a_home(folder, home):
+    """A unit that hides homes could not read it."""
+    assert f"\nProtectHome={home}\n" in FILES._replace(folder=folder).texts()["shop.service"]
+
+
+def test_a_public_site():
+    """It has the name, agrees to the terms, and may listen on ports 443 and 80; there is no nginx."""
+    texts = FILES._replace(https="shop.example").texts()
+    assert {*texts} == {"aserve.toml", "shop.service"}
+    assert settings_of(texts["aserve.toml"]) == {"https": ["shop.example"], "acme-terms": "accept", "workers": 1}
+    assert (
+        "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\n" in texts["shop.service"]
+        and "--bind" not in texts["shop.service"]
+    )
+    assert "\nCapabilityBoundingSet=\n" in FILES.texts()["shop.service"]
 
 
 def test_the_server_of_nginx():
     """It passes requests to the socket that the unit binds."""
     texts = FILES.texts()
     [path] = re.findall(r"uwsgi_pass unix:(\S+);", texts["shop.nginx.conf"])
-    assert f"--bind uwsgi://unix:{path} " in texts["shop.service"] and path.startswith("/run/shop/")
+    assert f"--bind uwsgi://unix:{path}\n" in texts["shop.service"] and path.startswith("/run/aserve/shop/")
     assert 'static = ["/static=static"]' in texts["aserve.toml"]
     assert texts["shop.nginx.conf"].count("{") == texts["shop.nginx.conf"].count("}") == 2
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_reads_the_unit(tmp_path):
-    """It has nothing to say about it."""
-    unit = FILES._replace(command=shutil.which("true"), folder=str(tmp_path)).texts()["shop.service"]
+@pytest.mark.parametrize("https", ["", "shop.example"])
+def test_systemd_reads_the_unit(tmp_path, https):
+    """It has nothing to say about it, finds that it may do little, and starts it at each boot from where it is."""
+    unit = FILES._replace(command=shutil.which("true"), folder=str(tmp_path), https=https).texts()["shop.service"]
     (tmp_path / "shop.service").write_text(unit)
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "shop.service")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if "shop." in line] == [] and done.returncode == 0, done.stderr
+    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=30", str(tmp_path / "shop.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-200:] + done.stderr
+    root = tmp_path / "root"
+    (root / "srv").mkdir(parents=True)
+    shutil.copy(tmp_path / "shop.service", root / "srv")
+    subprocess.run(["systemctl", f"--root={root}", "enable", "/srv/shop.service"], capture_output=True, check=True)
+    assert os.readlink(root / "etc/systemd/system/multi-user.target.wants/shop.service") == "/srv/shop.service"

@@ -21,6 +21,8 @@ from harness.front import Page, fronts
 from harness.interpreter import ONCE
 from harness.manager import Manager
 
+from aserve.command.site_files import SANDBOX, SERVICE, SiteFiles
+
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
 __all__ = ["fronts"]  # a fixture
@@ -32,7 +34,6 @@ EMPEROR = (ROOT / "docs/moving-from-emperor.md").read_text()
 SITES = (ROOT / "docs/several-sites.md").read_text()
 TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 ANALYZE = shutil.which("systemd-analyze")
-RELOAD_VERSION = 253  # of systemd, the first with Type=notify-reload
 
 
 def blocks(language, text=TEXT):
@@ -86,7 +87,6 @@ def test_commands(command):
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 def test_systemd_reads_the_units(tmp_path):
     """systemd finds nothing to say about them, once their paths exist; of site@.service and aserve@.service there is an instance."""
-    version = int(subprocess.run([ANALYZE, "--version"], capture_output=True, text=True, check=True).stdout.split()[1])
     names = {
         "shop.service": "shop.service",
         "site@.service": "site@shop.service",
@@ -95,14 +95,68 @@ def test_systemd_reads_the_units(tmp_path):
     for source, name in names.items():
         text = (EXAMPLES / "systemd" / source).read_text()
         text = re.sub(r"/srv/(shop|%i)/venv/bin/aserve|/opt/aserve/bin/aserve", shutil.which("true") or "", text)
-        if version < RELOAD_VERSION:
-            text = text.replace("Type=notify-reload", "Type=notify")
         (tmp_path / name).write_text(text)
     shutil.copy(EXAMPLES / "systemd/shop.socket", tmp_path)
     command = [ANALYZE, "verify", "--man=no", *map(str, tmp_path.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if "shop." in line]
     assert said == [] and done.returncode == 0, done.stderr
+
+
+def lines_of(text):
+    """Return the lines of a unit, or of a part of a unit, without comments."""
+    return [line for line in text.splitlines() if line[:1] not in ("", "#", "[")]
+
+
+# What a unit says of its own site.
+OWN = re.compile(
+    r"(Description|Documentation|ExecStart|User|Group|WorkingDirectory|\w+Directory(Mode)?|Requires|After|MemoryMax|CPUWeight|Restrict)="
+)
+
+
+@ONCE
+@pytest.mark.parametrize("name", ["shop", "site@", "aserve@"])
+def test_the_units_are_one_text(name):
+    """The examples and what `aserve init` writes are the same but for the site; the emperor's may write where its file says."""
+    text = (EXAMPLES / f"systemd/{name}.service").read_text()
+    assert SERVICE in text and (SANDBOX in text) is (name != "aserve@")
+    made = SiteFiles("shop", "shop:app", "/srv/shop", "/srv/shop/venv/bin/aserve", "shop", "static").texts()[
+        "shop.service"
+    ]
+    free = {
+        "ProtectSystem=strict",
+        "PrivateTmp=yes",
+        "ProtectHome=yes",
+        "StateDirectory=shop",
+        "ReadWritePaths=/srv/shop",
+    }
+    ours, theirs = ({line for line in lines_of(each) if not OWN.match(line)} for each in (text, made))
+    assert ours - theirs <= {"ProtectSystem=full"} and theirs - ours <= free
+
+
+@ONCE
+def test_the_units_of_the_pages():
+    """A page shows no line of a service that the unit of `aserve init` does not have; only the site differs."""
+    made = {*lines_of(unit("service"))}
+    shown = [
+        block
+        for page in ("start", "systemd", "several-sites")
+        for block in blocks("ini", (ROOT / f"docs/{page}.md").read_text())
+    ]
+    shown = [block for block in shown if "ExecStart=" in block]
+    assert len(shown) == 3
+    for block in shown:
+        assert [line for line in lines_of(block) if line not in made and not OWN.match(line)] == []
+
+
+@ONCE
+@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
+@pytest.mark.parametrize("name", ["shop", "site@", "aserve@"])
+def test_what_a_unit_may_do(name):
+    """systemd finds that a service may do little that it does not need."""
+    command = [ANALYZE, "security", "--offline=yes", "--threshold=30", str(EXAMPLES / f"systemd/{name}.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-200:] + done.stderr
 
 
 @ONCE
@@ -124,8 +178,7 @@ def test_the_lines_for_a_unit(tmp_path, name):
 def test_the_service(start_process, raw_client, tmp_path):
     """The service's command serves on the socket of the other unit, says so, and is answered when it is to reload."""
     [command] = values_of(unit("service"), "ExecStart")
-    assert values_of(unit("service"), "RuntimeDirectory") == ["shop"]
-    words = shlex.split(command.replace("/run/shop", str(tmp_path)))
+    words = shlex.split(command)
     assert words[1] == "shop.wsgi:application" and values_of(unit("service"), "User") == ["shop"]
     manager = Manager(tmp_path / "notify")
     usec = f"{values_of(unit('service'), 'WatchdogSec')[0]}000000"
@@ -133,10 +186,12 @@ def test_the_service(start_process, raw_client, tmp_path):
         with socket.create_server(("127.0.0.1", 0)) as listening:
             [name] = values_of(unit("socket"), "FileDescriptorName")
             process = start_process(
-                "hello", *words[2:], fds=[listening.fileno()], LISTEN_FDNAMES=name, WATCHDOG_USEC=usec, **manager.environ
+                "hello", *words[2:], fds=[listening.fileno()], LISTEN_FDNAMES=name, WATCHDOG_USEC=usec, **manager.environ,
+                RUNTIME_DIRECTORY=str(tmp_path),
             )  # fmt: skip
             manager.wait_for("READY=1")
             manager.wait_for("WATCHDOG=1")
+            assert (tmp_path / "control").is_socket()
             assert raw_client(listening.getsockname()).fetch().body == b"hello\n"
             process.signal()
             assert process.wait() == 0
@@ -226,7 +281,7 @@ def test_several_sites(start_server, fronts):
     page, changes = Page("several-sites"), {}
     for name in ("shop", "blog"):
         socket_path = f"{fronts.socket}.{name}"
-        changes[f"unix:/run/site-{name}/app.sock"] = f"unix:{socket_path}"
+        changes[f"unix:/run/aserve/{name}/app.sock"] = f"unix:{socket_path}"
 
         def app(environ, start_response, name=name):
             start_response("200 OK", [("Content-Length", "4")])

@@ -21,6 +21,8 @@ from harness.pebble import NOBODYS_ADDRESS
 from harness.process import run_command
 from harness.waiting import wait_until
 
+from aserve.command.init import init
+
 pytestmark = NEEDS
 
 
@@ -84,6 +86,21 @@ def certificate_ends(pebble):
 def status(site):
     """Return what `aserve status --json` tells of the certificates."""
     return json.loads(run_command("status", "--json", "--control", site.folder / "control").stdout)["certificates"]
+
+
+@pytest.mark.long_on_pypy
+def test_what_init_writes(pebble, serve_https, tmp_path):
+    """The settings and the unit's folders are enough: the certificate comes, and `aserve status` shows it without a flag."""
+    folder, run = tmp_path / "shop", tmp_path / "run" / "aserve" / "shop"
+    folder.mkdir()
+    run.mkdir(parents=True)
+    init(["--https", "shop.example", "shop:app"], str(folder))
+    launcher = ("env", f"RUNTIME_DIRECTORY={run}")
+    site = serve_https(flags=("--config", str(folder / "aserve.toml")), launcher=launcher)
+    site.wait_for_certificate("shop.example")
+    done = run_command("status", env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")})
+    assert re.search(r"\ncertificate +until .*\nshop\.example +20", done.stdout), done.stdout + done.stderr
+    assert site.stop() == 0
 
 
 @pytest.mark.long_on_pypy

@@ -125,9 +125,10 @@ class Host:
     def begin(self):
         """Start the server."""
         [command] = re.findall("^ExecStart=(.*)$", (EXAMPLES / "systemd/shop.service").read_text(), re.M)
-        _, _, *flags = command.replace("/run/shop/control", str(self.folder / "control")).split()
+        _, _, *flags = command.split()
         app = f"{self.folder}/shop_app.py:app"
-        self.process = self._start(app, *flags, fds=[self.listening.fileno()], LISTEN_FDNAMES="web")
+        folder = {"RUNTIME_DIRECTORY": str(self.folder)}  # as of the unit
+        self.process = self._start(app, *flags, fds=[self.listening.fileno()], LISTEN_FDNAMES="web", **folder)
 
     def restart(self):
         """Do what systemd does; return its exit status."""

@@ -38,7 +38,12 @@ SESSIONS = {
             "aserve --print-completion fish": "mkdir -p ~/.config/fish/completions",  # fish has made it
         },
     ),
-    "docs/certificates.md": Session({"aserve shop.wsgi:application --https": PORTS}),
+    "docs/certificates.md": Session(
+        {
+            "aserve shop.wsgi:application --https": PORTS,
+            "rm /var/lib/aserve/": "takes a certificate that an authority has given",
+        }
+    ),
     "docs/control.md": Session({"aserve top": TERMINAL}),
     "docs/development.md": Session({"python manage.py": "takes a Django project; test_runaserve.py types it"}),
     "docs/embedding.md": Session(
