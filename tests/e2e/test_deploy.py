@@ -17,6 +17,7 @@ import tempfile
 import textwrap
 
 import pytest
+import yaml
 from harness.front import Page, fronts
 from harness.interpreter import ONCE
 from harness.manager import Manager
@@ -55,7 +56,7 @@ def values_of(text, name):
 def test_the_pages_show_the_examples():
     """Each line of a block is one of the file that it is from."""
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
-    shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
+    shown += [(block, DOCKERFILE) for block in blocks("dockerfile")]
     shown += [(block, (EXAMPLES / "systemd/site@.service").read_text()) for block in blocks("ini", SITES)]
     emperor = [block for block in blocks("ini", EMPEROR) if "ExecStart" in block]
     shown += [(block, (EXAMPLES / "systemd/aserve@.service").read_text()) for block in emperor]
@@ -206,59 +207,80 @@ def test_the_time_to_end():
     assert int(values_of(unit("service"), "TimeoutStopSec")[0]) > 30
 
 
-@ONCE
-def test_the_container(start_process, raw_client):
-    """Its command serves the app beside it where PORT says, as process 1 would be started."""
-    text = (EXAMPLES / "container/Containerfile").read_text()
-    [command] = re.findall(r"^CMD (\[.*\])$", text, re.M)
-    assert re.findall(r"^ENV PORT=(\d+)$", text, re.M) == re.findall(r"^EXPOSE (\d+)$", text, re.M)
-    name, app, *flags = json.loads(command)
-    assert (name, app) == ("aserve", "hello:app") and "COPY examples/container/hello.py ." in text
-    process = start_process(f"{EXAMPLES}/container/hello.py:app", *flags, launcher=["env"], PORT="0")
-    assert raw_client(process).fetch().body == b"Hello from a container!\n"
+CONTAINER = EXAMPLES / "container"
+DOCKERFILE = (CONTAINER / "Dockerfile").read_text()
+
+
+def check_container(process, python="python"):
+    """A served process answers, and its health check passes; it fails once the process has ended."""
+    [check] = re.findall(r"^HEALTHCHECK .*CMD python (.*)$", DOCKERFILE, re.M)
+    words, environ = [python, *shlex.split(check)], {**os.environ, "PORT": str(process.address[1])}
+    assert subprocess.run(words, env=environ, check=False).returncode == 0
     process.signal()
     assert process.wait() == 0
+    assert subprocess.run(words, env=environ, stderr=subprocess.DEVNULL, check=False).returncode == 1
 
 
 @ONCE
-def test_what_the_container_takes_is_there():
-    """Each path that it copies from the checkout exists."""
-    text = (EXAMPLES / "container/Containerfile").read_text()
-    for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
-        assert os.path.exists(ROOT / source)
-
-
-# What the context of an image is without.
-
-
-def is_ignored(path, patterns):
-    """Whether .dockerignore leaves a path at the top out: the last pattern that matches decides."""
-    ignored = False
-    for pattern in patterns:
-        name = pattern.lstrip("!").strip("/")
-        if fnmatch.fnmatchcase(path, name.replace("**/", "")):
-            ignored = not pattern.startswith("!")
-    return ignored
+def test_the_container(start_process, raw_client):
+    """Its command serves the app beside it where PORT says, as process 1 would be started, and its health check asks there."""
+    [command] = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
+    assert re.findall(r"^ENV PORT=(\d+)$", DOCKERFILE, re.M) == re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.M)
+    assert "\nUSER 10001:10001\n" in DOCKERFILE
+    name, app, *flags = json.loads(command)
+    assert (name, app) == ("aserve", "hello:app")
+    process = start_process(f"{CONTAINER}/hello.py:app", *flags, launcher=["env"], PORT="0")
+    assert raw_client(process).fetch().body == b"Hello from a container!\n"
+    check_container(process, sys.executable)
 
 
 @ONCE
-def test_the_context_of_an_image():
-    """No virtual environment, build or history goes to the builder; all that a wheel is built of does."""
-    patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
-    for name in (".venv", ".venv-pypy", "venv", "build", "dist", ".git", "__pycache__", "x.so", ".mypy_cache"):
-        assert is_ignored(name, patterns), name
-    for name in (
-        "aserve",
-        "cparsers",
-        "native",
-        "examples",
-        "pyproject.toml",
-        "setup.py",
-        "README.md",
-        "LICENSE",
-        "MANIFEST.in",
-    ):
-        assert (ROOT / name).exists() and not is_ignored(name, patterns), name
+def test_the_files_of_the_container_fit_together():
+    """Compose builds the Dockerfile beside it, publishes its port, and waits for longer than a drain; what is copied is not ignored."""
+    [site] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"].values()
+    assert site["build"] == "." and site["ports"] == ["8000:8000"] and "\nEXPOSE 8000\n" in DOCKERFILE
+    [seconds] = re.findall(r'"--drain-timeout", "(\d+)"', DOCKERFILE)
+    assert int(site["stop_grace_period"].rstrip("s")) > int(seconds)
+    ignored = [line for line in (CONTAINER / ".dockerignore").read_text().splitlines() if line[0] != "#"]
+    for name in ("aserve_wsgi-1.tar.gz", "requirements.txt", "hello.py"):
+        assert not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignored)
+    assert (CONTAINER / "requirements.txt").exists() and (CONTAINER / "hello.py").exists()
+
+
+@ONCE
+@pytest.mark.long  # pip compiles, and fetches what aserve needs
+@pytest.mark.timeout(600)
+def test_the_steps_of_the_container(start_process):
+    """Each step does what it says where there is no builder: two environments in the place of two images, and the user of USER."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        root.chmod(0o755)  # for that user
+        for name in ("src", "first", "second"):
+            (root / name).mkdir()
+        setup = "import setuptools.build_meta as backend; backend.build_sdist('%s')" % (root / "src")
+        shutil.copytree(
+            ROOT, root / "checkout", ignore=shutil.ignore_patterns(".*", "build", "*.so", "tests", "benchmarks")
+        )
+        subprocess.run([sys.executable, "-c", setup], cwd=root / "checkout", check=True, stdout=subprocess.DEVNULL)
+        shutil.copy(CONTAINER / "requirements.txt", root / "src")
+        shutil.copytree(CONTAINER, root / "app")
+        pips = [step for step in re.findall(r"^RUN (.*)$", DOCKERFILE, re.M) if step.startswith("pip ")]
+        assert len(pips) == 2
+        for step, place in zip(pips, ("first", "second")):
+            subprocess.run([sys.executable, "-m", "venv", root / place], check=True)
+            path = f"{root / place}/bin:{os.environ['PATH']}"
+            moved = re.sub(r"(?<= )/(?=src|wheels)", f"{root}/", step)
+            done = subprocess.run(
+                moved, shell=True, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr[-2000:]
+        [command] = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
+        _, _, *flags = json.loads(command)
+        user = ["setpriv", "--reuid=10001", "--regid=10001", "--clear-groups"] if os.geteuid() == 0 else ["env"]
+        python = str(root / "second/bin/python")
+        launcher = [*user, "sh", "-c", f'shift 4; exec {python} -Im aserve "$@"', "sh"]
+        process = start_process(f"{root}/app/hello.py:app", *flags, launcher=launcher, PORT="0")
+        check_container(process, python)
 
 
 BUILDER = next(filter(None, map(shutil.which, ("podman", "buildah", "docker"))), None)
@@ -267,12 +289,20 @@ BUILDER = next(filter(None, map(shutil.which, ("podman", "buildah", "docker"))),
 @ONCE
 @pytest.mark.long  # it fetches Python's image, and compiles
 @pytest.mark.timeout(900)
-def test_the_image():
-    """A builder makes the image of the Containerfile."""
-    if BUILDER is None or subprocess.run([BUILDER, "info"], capture_output=True, check=False).returncode:
-        pytest.skip("no builder of images that works is installed")
-    command = [BUILDER, "build", "-f", "examples/container/Containerfile", "-t", "aserve-hello", "."]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_image(tmp_path):
+    """A builder makes the image of the Dockerfile, from the sdist of dist/."""
+    sdists = sorted((ROOT / "dist").glob("aserve_wsgi-*.tar.gz"))
+    if not sdists or BUILDER is None or subprocess.run([BUILDER, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("no builder of images that works is installed, or there is no sdist: make wheel")
+    shutil.copytree(CONTAINER, tmp_path / "shop")
+    shutil.copy(sdists[-1], tmp_path / "shop")
+    done = subprocess.run(
+        [BUILDER, "build", "-t", "aserve-hello", "."],
+        cwd=tmp_path / "shop",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
