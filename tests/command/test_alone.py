@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 
 import pytest
 from harness import apps
@@ -101,3 +102,12 @@ async def test_growth(tmp_path, monkeypatch):
             status, worker = await ask(tmp_path / "control", ask="status")
     assert worker["worker"]["growth"]["minutes"] == 40
     assert any(" has grown from " in warning["text"] for warning in status["warnings"])
+
+
+async def test_a_socket_that_nobody_has_asked_for(tmp_path, caplog):
+    """If it cannot be bound, a line says so, and the server serves."""
+    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
+        with control_of(server, str(tmp_path / "no" / "control"), logging.WARNING):
+            pass
+    assert "`aserve status` cannot ask this server: cannot listen on unix:" in caplog.text
+    assert "does not exist; see --control" in caplog.text

@@ -11,6 +11,7 @@ import pytest
 from harness.manager import Manager
 from harness.refusals import error_of
 
+from aserve.core import systemd
 from aserve.core.systemd import Notifier, passed_sockets, state_folder, store_size, stored_sockets, watchdog_seconds
 
 PID = 4711
@@ -184,3 +185,16 @@ def test_a_manager_that_does_not_listen(manager, caplog):
 def test_state_folder(said, folder):
     """StateDirectory= names one, or several; the first is ours."""
     assert state_folder(said) == folder
+
+
+def test_folders_of_a_run(tmp_path, monkeypatch):
+    """The first folder of RuntimeDirectory=; that of the user's login, if it is this user's."""
+    assert (
+        systemd.runtime_folder({"RUNTIME_DIRECTORY": "/run/a:/run/b"}) == "/run/a"
+        and systemd.runtime_folder({}) is None
+    )
+    there = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert systemd.users_folder(there) == str(tmp_path)
+    assert systemd.users_folder({}) is systemd.users_folder({"XDG_RUNTIME_DIR": "/no/such"}) is None
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+    assert systemd.users_folder(there) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import selectors
 import socket
@@ -15,7 +16,7 @@ from harness.callers import TestCaller
 from aserve.core import forks
 from aserve.core.errors import BindError
 from aserve.lifecycle import control as control_module
-from aserve.lifecycle.control import Control, watch_with
+from aserve.lifecycle.control import Control, open_control, watch_with
 
 
 class Loop:
@@ -306,6 +307,14 @@ def test_another_server_is_there(setup):
     """A path where somebody answers is not taken away."""
     with pytest.raises(BindError, match="another program listens on this socket"):
         setup.new({})
+
+
+def test_a_socket_that_cannot_be_had(setup, caplog):
+    """It is an error, or a line of the level that the caller names."""
+    args = str(setup.path), lambda *_: None, {}, lambda *_: None
+    with pytest.raises(BindError, match="see --control"):
+        open_control(*args, None)
+    assert open_control(*args, logging.ERROR) is None and "cannot ask this server: cannot listen on" in caplog.text
 
 
 def test_the_end(setup):

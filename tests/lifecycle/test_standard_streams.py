@@ -67,3 +67,14 @@ def test_what_is_open_stays():
     before = sys.stdin, sys.stdout, sys.stderr
     fill_standard_streams()
     assert (sys.stdin, sys.stdout, sys.stderr) == before
+
+
+def test_a_reader_that_has_gone(monkeypatch):
+    """What is written after that leads nowhere."""
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        standard_streams.discard_output()
+        file.write("more")
+        file.flush()
