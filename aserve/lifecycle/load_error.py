@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import sys
 import traceback
 
 from ..core.errors import FAILED, USAGE_ERROR, AserveError
@@ -36,10 +37,21 @@ def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
     if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
         text += "; with --uwsgi-module on there is one"
-    if isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
+    elif isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
         text += "; have gunicorn installed as well, or take out what imports it"
+    elif isinstance(fault, ModuleNotFoundError) and fault.name and fault.name.partition(".")[0] not in sys.modules:
+        text += f"; {sys.executable} has no such module: {_way_to_module()}"
     _cut_to_app(trace)
     return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))
+
+
+def _way_to_module() -> str:
+    """Return what to do for a module that this Python has not: start the environment beside the app, if there is one that is not active."""
+    for folder in (".venv", "venv", "env"):
+        python = os.path.join(folder, "bin", "python")
+        if os.path.exists(python) and os.path.realpath(folder) != os.path.realpath(sys.prefix):
+            return f"the virtual environment {folder} is not active; start {python} -m aserve"
+    return "run aserve in the app's folder, with the Python that has the app's packages"
 
 
 def _cut_to_app(trace: traceback.TracebackException) -> None:

@@ -389,8 +389,26 @@ def test_missing_import_of_the_app(folder):
     """A module that the app wants and has not is the app's error, not a wrong spec."""
     (folder / "site_a.py").write_text("import xyzzy\n")
     fault = error_of("site_a:app")
-    assert str(fault) == "importing site_a raised ModuleNotFoundError: No module named 'xyzzy'"
+    assert str(fault) == (
+        f"importing site_a raised ModuleNotFoundError: No module named 'xyzzy'; {sys.executable} has no such module: "
+        "run aserve in the app's folder, with the Python that has the app's packages"
+    )
     assert "site_a.py" in fault.app_traceback
+
+
+def test_missing_import_beside_an_inactive_environment(folder):
+    """The virtual environment in the app's folder is named, unless this Python is in it; a missing part of a package is not its matter."""
+    (folder / "site_a.py").write_text("import xyzzy\n")
+    (folder / "venv" / "bin").mkdir(parents=True)
+    (folder / "venv" / "bin" / "python").write_text("")
+    assert str(error_of("site_a:app")).endswith(
+        "the virtual environment venv is not active; start venv/bin/python -m aserve"
+    )
+    os.symlink(sys.prefix, folder / ".venv")
+    (folder / "site_b.py").write_text("import json.xyzzy\n")
+    assert str(error_of("site_b:app")).endswith("No module named 'json.xyzzy'")
+    (folder / "venv" / "bin" / "python").unlink()
+    assert str(error_of("site_a:app")).endswith("that has the app's packages")
 
 
 def test_import_of_uwsgi(folder, monkeypatch):

@@ -41,7 +41,6 @@ DEFAULT_FILE = "./gunicorn.conf.py"  # read with gunicorn's command line, if it 
 TRUSTED = ["127.0.0.1", "::1", "unix"]  # gunicorn's default of forwarded_allow_ips
 MOST_THREADS = 4096
 SYSLOG = "udp://localhost:514"  # gunicorn's default of syslog_addr
-WHERE_TO_RUN = "run this in the app's folder, with the Python in which the app is installed"
 GREENLETS = ("gevent", "eventlet", "tornado", "gaiohttp", "meinheld")
 
 
@@ -157,14 +156,14 @@ def _reading(what: str, doing: str) -> Iterator[None]:
     except LoadError as error:
         error.exit_status = USAGE_ERROR
         if isinstance(error.__context__, ModuleNotFoundError) and "gunicorn" not in str(error.__context__.name):
-            error.args = (f"{error}; {_needed_by(what, error.__context__)}{WHERE_TO_RUN}",)
+            error.args = (f"{error}{_needed_by(what, error.__context__)}",)
         raise
 
 
 def _needed_by(path: str, fault: BaseException) -> str:
     """Return the line of a file that has led to an exception, if it is there."""
     lines = [line for frame, line in traceback.walk_tb(fault.__traceback__) if frame.f_code.co_filename == path]
-    return f"{path}:{lines[-1]} needs it: " if lines else ""
+    return f"; {path}:{lines[-1]} needs the module" if lines else ""
 
 
 def take_server_name(path: str, draft: Draft, module_name: str = "gunicorn") -> None:

@@ -294,11 +294,11 @@ def test_an_import_that_fails(tmp_path, monkeypatch, source, name, place):
     with pytest.raises(LoadError) as caught:
         load_gunicorn("conf.py", {})
     assert str(caught.value) == (
-        f"executing conf.py raised ModuleNotFoundError: No module named {name!r}; {place} needs it: "
-        "run this in the app's folder, with the Python in which the app is installed"
+        f"executing conf.py raised ModuleNotFoundError: No module named {name!r}; {sys.executable} has no such module: "
+        f"run aserve in the app's folder, with the Python that has the app's packages; {place} needs the module"
     )
     assert "aserve" not in caught.value.app_traceback and caught.value.app_traceback.startswith("Traceback")
-    with pytest.raises(LoadError, match="No module named 'no_such_conf'; run this in"):
+    with pytest.raises(LoadError, match=r"No module named 'no_such_conf'; .* has no such module: run aserve in"):
         load_gunicorn("python:no_such_conf", {})
 
 
