@@ -8,6 +8,7 @@ Not here: the rows (table.py, and those of each feature), one row (setting.py), 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -179,8 +180,11 @@ def without_secrets(words: Sequence[str], rows: Iterable[Setting]) -> list[str]:
     return shown
 
 
-def _refuse_unknown(names: Iterable[str], known: list[str], where: str) -> None:
-    for name in names:
+def _refuse_unknown(given: Mapping[str, object], known: list[str], where: str) -> None:
+    for name, value in given.items():
+        if name not in known and isinstance(value, Mapping):
+            hint = "below [tool.aserve]" if os.path.basename(where) == "pyproject.toml" else "at the top of the file"
+            raise ConfigError(f"{where} has a table [{name}], and settings have none; write their keys directly {hint}")
         if name not in known:
             near = near_names(name, known, 1, NEAR)
             hint = f"did you mean {near[0]}?" if near else "see aserve --help"

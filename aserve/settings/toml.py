@@ -7,6 +7,7 @@ Not here: checking its keys, and the order of sources (sources.py).
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from ..core.json_text import TOO_DEEP
@@ -33,14 +34,17 @@ def read_toml(path: str) -> dict[str, object]:
     else:
         import tomli as tomllib
     try:
-        with open(path, "rb") as file:
-            settings = tomllib.load(file)
+        with open(path, encoding="utf-8-sig") as file:  # some editors begin a file with a mark of the encoding
+            text = file.read()
+        settings = tomllib.loads(text)
     except OSError as fault:
         raise ConfigError(f"cannot read the settings file {path}: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"{path} is not valid TOML: {fault}") from None
     except RecursionError:
         raise ConfigError(f"{path} is not valid TOML: {TOO_DEEP}") from None
-    except ValueError as fault:  # not TOML, or not UTF-8
-        meant = OTHER_FORMS.get(os.path.splitext(path)[1], "")
+    except ValueError as fault:
+        meant = OTHER_FORMS.get(os.path.splitext(path)[1]) or _unquoted(text, str(fault))
         raise ConfigError(f"{path} is not valid TOML: {fault}{meant}") from None
     if os.path.basename(path) == "pyproject.toml":
         for key in ("tool", "aserve"):
@@ -48,3 +52,14 @@ def read_toml(path: str) -> dict[str, object]:
             if not isinstance(settings, dict):
                 raise ConfigError(f"{key!r} in {path} is not a table; accepted: [tool.aserve]")
     return settings
+
+
+def _unquoted(text: str, fault: str) -> str:
+    """Return a hint, if the line of the fault has a text without quotes."""
+    number = re.search(r"\(at line (\d+)", fault)
+    line = text.splitlines()[int(number[1]) - 1] if number else ""
+    bare = re.fullmatch(r"""\s*([\w-]+)\s*=\s*([^\s"'\[{#][^"'#]*?)\s*(#.*)?""", line)
+    if not bare:
+        return ""
+    value = bare[2].lower() if bare[2] in ("True", "False") else f'"{bare[2]}"'
+    return f"; write {bare[1]} = {value}"

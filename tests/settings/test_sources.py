@@ -59,6 +59,14 @@ def test_the_source_is_named(sources, beginning):
             "unknown setting head_timeout in site.toml; did you mean head-timeout?",
         ),
         (
+            {"toml": {"server": {"threads": 3}}},
+            "site.toml has a table [server], and settings have none; write their keys directly at the top of the file",
+        ),
+        (
+            {"toml": {"server": {}}, "toml_name": "/srv/pyproject.toml"},
+            "/srv/pyproject.toml has a table [server], and settings have none; write their keys directly below [tool.aserve]",
+        ),
+        (
             {"environ": {"ASERVE_THREAD": "3"}},
             "unknown variable ASERVE_THREAD in the environment; did you mean ASERVE_THREADS?",
         ),

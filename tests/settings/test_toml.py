@@ -48,6 +48,29 @@ def test_not_toml(tmp_path, octets):
     assert error_of(read_toml, str(path)).startswith(f"{path} is not valid TOML: ")
 
 
+def test_toml_with_a_mark_of_the_encoding(tmp_path):
+    """Some editors begin a file of UTF-8 with a mark; the settings behind the mark count."""
+    path = tmp_path / "site.toml"
+    path.write_bytes(b"\xef\xbb\xbfthreads = 3\r\n")
+    assert read_toml(str(path)) == {"threads": 3}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("bind = 127.0.0.1:25001", 'write bind = "127.0.0.1:25001"'),
+        ("log-level = info  # loud", 'write log-level = "info"'),
+        ("request-timeout = 30s", 'write request-timeout = "30s"'),
+        ("reload = True", "write reload = true"),
+    ],
+)
+def test_toml_text_without_quotes(tmp_path, line, said):
+    """The error shows the line with quotes."""
+    path = tmp_path / "site.toml"
+    path.write_text(f"threads = 3\n{line}\n")
+    assert error_of(read_toml, str(path)).endswith(f"; {said}")
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
