@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ..compat.moving.lines import is_check, split_line
 from ..core.near_names import near_names
 from ..features import SETTINGS
+from ..lifecycle.misnamed import TO_SERVE
 from ..settings import SWITCH, ConfigError
 from ..settings.secrecy import show_argument
 from .host_and_port import take_host_and_port
@@ -73,7 +74,9 @@ def parse_args(argv: Sequence[str], environ: Mapping[str, str] | None = None) ->
     args, unknown = parser.parse_known_args(_join_parts(ours))
     if unknown:
         flags = [word for word in unknown if word.startswith("-")]  # what stands between them may be their values
-        raise ConfigError("\n".join(dict.fromkeys(_explain_unknown(word, parser) for word in flags or unknown[:1])))
+        raise ConfigError(
+            "\n".join(dict.fromkeys(_explain_unknown(word, parser, vars(args)) for word in flags or unknown[:1]))
+        )
     given = vars(args)
     take_host_and_port(given, environ or {})
     return {**given, **line, **({"check": True} if is_check(line) else {})}
@@ -142,9 +145,11 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
 
 
-def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
+def _explain_unknown(argument: str, parser: argparse.ArgumentParser, given: Mapping[str, object]) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
+        if given.get("app") in TO_SERVE:
+            return f"there is no subcommand {given['app']!r}, as aserve serves without one; write: aserve {show_argument(argument)}"
         return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
     from ..compat.moving.foreign_flags import explain_family, explain_flag  # tables, needed only for unknown flags
 

@@ -13,9 +13,15 @@ import sys
 from ..core.accounts import name_user
 from ..core.near_names import near_names
 
+TO_SERVE = ("run", "serve", "start")  # subcommands by which others serve
+
 
 def hint_for_module(name: str) -> str:
     """Return a hint about a module that is neither in the current folder nor on sys.path."""
+    if name in ("help", "version"):
+        return f"for {'the flags' if name == 'help' else 'the version'} write: aserve --{name}"
+    if name in TO_SERVE:
+        return f"there is no subcommand {name!r}, as aserve serves without one; write: aserve APP"
     parent, _, last = name.rpartition(".")
     if parent and (hasattr(sys.modules.get(parent), last)):
         return f"did you mean {parent}:{last}?"

@@ -139,7 +139,7 @@ def _parse_place(text: str) -> Bind:
         return Bind(kind, name=_checked_name(kind, name))
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
-        hint = f":{text}" if text.isdigit() else f"{text}:8000"
+        hint = f"127.0.0.1:{text}" if text.isdigit() else f"{text}:8000"
         raise ValueError(f"{text!r} has no port; {hint!r} would have one")
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ValueError(f"{text!r}: port {port!r} is not a number from 0 to 65535")

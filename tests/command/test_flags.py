@@ -34,6 +34,10 @@ def test_what_was_given():
         ("--hook-asap=exec:b", "unknown flag --hook-asap; uWSGI has it, and its own command line is served as it is"),
         ("--xyzzy=1", "unknown flag --xyzzy; see aserve --help"),
         ("b:c", "unexpected argument 'b:c': one APP, then flags"),
+        (
+            "--timeout=3",
+            "with one thread --request-timeout ends a request that takes longer; with several threads --hang-t",
+        ),
         ("--threads", "expected one argument; see aserve --help"),
     ],
 )
@@ -41,6 +45,13 @@ def test_mistakes(argument, said):
     """Each says what to do."""
     with pytest.raises(ConfigError, match=said):
         parse_args(["a:b", argument])
+
+
+@pytest.mark.parametrize("word", ["run", "serve", "start"])
+def test_a_subcommand_that_serves(word):
+    """Other servers have one; the error says how the app is served here."""
+    with pytest.raises(ConfigError, match=f"there is no subcommand '{word}', .*; write: aserve a:b$"):
+        parse_args([word, "a:b", "-w", "2"])
 
 
 def test_all_unknown_flags_at_once():

@@ -34,6 +34,25 @@ def test_behind_the_standard_library(folder, spec):
     assert load_app("json.py:app").__name__ == "app"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("help", "for the flags write: aserve --help"),
+        ("version", "for the version write: aserve --version"),
+        ("serve", "there is no subcommand 'serve', as aserve serves without one; write: aserve APP"),
+    ],
+)
+def test_a_subcommand_of_other_programs(folder, name, said):
+    """The error says what has this effect here; a module of that name is served as any other."""
+    with pytest.raises(LoadError) as caught:
+        load_app(name)
+    assert str(caught.value).endswith(said)
+    (folder / f"{name}.py").write_text(APP)
+    sys.modules.pop(name, None)
+    assert load_app(f"{name}.py:app").__name__ == "app"
+    sys.modules.pop(name, None)
+
+
 def test_a_package(folder):
     """A folder is renamed; a module in it is not found."""
     (folder / "email").mkdir()

@@ -103,7 +103,7 @@ def test_bind_abstract_elsewhere(monkeypatch):
     [
         ("", "no port"),
         ("localhost", "'localhost:8000'"),
-        ("8000", "':8000'"),
+        ("8000", "'127.0.0.1:8000'"),
         ("[::1]", "'[::1]:8000'"),
         ("localhost:", "port ''"),
         ("localhost:http", "port 'http'"),

@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
     maps("preload_app", "preload", fact("preload_app"), "a reload loads the new code all the same"),
     maps("max_requests", "max-requests", number("max-requests", 0, 1_000_000_000)),
     maps("max_requests_jitter", "max-requests-jitter", fact("max_requests_jitter")),
-    maps("timeout", "request-timeout hang-timeout", fact("timeout"), "of one thread it is the app's time for a request, see `aserve docs deadlines`; of several how long the process may stand still, as in gunicorn"),
+    maps("timeout", "request-timeout hang-timeout", fact("timeout"), "with one thread `--request-timeout` ends a request that takes longer; with several threads `--hang-timeout` ends a worker that stands still for so long"),
     maps("graceful_timeout", "drain-timeout", number("drain-timeout", 0, DAY)),
     maps("keepalive", "keep-alive", number("keep-alive", 0.1, DAY)),
     unlike("reload", "`--reload`, for development; in a deployment `--touch-reload FILE` or SIGHUP loads new code; see `aserve docs development`"),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long_on_pypy
     [
         ("--graceful-timeout", "gunicorn has it, and here it is --drain-timeout"),
         ("--limit-request-fields", "gunicorn has it, and here it is --max-fields"),
-        ("--timeout", "gunicorn has it, and here it is --request-timeout and --hang-timeout: of one thread it is"),
+        ("--timeout", "gunicorn has it, and here it is --request-timeout and --hang-timeout: with one thread --req"),
         ("--access-logfile", "gunicorn has it, and here it is --access-log"),
         ("--error-logfile", "gunicorn has it; leave it out: messages go to standard error"),
         ("-k", "gunicorn has it, and here it is --threads: sync and gthread are threads"),
