@@ -26,11 +26,22 @@ def test_scripts(shell, capsys):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes(capsys, tmp_path):
-    """bash itself completes a flag, one of its words, and a path."""
+    """bash itself completes a flag, one of its words, a path, a subcommand, and an app of the current folder."""
     pytest.importorskip("shtab")
     cli.main(["--print-completion", "bash"])
     (tmp_path / "script").write_text(capsys.readouterr().out)
-    for words, found in (("--max-bo", "--max-body"), ("--loop uvl", "uvloop"), ("--pid-file scr", "script")):
+    (tmp_path / "hello.py").write_text("app = None\n")
+    (tmp_path / "shop.py").write_text("def application(environ, start_response): ...\n")
+    for words, found in (
+        ("--max-bo", "--max-body"),
+        ("--loop uvl", "uvloop"),
+        ("--pid-file scr", "script"),
+        ("sta", "status"),
+        ("gun", "gunicorn"),
+        ("hel", "hello:app"),
+        ("hel", "hello.py"),
+        ("sho", "shop:application"),
+    ):
         asked = [
             f"COMP_WORDS=(aserve {words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); source ./script",
             "$(complete -p aserve | sed 's/.*-F \\([^ ]*\\).*/\\1/') aserve",
