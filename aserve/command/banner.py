@@ -174,4 +174,4 @@ def _describe_threads(config: Config) -> str:
     threads = f"{config.threads} thread{'' if config.threads == 1 else 's'}" if config.threads else "no threads"
     if config.workers is None:
         return f"one process, {threads}"
-    return f"{config.workers} worker{'' if config.workers == 1 else 's'}, {threads} each"
+    return f"1 worker, {threads}" if config.workers == 1 else f"{config.workers} workers, {threads} each"

@@ -90,7 +90,7 @@ def test_where_a_banner_is_shown(stream, environ, is_shown, has_colors):
             [
                 "app   a:b",
                 "at    http://127.0.0.1:8000",
-                "with  1 worker, 32 threads each",
+                "with  1 worker, 32 threads",
                 f"for   development: {banner.FOR_DEVELOPMENT}",
             ],
         ),
