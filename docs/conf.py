@@ -36,48 +36,63 @@ exclude_patterns = [".*", "build", "dist", "*.egg-info", "aserve", "**/__pycache
 html_theme = "furo"
 html_static_path = ["site_static"]
 html_css_files = ["site.css"]
-html_js_files = ["site.js"]
+html_js_files = ["site.js", "search.js"]
 smartquotes = False  # a flag has two hyphens, in a title as well
 highlight_language = "text"  # what names no language is output, or a picture
 html_extra_path = ["site_root"]  # the site's first address leads to the index
 html_show_sphinx = False
 html_copy_source = False
 
-# What people type, which is often no word of the page's title. Of a page named here the search shows the first line first.
+# What people type, which is often no word of the page's title. Of a page named here the search shows the first line first (site_static/search.js).
 SEARCHED = {
     "docs/apache": ("apache", "httpd"),
+    "docs/added-fields": ("cors", "hsts", "security headers"),
+    "docs/attached": ("background tasks", "celery", "cron"),
     "docs/balancers": ("load balancer", "haproxy"),
-    "docs/command": ("port", "host", "bind", "listen", "sigterm", "exit status"),
+    "docs/command": ("port", "host", "bind", "listen", "sigterm", "exit status", "environment variables", "shutdown"),
     "docs/containers": ("docker", "podman", "dockerfile", "kubernetes", "heroku"),
     "docs/databases": ("database", "connection pool"),
+    "docs/deadlines": ("harakiri",),
     "docs/deploy": ("deploy", "production", "root"),
-    "docs/development": ("reload on save", "debugger"),
+    "docs/development": ("reload on save", "debugger", "auto reload"),
     "docs/embedding": ("asyncio", "fastapi"),
-    "docs/files": ("static files", "gzip", "compression"),
-    "docs/frameworks": ("django", "flask", "pyramid"),
+    "docs/faq": ("gevent", "server sent events", "worker timeout"),
+    "docs/files": ("static files", "gzip", "compression", "mount", "prefix", "subpath", "wsgi.file_wrapper"),
+    "docs/frameworks": ("django", "flask", "pyramid", "django_settings_module", "settings of the app"),
     "docs/health": ("health check", "healthcheck", "liveness", "readiness"),
     "docs/http": ("http2", "http/2", "http3"),
-    "docs/letsencrypt": ("letsencrypt", "let's encrypt", "certbot", "acme"),
-    "docs/limits": ("limit", "413", "431"),
-    "docs/logging": ("json log", "access log", "logrotate", "log"),
+    "docs/letsencrypt": ("letsencrypt", "let's encrypt", "certbot", "acme", "redirect"),
+    "docs/limits": ("limit", "413", "431", "request entity too large", "upload size", "body size"),
+    "docs/logging": ("json log", "access log", "logrotate", "log", "request id"),
     "docs/metrics": ("prometheus", "grafana", "statsd"),
     "docs/moving-from-emperor": ("emperor",),
     "docs/moving-from-granian": ("granian", "uvicorn"),
     "docs/moving-from-gunicorn": ("gunicorn",),
     "docs/moving-from-uwsgi": ("uwsgi.ini",),
-    "docs/nginx": ("nginx",),
-    "docs/proxies": ("x-forwarded-for", "trusted proxies", "caddy", "traefik"),
-    "docs/several-sites": ("several sites", "virtual host"),
+    "docs/nginx": ("nginx", "permission denied", "script_name"),
+    "docs/proxies": ("x-forwarded-for", "trusted proxies", "caddy", "traefik", "cloudflare", "client ip"),
+    "docs/several-sites": ("several sites", "virtual host", "domains"),
     "docs/sizing": ("how many workers", "threads"),
     "docs/slow": ("slow", "latency", "response time"),
-    "docs/slow-clients": ("upload", "large body"),
-    "docs/start": ("tutorial", "install"),
+    "docs/slow-clients": ("upload", "large body", "streaming"),
+    "docs/start": ("tutorial", "install", "virtualenv"),
     "docs/systemd": ("systemd", "systemctl"),
     "docs/timeouts": ("timeout", "timeouts"),
-    "docs/tls": ("https", "certificate", "ssl"),
-    "docs/trouble": ("502", "503", "hangs"),
+    "docs/tls": ("https", "certificate", "ssl", "self signed"),
+    "docs/trouble": (
+        "502",
+        "503",
+        "hangs",
+        "400",
+        "500",
+        "504",
+        "bad request",
+        "memory leak",
+        "address already in use",
+        "does not start",
+    ),
     "docs/upgrades": ("zero downtime", "reload", "symlink", "graceful restart"),
-    "docs/websockets": ("websocket", "socket.io"),
+    "docs/websockets": ("websocket", "socket.io", "socketio"),
     "docs/workers": ("workers", "worker", "processes", "sighup", "max-requests"),
 }
 

@@ -7,9 +7,11 @@ import functools
 import http.server
 import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
 import threading
+import urllib.parse
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +34,25 @@ WORDS = {
     "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble", "slow": "slow",
     "django": "frameworks", "https": "tls", "prometheus": "metrics", "websocket": "websockets",
 }  # fmt: skip
+# As people type them, and the pages that answer.
+QUESTIONS = {
+    "502 bad gateway": "trouble faq", "DJANGO_SETTINGS_MODULE": "frameworks", "upload size": "limits slow-clients",
+    "413 request entity too large": "limits", "worker timeout": "faq deadlines timeouts", "port 80 non-root": "faq deploy command",
+    "SCRIPT_NAME": "nginx files proxies", "mount app under prefix": "files", "address already in use": "trouble command",
+    "reload without dropping requests": "upgrades faq", "zero downtime deploy": "upgrades", "400 bad request": "trouble",
+    "json access log": "logging", "request id": "logging", "environment variables": "command frameworks", "how many workers": "sizing faq",
+    "gevent": "faq moving-from-gunicorn", "django static files": "files frameworks", "X-Forwarded-For": "proxies",
+    "client ip behind proxy": "proxies faq", "let's encrypt": "letsencrypt", "redirect http to https": "letsencrypt",
+    "self signed certificate": "tls", "flask-socketio": "websockets", "memory leak": "trouble faq workers",
+    "harakiri": "deadlines moving-from-uwsgi", "max requests": "workers", "graceful shutdown": "command upgrades",
+    "kubernetes liveness probe": "health containers", "multiple domains": "several-sites letsencrypt", "auto reload on code change": "development",
+    "server sent events": "faq", "slow requests": "slow logging", "app hangs": "trouble slow faq",
+    "postgres connection after fork": "databases preload", "celery": "attached two-workers", "cron": "attached",
+    "hsts": "added-fields letsencrypt", "gzip": "files", "unix socket permission denied": "nginx trouble",
+}  # fmt: skip
+INTERNAL = re.compile("/(benchmarks|cparsers|native|tests)/|/docs/(design|conformance|threads|release)[.]")
+THREE = "[...document.querySelectorAll('#search-results li a')].slice(0, 3).map(link => link.href)"
+FINISHED = "(document.querySelector('.search-summary') || {}).innerText?.startsWith('Search finished')"
 FIRST = "(document.querySelector('#search-results li a') || {}).href || ''"
 
 
@@ -85,6 +106,22 @@ def test_the_search_finds_what_people_type(site, tmp_path):
             page.wait_for(f"location.search.includes({words.split()[0]!r}) && {FIRST}")
             first = page.evaluate(FIRST).partition("?")[0].partition("#")[0]
             assert first == f"{address}/docs/{name}.html", words
+
+
+@needs_chromium
+def test_forty_questions_find_their_pages(site, tmp_path):
+    """The first three results of at least 38 have a page that answers; no page about the inside of aserve is among them."""
+    missed = {}
+    with served(site) as address, browsing(tmp_path / "profile") as page:
+        for question, names in QUESTIONS.items():
+            query = urllib.parse.urlencode({"q": question})
+            page.show(f"{address}/search.html?{query}")
+            page.wait_for(f"location.search === '?{query}' && {FINISHED}")
+            found = [link.partition("?")[0].partition("#")[0] for link in page.evaluate(THREE)]
+            assert not any(map(INTERNAL.search, found)), (question, found)
+            if not {f"{address}/docs/{name}.html" for name in names.split()} & {*found}:
+                missed[question] = found
+    assert len(QUESTIONS) == 40 and len(missed) <= 2, missed
 
 
 @needs_chromium
