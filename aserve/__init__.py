@@ -14,6 +14,8 @@ from .connections.monitoring.statistics import Statistics
 from .core.errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .features import Config
 from .lifecycle.hooks import post_fork
+from .lifecycle.load_error import LoadError
+from .lifecycle.loading import PatchedError
 from .server.running import run, serve
 from .server.server import Server
 from .settings import VERSION as __version__
@@ -26,6 +28,8 @@ __all__ = [
     "Config",
     "ConfigError",
     "Detached",
+    "LoadError",
+    "PatchedError",
     "RequestTimeout",
     "Server",
     "Statistics",

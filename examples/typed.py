@@ -42,6 +42,8 @@ async def main() -> str:
     aserve.rpc.register("double", double)
     async with aserve.Server(app, aserve.Config(bind="127.0.0.1:0", threads=2)) as server:
         [url] = server.urls
+        host, port = server.addresses[0]
+        assert url == f"http://{host}:{port}"
         body = await asyncio.to_thread(fetch, f"{url}/hello")
         now: aserve.Statistics = server.statistics()
         assert now.requests == 1 and not now.is_draining

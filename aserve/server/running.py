@@ -138,8 +138,14 @@ def run(
         ConfigError: see Server, and `prepared`; or it names --workers or --control.
         LoadError: a function of `post_fork` has raised.
         PatchedError: see Server.
+        RuntimeError: an event loop runs on this thread.
         TypeError: see Server.
     """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "an event loop runs here already, as in Jupyter, and aserve.run() would make another; "
+            "in a coroutine or a cell write: async with aserve.Server(app, ...) as server: ..."
+        )
     fill_standard_streams()
     config = config_of(bind, threads, settings)
     check_arguments(app, config, is_run=True)
@@ -201,7 +207,9 @@ def run_prepared(
     check_unpatched()  # before the signal handlers, which belong to the main thread
     return run_on_new_loop(
         config.loop,
-        lambda loop: _run_beside(Server(app, config, processes=Processes(listeners, is_alone=True)), beside),
+        lambda loop: _run_beside(
+            Server(app, cast("Config", config), processes=Processes(listeners, is_alone=True)), beside
+        ),
     )
 
 
@@ -260,7 +268,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
 
 
 def _status_of(server: Server) -> str:
-    return f"serving on {', '.join(server.shown_urls)}"
+    return f"serving on {', '.join(server.inner.shown_urls)}"
 
 
 def _hangup_if_default() -> tuple[signal.Signals, ...]:

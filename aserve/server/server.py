@@ -2,7 +2,7 @@
 
 Owns:     Server (the embedding API): the order of start and end of its parts, and their one timer.
 Thread:   event loop only.
-Not here: the parts: listeners and connections (listening.py), the threads (app_threads.py), objects shared by listeners (commons.py),
+Not here: what extensions and the command ask (inner.py); the parts: listeners and connections (listening.py), the threads (app_threads.py), objects shared by listeners (commons.py),
           extensions (extension.py); settings (settings/table.py), the loop and signals (running.py).
 """
 
@@ -16,19 +16,17 @@ from typing import Any, Callable
 
 from ..connections.drain.detaching import Detached
 from ..connections.drain.unstarted_requests import refuse_unbegun
-from ..connections.listen_queue import describe_listening
-from ..connections.listeners import Address
 from ..connections.monitoring.statistics import Statistics
 from ..core import error_log, forks
-from ..core.errors import Fault
 from ..extension import ServerContext
-from ..features import extensions_of
+from ..features import Config, extensions_of
 from ..lifecycle.loading import check_unpatched
-from ..settings import EngineSettings, with_reach
+from ..settings import EngineSettings
 from ..wsgi import WSGIApp
 from .app_threads import AppThreads
 from .arguments import Processes, check_arguments, config_of
 from .commons import Commons
+from .inner import Inner
 from .listening import Listening
 from .shielding import to_the_end
 
@@ -49,7 +47,7 @@ class Server:
     them all. Leaving the block drains: running requests are finished. No signal handlers, no global state; several servers may share a loop.
 
     A program calls: start, drain, statistics, wait_failing, set_unready, reload_certificates, reopen_logs, slow_requests; and to hand
-    connections over: detach_idle, detach_waiting, adopt, refuse, call_when_crowded. The other methods, and `processes`, are the command's.
+    connections over: detach_idle, detach_waiting, adopt, refuse, call_when_crowded. `processes` is the command's.
 
     Raises (when called):
         ConfigError: a setting's value is wrong, or only the command has that setting.
@@ -64,7 +62,7 @@ class Server:
     def __init__(
         self,
         app: WSGIApp,
-        bind: str | Sequence[str] | EngineSettings | None = None,
+        bind: str | Sequence[str] | Config | None = None,
         threads: int | None = None,
         *,
         processes: Processes | None = None,
@@ -79,22 +77,20 @@ class Server:
         self._threads = AppThreads(self.config)
         self._commons = Commons(self.config, self._extensions)
         self._listening = Listening(self.config, shared.listeners, shared.load_board, shared.in_flight)
+        # What extensions and the command ask of a server: programs need none of it, and help(aserve.Server) does not show it.
+        self.inner = Inner(self.config, self._extensions, self._threads, self._commons, self._listening)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> list[Any]:
         """Return the addresses of the listeners: (host, port), or the path of a unix socket."""
+        # Any, as for socket.getsockname(): a type checker lets no program unpack a union with str.
         return [listener.address for listener in self._listening.listeners]
 
     @property
     def urls(self) -> list[str]:
         """Return the URLs of the listeners."""
-        return [listener.url for listener in self._listening.listeners]
-
-    @property
-    def shown_urls(self) -> list[str]:
-        """Return the URLs as the log and a status show them: those that other machines reach say so."""
-        return [with_reach(listener.url, listener.address) for listener in self._listening.listeners]
+        return self.inner.urls
 
     @property
     def failure(self) -> str:
@@ -137,7 +133,7 @@ class Server:
         listening.connections.find_limit(config.max_connections, config.threads, config.spool_files)
         commons.load()
         listening.bind()
-        forks.watch(self)
+        forks.watch(self.inner)
         try:
             threads.start(loop)
             self._extensions.start(self._context())
@@ -198,10 +194,6 @@ class Server:
         while self.connection_count and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
         self._listening.end_leave()
-
-    async def stop_accepting(self) -> None:
-        """Stop accepting, and let accepted sockets become connections: the first step of `drain`."""
-        await self._listening.stop_accepting()
 
     def detach_idle(self, count: int | None = None) -> list[Detached]:
         """
@@ -264,31 +256,15 @@ class Server:
         """
         self._listening.set_unready(why)
 
-    def show_fault(self, fault: Fault) -> None:
-        """Show to clients why the app's new code cannot serve (--reload); see Extension."""
-        self._extensions.show_fault(fault)
-
     def reopen_logs(self) -> None:
         """Open the access log's file anew: logrotate has renamed the old one."""
         self._commons.flush()
         self._extensions.reopen_logs()
 
-    def obey(self, order: str) -> None:
-        """Pass an order of the supervisor to its extension; see Extension.orders."""
-        self._extensions.obey(order)
-
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
-        found: list[dict[str, Any]] = self.ask("slow") or []
+        found: list[dict[str, Any]] = self.inner.ask("slow") or []
         return found
-
-    def ask(self, name: str) -> Any:
-        """Return a fact from the extension that has it, by a name of Extension.status; None: none has it."""
-        return self._extensions.ask(name)
-
-    def listening(self) -> list[dict[str, Any]]:
-        """Return for each listener the number of clients that wait in the kernel, and their limit; see describe_listening."""
-        return describe_listening(self._listening.listeners)
 
     @property
     def connection_count(self) -> int:
@@ -302,24 +278,19 @@ class Server:
 
     def statistics(self) -> Statistics:
         """Return the server's present numbers. To be called on the event loop's thread; costs a step for each connection."""
-        return self._listening.statistics(self._threads, self._commons.budgets)
-
-    def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return the `count` oldest running requests; see take_ongoing. Only if times are taken: --metrics, --control."""
-        return self._listening.ongoing(count)
-
-    def has(self, exchange: Any) -> bool:  # an Exchange, of which programs that embed a server need no types
-        """Whether an exchange is one of this server's."""
-        return exchange.connection.service in self._listening.services
-
-    def thread_seconds(self, now: float) -> float:
-        """Return how long threads have been working on the running requests, in seconds; see take_thread_seconds."""
-        return self._listening.thread_seconds(now)
+        return self.inner.statistics()
 
     def _context(self) -> ServerContext:
         shared, bound = self._processes, self._listening.bound
         return ServerContext(
-            self, self._loop, shared.slot, self._threads.busy, shared.counters, bound, self._extensions.ask, shared.say
+            self.inner,
+            self._loop,
+            shared.slot,
+            self._threads.busy,
+            shared.counters,
+            bound,
+            self._extensions.ask,
+            shared.say,
         )
 
     async def _stop(self, deadline: float) -> bool:
@@ -331,29 +302,22 @@ class Server:
             self._timer = None
         self._commons.flush()
         self._extensions.stop()
-        forks.unwatch(self)
+        forks.unwatch(self.inner)
         return is_clean
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(1.0, self._tick)  # first: an exception below must not stop the timer
-        self.on_second()
+        self._on_second()
 
-    def on_second(self) -> None:
+    def _on_second(self) -> None:
         """Check time-outs, refresh the Date field and call extensions, once a second; one timer for all."""
         self._commons.on_second()
         self._listening.on_second()
         self._threads.on_second()
         error_log.on_second()
         self._commons.flush()
-        self._threads.look(self._commons.thread_seconds(lambda: self.thread_seconds(time.monotonic())))
+        self._threads.look(self._commons.thread_seconds(lambda: self.inner.thread_seconds(time.monotonic())))
         self._extensions.on_second()
-
-    # --- called in a child that the app has forked ---
-
-    def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """Drop everything; see forks.Watched."""
-        self._threads.on_forked()
-        return self._listening.fds, self._listening.bound
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

@@ -71,13 +71,13 @@ class RunningServer:
     def hold_clock(self) -> None:
         """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
         self._is_clock_held = True
-        self._do(lambda: setattr(self.server, "on_second", lambda: None))  # which its timer calls
+        self._do(lambda: setattr(self.server, "_on_second", lambda: None))  # which its timer calls
 
     def pass_seconds(self, count: int) -> None:
         """Let these seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
         self.hold_clock()
         for _ in range(count):
-            self._do(lambda: aserve.Server.on_second(self.server))
+            self._do(lambda: aserve.Server._on_second(self.server))
 
     def lose_handovers(self, count: int) -> None:
         """Lose the next `count` connections on their way out of the lane."""
@@ -112,7 +112,7 @@ class RunningServer:
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return the `count` oldest running requests."""
-        return self.call(lambda: self.server.ongoing(count))
+        return self.call(lambda: self.server.inner.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
         """Return what a socket option is for each of its connections, TCP only."""
@@ -194,7 +194,7 @@ class RunningServer:
         self._see_clients_leave()
         if self._thread.is_alive():
             if self._is_clock_held:
-                self._do(lambda: vars(self.server).pop("on_second"))
+                self._do(lambda: vars(self.server).pop("_on_second"))
             self.begin_drain()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server does not stop"
