@@ -163,6 +163,7 @@ def test_a_browser(served, raw_client, tmp_path, short_folder):
             "document.getElementById('busy').textContent"
         )  # the mean of a second in which the request may have come
         assert re.fullmatch(r"(0(\.\d+)?|1) of 64", busy)
+        assert page.evaluate("document.getElementById('link').className") == "live"
         assert page.evaluate("document.documentElement.scrollWidth") == 320
         page.wait_for("document.getElementById('busy').textContent === '1 of 64'")  # the next event
         gate.with_name("b>.go").touch()

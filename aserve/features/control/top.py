@@ -10,6 +10,7 @@ The columns are those of `aserve status` (docs/control.md), with requests per se
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -227,13 +228,18 @@ def slow_table(looks: Looks, width: int) -> Table:
                 _show_seconds(each["queue_seconds"] or 0.0),
                 "runs" if each["end"] is None else f"{each['end'].replace('_', ' ')} {each['status'] or ''}".rstrip(),
                 each["request"],
-                each.get("where", ""),  # missing from an older version
+                _place_of(each.get("where", "")),  # missing from an older version
             ),
             each["end"] is None,
         )
         for each in found
     ]
     return _fit(["worker", "took", "waited", "end", "slow requests", "where"], rows, width)
+
+
+def _place_of(where: str) -> str:
+    """Return `app.py:5 checkout` of where_of's line, of which a narrow terminal has room for the beginning of the path alone."""
+    return re.sub(r'File "(?:.*/)?(.*)", line (\d+), in ', r"\1:\2 ", where)
 
 
 # Columns aligned to the right; and columns that shrink on a narrow terminal, with their least width.

@@ -14,7 +14,7 @@ from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...extension import Extension, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
-from .reports import SLOW, Reporter, Reports
+from .reports import SLOW, Reporter, Reports, so_far
 from .settings import SlowRequestSettings
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Slow(Extension[SlowRequestSettings]):
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the last slow requests; see SlowRequests.last."""
-        return {SLOW: self.requests.last}
+        return {SLOW: lambda: [*map(so_far, self.requests.last())]}
 
     def on_second(self) -> None:
         """See Extension."""

@@ -57,8 +57,13 @@ class Reports(Supervision):
         """Record that the slow requests of a process have ended with it."""
         for (at, _), found in self._found.items():
             if at == pid and found["end"] is None:
-                found.update(end=WORKER_DIED, status=0, seconds=found["seconds"] + time.time() - found["at"])
+                found.update(so_far(found), end=WORKER_DIED, status=0)
 
     def status(self) -> Mapping[str, Any]:
         """See Supervision."""
-        return {SLOW: [*self._found.values()]}
+        return {SLOW: [*map(so_far, self._found.values())]}
+
+
+def so_far(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a slow request with its duration until now, if it still runs; SlowRequests keeps what it was at its discovery."""
+    return {**found, **({"seconds": found["seconds"] + time.time() - found["at"]} if found["end"] is None else {})}

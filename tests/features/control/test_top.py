@@ -249,7 +249,7 @@ def test_the_table_of_requests():
 def slow(**changes):
     return {
         "at": 10.0, "worker": 1, "seconds": 2.25, "queue_seconds": None, "end": None, "status": None, "request": "GET /a",
-        "where": 'File "/b.py", line 2, in read', **changes,
+        "where": 'File "/srv/a/long/path/b.py", line 2, in read', **changes,
     }  # fmt: skip
 
 
@@ -260,13 +260,13 @@ def test_the_table_of_slow_requests():
     del died["where"]  # code of before does not say it
     table = slow_table(looks((server(slow=[slow(), ended, died]), [])), 150)
     assert texts(table) == [
-        '2|2 min 10 s|1 min 40 s|answered 200|GET /b|File "/b.py", line 2, in read',
+        "2|2 min 10 s|1 min 40 s|answered 200|GET /b|b.py:2 read",
         "-|2.2 s|0.0 s|worker died|GET /a|",
-        '1|2.2 s|0.0 s|runs|GET /a|File "/b.py", line 2, in read',
+        "1|2.2 s|0.0 s|runs|GET /a|b.py:2 read",
     ]
     assert [(row.slot, row.needs_look) for row in table.rows] == [(2, False), (0, False), (1, True)]
     narrow = slow_table(looks((server(slow=[slow(request="GET /" + "x" * 200)]), [])), 79)
-    assert sum(map(len, narrow.heads)) + len(narrow.heads) - 1 <= 79
+    assert sum(map(len, narrow.heads)) + len(narrow.heads) - 1 <= 79 and "b.py:2 read" in narrow.rows[0].cells[-1]
     assert slow_table(Looks(), 79).rows == slow_table(looks([worker()]), 79).rows == []
 
 

@@ -66,6 +66,13 @@ def test_the_pages_source(pages):
     assert not re.search(r"<[^>]*\s(?:style|on\w+)=", source)
 
 
+def test_the_page_before_the_first_event(pages):
+    """It claims nothing: no "Nothing." stands below what needs a look, and the colour of "live" is for a stream that is heard."""
+    markup = ask(pages)[2].decode().partition("<script>")[0]
+    assert "Nothing." not in markup and '<p id="link" role="status">connecting</p>' in markup
+    assert "#link.live { color: var(--good); }" in markup and "scripting: none" in markup
+
+
 def test_events(pages):
     """A stream, which begins with what there is, and says when to come back; HEAD has its head alone."""
     status, fields, body, is_stream = ask(pages, "/events")

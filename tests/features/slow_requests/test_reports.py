@@ -20,7 +20,7 @@ def test_a_worker_reports_each():
 
 def report(supervised, child, number, end=None, **more):
     """Let a worker report one."""
-    supervised.say(child, say="slow", request={"number": number, "end": end, **more})
+    supervised.say(child, say="slow", request={"number": number, "end": end, "at": 100.0, "seconds": 2.0, **more})
 
 
 def test_the_last_ones(supervised):
@@ -37,13 +37,13 @@ def test_the_last_ones(supervised):
 
 
 def test_one_of_a_worker_that_dies(supervised, monkeypatch):
-    """Its end is said, and for how long it was known to run; those that have ended, and those of others, stay as they are."""
+    """Its end is said, and for how long it was known to run; one that has ended stays as it is, and one that runs grows older."""
     one = supervised(2)
     first, second = one.start()
     monkeypatch.setattr("aserve.features.slow_requests.reports.time", SimpleNamespace(time=lambda: 107.0))
     for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):
-        report(one, child, number, end, status=None, at=100.0, seconds=2.0)
+        report(one, child, number, end, status=None)
     one.end(first, number=9)
     slow = one.supervisor.parts.status.describe()["slow"]
     assert [each["end"] for each in slow] == ["worker_died", "answered", None]
-    assert [each["seconds"] for each in slow] == [9.0, 2.0, 2.0] and slow[0]["status"] == 0
+    assert [each["seconds"] for each in slow] == [9.0, 2.0, 9.0] and slow[0]["status"] == 0
