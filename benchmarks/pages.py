@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leads import Lead, leads, ratio_of
@@ -34,7 +34,7 @@ SHORT = """\
 ## Which server is ahead
 
 In each set, aserve beside the best of the other servers, by requests per CPU second; where the CPU is shared by design (`neighbours-cpython`), by
-requests a second. *aserve by it*: the median of the ratios within each round; below 1, and bold: the other server is ahead. With several numbers
+requests a second. *Times as many*: the figure of aserve, divided by the other server's; the median of all rounds. Below 1, and bold: the other server is ahead. With several numbers
 of connections the cells have one value for each. `hello` answers with a few octets, `echo` with the body that came, `blob` and `blobfile` with
 5.2 MB from memory and from a file; `testapp` is Werkzeug's. An earlier date is one of earlier code.
 """
@@ -80,7 +80,7 @@ def comparisons(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for lead in leads(stem, files[stem]):
             by_row.setdefault((lead.set_name, lead.ours), []).append(lead)
         rows += [_row(files[stem], own) for own in by_row.values()]
-    heads = ("what", "measured", "connections", "ours", "the best other", "aserve by it")
+    heads = ("what", "measured", "connections", "ours", "the best other", "times as many")
     return [SHORT, table(heads, rows)] if rows else []
 
 
@@ -168,8 +168,8 @@ KNOWN = (
     Known("mod_wsgi", "mod_wsgi-express", "8"),
     Known("bjoern", "bjoern", "1, in C"),
 )
-# Beside them, in a sentence: the best of the servers that call the app on one thread, in C; of those that give it eight.
-QUICKEST, THREADED = ("freastal", "peregrine", "bjoern", "fastpysgi"), ("m0serve-8", "peregrine-8")
+# With as many threads each, in an app that does real work.
+EQUAL = {"uwsgi-t8": "uWSGI", "waitress-t8": "waitress", "gunicorn-t8": "gunicorn"}
 
 
 def with_summary(text: str, folder: pathlib.Path = RESULTS) -> str:
@@ -189,7 +189,7 @@ def summary(folder: pathlib.Path = RESULTS) -> str:
         )
         for known in KNOWN
     ]  # fmt: skip
-    text = aligned(table(("server", "threads", *SUMMARY, "aserve by it"), rows), 2)
+    text = aligned(table(("server", "threads", *SUMMARY, "times as many"), rows), 2)
     return "\n".join((_filled(_what(files[STEM])), text, _filled(_beside(files)), _filled(_behind(files))))
 
 
@@ -222,29 +222,17 @@ def _what(kept: Mapping[str, Any]) -> str:
 
 
 def _beside(files: Mapping[str, Mapping[str, Any]]) -> str:
-    quick, threaded = (_range(files["serve-cpython"]["sets"]["bare head"], names) for names in (QUICKEST, THREADED))
-    on_pypy = [
-        ratio_of(files["serve-pypy"]["sets"]["PyPy hello"], "aserve", name, COUNT) for name in ("gunicorn", "waitress")
-    ]
-    nginx = [
-        files[f"sidecar-{interpreter}"]["sets"]["sidecar hello"]["medians"]["uwsgi:aserve"][COUNT]["ratio"]
-        for interpreter in ("cpython", "pypy")
+    kept = files["suite-a-cpython"]
+    each = kept["sets"]["A test app, 8 threads"]
+    equal = [
+        f"{cell(ratio_of(each, 'aserve-t8', name, '10'), '.2f')} times as many as {title}"
+        for name, title in EQUAL.items()
     ]
     return (
-        f"*aserve by it*: requests a second, the median of the ratios within each round. On idle cores, and by CPU second, aserve serves {quick} times as "
-        f"many requests as the quickest servers in C, which have one thread ({', '.join(QUICKEST)}), and {threaded} times as many as {_names(THREADED)} with "
-        f"eight; on PyPy {on_pypy[0]:.1f} times as many as gunicorn and {on_pypy[1]:.1f} times as many as waitress; behind nginx {nginx[0]:.2f} times as "
-        f"many as uWSGI, and on PyPy {nginx[1]:.2f} times."
+        "*Times as many*: the requests a second of aserve, divided by those of this server; the median of all rounds. Each server has the threads that its "
+        f"documentation starts it with. With eight threads each, and an app that does real work (Werkzeug's test app, by CPU second, {kept['date']}), aserve serves "
+        f"{', '.join(equal[:-1])} and {equal[-1]}."
     )
-
-
-def _names(servers: Sequence[str]) -> str:
-    return " and ".join(name.partition("-")[0] for name in servers)
-
-
-def _range(each: Mapping[str, Any], names: Sequence[str]) -> str:
-    ratios = sorted(ratio_of(each, "aserve", name, COUNT) or 0.0 for name in names)
-    return f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
 
 
 # Sets in which another server is ahead, as far as it still is: what it does more of.

@@ -25,6 +25,7 @@ from aserve.command.subcommands import OWN
 from aserve.compat.uwsgi_api.names import NAMES as UWSGI_NAMES
 from aserve.features import SETTINGS, Config, commands
 from aserve.features.metrics.table import METRICS
+from aserve.settings import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -336,9 +337,16 @@ def test_the_example_with_types():
 
 
 def test_the_users_page():
-    """README.md is short, two screens to the end of Install; it names the two commands, and its first app answers what it says."""
+    """README.md is short, two screens to the end of Install; its first screen has the version, where to read, lines to try and a picture; it names the two commands, and its first app answers what it says."""
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") < 150 and text.partition("## First request")[0].count("\n") < 75
+    first = text.partition("![")[0]
+    assert (
+        f"**aserve {VERSION}**" in first
+        and "](docs/index.md)" in first
+        and "\nmake serve " in first
+        and first.count("\n") < 20
+    )
     assert {"make serve", "make test"} <= set(re.findall(r"^(make \w+)", text, re.M))
     block = re.search(r"^```python\n# hello.py\n(.*?)^```", text, re.M | re.S)
     names: dict[str, object] = {}
