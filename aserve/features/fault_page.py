@@ -84,7 +84,7 @@ setInterval(async () => {{
 </script>
 """
 AGAIN = "Save a file, and this page looks again by itself."
-BEFORE = "The previous code still answers requests for anything but HTML; this page stands in place of its pages."
+BEFORE = "The previous code still answers all other requests; this page takes the place of its HTML pages."
 NOTHING_BEFORE = "Nothing has been served yet."
 # Without a script: to ask again may change something.
 RAISED = "The terminal shows it, too. --reload-page off hides this page."
