@@ -1,28 +1,26 @@
-"""What the benchmarks make of figures: medians, ratios, targets, files. Nothing is measured here.
+"""What is published of the benchmarks: ratios, targets, and pages that say what the files of results hold. Nothing is measured here.
 
 That their servers and clients work is checked by `bench_serve.py --self-test` and by `--quick`.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import pathlib
-import threading
+import re
 
 import pytest
 from harness.benchmarks import BENCHMARKS, modules
 from harness.interpreter import ONCE
-from harness.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.checkout, ONCE, pytest.mark.long_on_pypy]
 
-ROOT = BENCHMARKS.parent
+README = BENCHMARKS.parent / "README.md"
+MACHINE = {"cores": 2, "is_virtual": True, "cpu": "one", "kernel": "6", "system": "Debian"}
+FRAME = "<svg>drawn</svg>"
 
-bench_mixed, bench_neighbours, clients, command, figures, mix, pages, procs, record, reports, servers, tables, targets = modules(
-    "bench_mixed", "bench_neighbours", "clients", "command", "figures", "mix", "pages", "procs", "record", "reports", "servers", "tables",
-    "targets",
+bench_mixed, charts, figures, leads, make_report, pages, procs, record, reports, servers, tables, targets = modules(
+    "bench_mixed", "charts", "figures", "leads", "make_report", "pages", "procs", "record", "reports", "servers", "tables", "targets",
 )  # fmt: skip
 
 
@@ -95,71 +93,6 @@ def test_errors_of_all_rounds_are_added():
     assert measured.errors("bjoern", 10) == {}
 
 
-@pytest.mark.parametrize(
-    ("aserve", "peer", "is_fair"),
-    [
-        (facts(), facts(), True),
-        (facts(build="pyenv's", is_optimised=False), facts(), False),
-        (facts("PyPy", "PyPy's"), facts("PyPy", "PyPy's"), True),
-        (facts("PyPy", "PyPy's"), facts(), True),  # uWSGI has no PyPy
-        (facts("PyPy", "PyPy's"), facts(is_optimised=False), False),
-    ],
-)
-def test_unequal_interpreters_are_told(aserve, peer, is_fair):
-    """Who is on the slower build by mistake proves nothing."""
-    measured = result("sidecar hello", [], environments=pair(aserve, peer))
-    assert measured.plan.pair.is_fair is is_fair
-    assert any("different builds" in line for line in measured.warnings()) is not is_fair
-
-
-def test_a_busy_machine_is_told():
-    """Others on the server's CPU are a warning when they take more than a twentieth of it."""
-    assert result("close", [{"aserve": row(1, others=0.04)}]).warnings() == []
-    assert "20%" in result("close", [{"aserve": row(1, others=0.2)}]).warnings()[0]
-
-
-def test_the_table_has_ratios_on_the_same_protocol():
-    """Behind nginx each server is compared with uWSGI on its own protocol."""
-    measured = result(
-        "sidecar echo",
-        [{"uwsgi:aserve": 100, "uwsgi:uwsgi": 200, "scgi:aserve": 300, "scgi:uwsgi": row(100, errors={"status": 7})}],
-        left_out=dict.fromkeys(("uwsgi:aserve-lane-off", "uwsgi:aserve-threads-0"), "it burns"),
-    )
-    cells = {line.split()[0]: line.split() for line in figures.format_table(measured, ":uwsgi").splitlines()}
-    assert cells["uwsgi:aserve"][3] == "0.50"
-    assert cells["scgi:aserve"][3] == "3.00"
-    assert cells["scgi:uwsgi"][-2:] == ["status", "7"]
-    assert "left out: uwsgi:aserve-lane-off: it burns" in figures.format_table(measured, ":uwsgi")
-    assert "no ratios: uwsgi:nix was not measured" in figures.format_table(measured, ":nix")
-
-
-def test_warm_up_is_longer_on_pypy():
-    """A server on PyPy is loaded longer before it is measured, its peers on CPython are not."""
-    plan = result("sidecar hello", [], environments=pair(facts("PyPy", "PyPy's"))).plan
-    ours, theirs = plan.servers[0], plan.servers[3]
-    assert (ours.is_ours, theirs.is_ours) == (True, False)
-    assert plan.warm_up(plan.pair.is_pypy_for(ours), True) > plan.warm_up(plan.pair.is_pypy_for(theirs), True)
-    assert plan._replace(warm_up_seconds=0.1).warm_up(True, True) == 0.1
-
-
-@pytest.mark.parametrize("bench", ["serve", "sidecar", "rpc"])
-@pytest.mark.parametrize("interpreter", ["cpython", "pypy"])
-def test_a_run_is_a_quarter_of_an_hour_at_most(bench, interpreter):
-    """Nobody runs what takes an hour."""
-    environments = pair(facts("PyPy", "PyPy's"), facts()) if interpreter == "pypy" else pair()
-    names = targets.sets_for(bench, interpreter, targets.numbers_of(bench))
-    plans = [targets.build_plan(name, environments, {"rounds": command.ROUNDS}) for name in names]
-    assert 60 < sum(plan.estimate_seconds for plan in plans) < 15 * 60
-
-
-def test_a_run_on_shared_cpus_is_a_quarter_of_an_hour_at_most():
-    """On CPython, which alone has such sets."""
-    names = targets.sets_for("neighbours", "cpython", targets.numbers_of("neighbours"))
-    assert len(names) == 5 and targets.sets_for("neighbours", "pypy", [18]) == []
-    plans = [targets.build_plan(name, pair(), {"rounds": command.ROUNDS}) for name in names]
-    assert 60 < sum(plan.estimate_seconds for plan in plans) < 15 * 60
-
-
 # Targets
 
 
@@ -180,226 +113,6 @@ def test_a_target_is_met_by_its_ratio_without_errors(ours, met):
     assert verdict["met"] is met
     assert verdict["at_least"] == 1.0
     assert bool(verdict["notes"]) is (not isinstance(ours, int))
-
-
-def test_a_peers_errors_are_told_and_do_not_help_it():
-    """What a peer failed to answer is a note beside the figure."""
-    measured = result("close", [{"aserve": 2, "bjoern": row(1, errors={"reset": 3}), "uwsgi-http": 4}])
-    rows = judged(3, {"close": measured})
-    assert rows["aserve", "bjoern", 10]["met"] and "reset" in rows["aserve", "bjoern", 10]["notes"][0]
-    assert not rows["aserve", "uwsgi-http", 10]["met"]
-    assert rows["aserve", "uwsgi-http", 10]["figure"] == 0.5
-
-
-def test_what_was_not_measured_says_why():
-    """A server that is left out meets nothing, nothing is met beside it, and nothing is missed."""
-    measured = result("close", [{"aserve": 2}], left_out={"bjoern": "bjoern is not installed"})
-    verdict = judged(3, {"close": measured})["aserve", "bjoern", 10]
-    assert verdict["figure"] is None and not verdict["met"]
-    assert verdict["notes"] == ["bjoern: bjoern is not installed"]
-    lines = targets.format_judgement([verdict, targets.row(3, "close", "aserve", "uwsgi", 0.5, 1.0)]).splitlines()
-    assert lines[1].endswith("not measured: bjoern: bjoern is not installed") and lines[2].endswith("NOT MET")
-    assert lines[3] == "0 of 1 met, 1 not measured"
-    assert [pages.met(each) for each in (verdict, {"met": True}, {"met": False, "figure": 1.0})] == [
-        "not measured",
-        "yes",
-        "**no**",
-    ]
-
-
-def test_unfair_interpreters_meet_nothing():
-    """A peer on a slower build is not beaten."""
-    unfair = pair(facts(), facts(build="pyenv's", is_optimised=False))
-    measured = result("close", [{"aserve": 2, "bjoern": 1}], environments=unfair)
-    assert not judged(3, {"close": measured})["aserve", "bjoern", 10]["met"]
-
-
-def test_only_what_was_asked_is_judged():
-    """Other sets, connections, servers and interpreters have no row."""
-    measured = result("RPC rpc", [{"rpc:aserve-1": 2, "rpc:uwsgi-1": 1}], connections=(1, 100))
-    measured = measured._replace(plan=measured.plan._replace(servers=measured.plan.servers[:2]))
-    assert set(judged(9, {"RPC rpc": measured})) == {("rpc:aserve-1", "rpc:uwsgi-1", count) for count in (1, 100)}
-    on_pypy = result("sidecar hello", [], environments=pair(facts("PyPy", "PyPy's")))
-    assert targets.judge({"sidecar hello": on_pypy}, {4}) == []
-    assert targets.format_judgement([]) == "no target is measured by this"
-
-
-def test_eight_threads_are_compared_with_one():
-    """RPC: within what equal servers differ by, more threads cost nothing."""
-    measured = result("RPC route", [{"route:aserve-1": 100, "route:aserve-8": 98}])
-    verdict = judged(9, {"RPC route": measured})["route:aserve-8", "route:aserve-1", 10]
-    assert verdict["met"] and verdict["figure"] == 0.98
-
-
-def test_the_judgement_is_a_table():
-    """Each target is a line with its figure and verdict; the last line counts."""
-    measured = result("close", [{"aserve": 3, "bjoern": 2, "uwsgi-http": 4}])
-    lines = targets.format_judgement(targets.judge({"close": measured}, {3})).splitlines()
-    assert lines[1].split()[-3:] == ["1.000", "1.500", "met"]
-    assert lines[2].split()[-4:] == ["1.000", "0.750", "NOT", "MET"]
-    assert lines[3] == "1 of 2 met"
-
-
-@pytest.mark.parametrize("target", targets.TARGETS)
-def test_every_target_is_measured(target):
-    """A target's servers and connections are in the set that it names, on each of its interpreters."""
-    for interpreter in target.interpreters:
-        environments = pair(facts("PyPy", "PyPy's"), facts("PyPy", "PyPy's")) if interpreter == "pypy" else pair()
-        assert target.set_name in targets.sets_for(targets.SETS[target.set_name].bench, interpreter, [target.number])
-        plan = targets.build_plan(target.set_name, environments, {})
-        assert {target.server, *(target.bases or [target.base or target.server])} <= set(plan.names)
-        assert target.connections in plan.connections
-
-
-# A CPU that is shared
-
-
-def test_a_shared_cpu_is_judged_by_the_best_threaded_peer():
-    """Requests a second and p99 are those of the peer that has answered most; an error takes a peer out."""
-    rows = {
-        "aserve": row(1, rps=90.0, p99_ms=3.0),
-        "bjoern": row(1, rps=500.0),
-        "granian": row(1, rps=100.0, p99_ms=2.0),
-        "waitress": row(1, rps=20.0, p99_ms=9.0),
-        "gunicorn": row(1, rps=200.0, errors={"timeout": 1}),
-    }
-    measured = result("neighbour hello", [rows], left_out={"uwsgi-t8": "it burns"})
-    verdicts = targets.judge({"neighbour hello": measured}, {18})
-    assert [(each["base"], each["column"], each["figure"], each["met"]) for each in verdicts] == [
-        ("granian", "rps", 0.9, False), ("granian", "p99_ms", 1.5, False),
-    ]  # fmt: skip
-    assert "uwsgi-t8: it burns" in verdicts[0]["notes"]
-    lines = targets.format_judgement(verdicts).splitlines()
-    assert "aserve / granian, requests a second" in lines[1] and "aserve / granian, p99 in ms" in lines[2]
-    assert "| granian, p99_ms | at most 1.00 | 1.50 |" in pages.targets_table(verdicts)
-    nobody = targets.judge({"neighbour hello": measured._replace(rounds=[{"aserve": {10: rows["aserve"]}}])}, {18})
-    assert [(each["base"], each["figure"]) for each in nobody] == [(targets.BEST, None)] * 2
-
-
-def test_ratios_on_a_shared_cpu_are_of_requests_a_second():
-    """What is scheduled late costs no CPU, so the usual figure would not show it; the table and the file say which it is."""
-    each_round = [{"aserve": row(100, rps=10.0), "bjoern": row(100, rps=40.0)}]
-    measured = result("neighbour hello", each_round)
-    assert measured.ratio("aserve", "bjoern", 10) == 0.25
-    assert result("close", each_round).ratio("aserve", "bjoern", 10) == 1.0
-    text = figures.format_table(measured, "bjoern")
-    assert "beside a busy neighbour on each CPU" in text and "x: ratio of rps to bjoern" in text
-    assert record.describe(measured, "bjoern")["figure"] == "rps"
-    assert "figure" in record.describe(result("close", each_round), "bjoern")
-
-
-def test_the_titles_of_shared_cpus():
-    """Who reads a result sees what was beside the server, and how many slow ones were answered."""
-    two = result("two services", [{}]).plan
-    assert two.copies == 2 and "2 services on one CPU" in two.title and two.figure == "rps"
-    slow = result("slow and quick", [{"aserve-t8": row(1, slow_rps=31.25)}])
-    assert "beside 2 clients of what computes for 20 ms" in slow.plan.title
-    assert "31.2 slow ones a second" in figures.format_table(slow, "gunicorn")
-    assert result("neighbour workers", [{}]).plan.server_cpus == 2
-
-
-def test_the_loads_of_several_copies_are_one():
-    """Requests and errors are added, of latencies the worse one counts; a slow load beside them counts for itself."""
-    one = {"n": 10, "rps": 5.0, "p50_ms": 1.0, "p99_ms": 9.0, "errors": {"status": 1}}
-    other = {"n": 4, "rps": 2.0, "p50_ms": 2.0, "p99_ms": 3.0, "errors": {"status": 2, "read": 1}}
-    assert clients.add_rows([one, other]) == {
-        "n": 14, "rps": 7.0, "p50_ms": 2.0, "p99_ms": 9.0, "errors": {"status": 3, "read": 1},
-    }  # fmt: skip
-    assert clients.add_rows([one]) == one
-
-
-def test_clients_of_all_copies_run_at_once(monkeypatch):
-    """Each copy has its client, and the slow requests theirs, at the same time."""
-    meeting = threading.Barrier(3)
-
-    def wrk(port, connections, seconds, cpu, words=(), path="/", scheme="http"):
-        meeting.wait(PATIENCE_SECONDS)
-        return {
-            "n": port,
-            "rps": float(port),
-            "p50_ms": 1.0,
-            "p99_ms": 1.0,
-            "errors": {"read": 1} if path == "/slow" else {},
-        }
-
-    monkeypatch.setattr(clients, "wrk", wrk)
-    plan = result("slow and quick", [{}]).plan
-    row = clients.load_all(plan, [1, 2], 4, 1.0, "", {})
-    assert (row["n"], row["rps"], row["slow_rps"], row["errors"]) == (3, 3.0, 1.0, {"read": 1})
-
-
-def test_a_neighbour_ends_with_its_block():
-    """While it is there it computes; then it is gone."""
-    cpu = sorted(os.sched_getaffinity(0))[0] if hasattr(os, "sched_getaffinity") else 0
-    with procs.computing(cpu) as pid:
-        assert procs.wait_until(lambda: procs.cpu_seconds(pid) > 0.01, PATIENCE_SECONDS)
-    assert not pathlib.Path(f"/proc/{pid}").exists()
-
-
-def test_another_aserve_is_measured_beside_this_one(tmp_path):
-    """--before: each server of ours a second time, which the file does not say the place of."""
-    plan = bench_neighbours.with_before(result("neighbour hello", [{}]).plan, tmp_path / "bin" / "python")
-    assert plan.names[:2] == ["aserve", "aserve-before"] and plan.names[2:].count("aserve-before") == 0
-    kept = record.describe(figures.Result(plan, [], {}), "bjoern")["servers"]["aserve-before"]
-    assert kept["command"].startswith("python -m aserve ") and str(tmp_path) not in json.dumps(kept)
-
-
-def test_what_computes_beside_what_does_not():
-    """One path of the app computes."""
-    [apps] = modules("apps")
-    assert call(apps.unlike, "/") == mix.HELLO and call(apps.unlike, apps.SLOW_PATH) == b"%d" % apps.fib(26)
-
-
-# A mix of requests
-
-
-def test_a_mix_is_mostly_plain():
-    """Each kind comes once, behind as many plain requests as are asked for."""
-    steps = mix.build_mix(mix.KINDS, 5)
-    plain = steps[0]
-    assert plain.request == b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" and plain.end == mix.HELLO
-    assert [step == plain for step in steps] == [*([True] * 4 + [False]) * 4, False]  # the last kind has two steps
-    assert sum(step.count for step in steps) == 4 * 4 + 3 + 2 + 1 - 1
-    assert len({step.request for step in steps if step != plain}) == 5
-
-
-@pytest.mark.parametrize(("kinds", "every"), [((), 20), (("pair",), 0)])
-def test_a_mix_of_plain_requests_alone(kinds, every):
-    """Without other kinds there is one step."""
-    [step] = mix.build_mix(kinds, every, ["Accept: */*"])
-    assert step.request.endswith(b"\r\nAccept: */*\r\n\r\n") and step.count == 1
-
-
-def call(app, path, body=b"", **environ):
-    """Return what the app answers."""
-    environ.update({"PATH_INFO": path, "wsgi.input": io.BytesIO(body)})
-    return b"".join(app(environ, lambda status, headers: None))
-
-
-def test_the_app_answers_as_the_mix_expects():
-    """What a step waits for is what the app ends with."""
-    [apps] = modules("apps")
-    body = b"x" * mix.POST_OCTETS
-    ends = {step.end for step in mix.build_mix(mix.KINDS, 2)}
-    answers = [call(apps.mixed, path) for path in ("/", "/second")]
-    answers += [
-        call(apps.mixed, "/post", body),
-        call(apps.mixed, "/post", body + b"rest", CONTENT_LENGTH=str(len(body))),
-    ]
-    assert set(answers) <= ends and len(set(answers)) == 3
-    assert call(apps.mixed, "/stream") == b"x" * 4000
-
-
-def test_the_file_of_a_mix():
-    """Lengths, and the octets behind them, as mixed_load.c reads them."""
-    assert mix.pack([mix.Step(b"ab\n", b"c", b""), mix.Step(b"", b"d", b"e", 2)]) == b"2\n3 1 0 1\nab\nc0 1 1 2\nde"
-
-
-def test_the_title_tells_the_mix():
-    """Who reads a result sees what was sent."""
-    plan = figures.Plan(pair(), [], way="mixed", kinds=("post", "pair"), every=20)
-    assert "1 request in 20 another: post, pair," in plan.title
-    assert "another" not in plan._replace(every=0).title
 
 
 def test_a_file_of_results_names_no_folder():
@@ -431,7 +144,7 @@ Transfer/sec:      7.50MB
 """
 
 
-def test_wrks_report():
+def test_figures_of_wrk_are_read_from_its_report():
     """Figures are in milliseconds and requests; without errors there are none."""
     assert reports.parse_wrk(WRK.format(errors="")) == {
         "n": 2000, "rps": 1000.0, "p50_ms": pytest.approx(0.17), "p99_ms": pytest.approx(1.2), "errors": {},
@@ -446,47 +159,11 @@ def test_answers_with_another_status_are_not_counted_as_served():
     assert figures_of["errors"] == {"read": 3, "timeout": 1, "status": 500}
 
 
-def test_close_loads_report():
-    """Good answers and errors by kind."""
-    text = "good 300 connect 0 reset 2 wrong 1 timeout 0 seconds 1.500000 p50_us 120 p99_us 2500\n"
-    assert reports.parse_close_load(text) == {
-        "n": 300, "rps": 200.0, "p50_ms": 0.12, "p99_ms": 2.5, "errors": {"reset": 2, "wrong": 1},
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("parse", [reports.parse_wrk, reports.parse_close_load])
 def test_what_is_no_report_is_an_error(parse):
     """A client that did not run is not a server without requests."""
     with pytest.raises(procs.BenchmarkError, match="unable to connect"):
         parse("unable to connect to 127.0.0.1:8000 Connection refused\n")
-
-
-def test_the_file_holds_figures_settings_and_verdicts(tmp_path):
-    """A file of results has all that was measured, under names that stay."""
-    measured = result("sidecar hello", [{"uwsgi:aserve": 1, "uwsgi:uwsgi": 2}, {"uwsgi:aserve": 4, "uwsgi:uwsgi": 4}])
-    verdicts = targets.judge({"sidecar hello": measured}, {4, 5})
-    path = tmp_path / "results" / "x.json"
-    record.save(path, "sidecar", {"sidecar hello": (measured, ":uwsgi")}, verdicts)
-    kept = json.loads(path.read_text())
-    assert (kept["format"], kept["bench"], kept["targets"]) == (record.FORMAT, "sidecar", verdicts)
-    of_set = kept["sets"]["sidecar hello"]
-    assert of_set["medians"]["uwsgi:aserve"]["10"]["ratio"] == 0.75
-    assert [each["uwsgi:aserve"]["10"]["per_cpu_s"] for each in of_set["each_round"]] == [1, 4]
-    assert of_set["servers"]["uwsgi:uwsgi"]["version"] == "1.0"
-    assert "without master" in of_set["servers"]["uwsgi:uwsgi"]["note"]
-    assert [path.name for path in path.parent.iterdir()] == ["x.json"]
-    assert record.default_path("sidecar", "pypy") == BENCHMARKS / "results" / "sidecar-pypy.json"
-
-
-def test_each_row_of_figures_is_a_line():
-    """A row, also with its errors, is on one line, what holds rows is not; it is read as it was."""
-    row = {"n": 1, "errors": {"read": 2}}
-    document = {"bench": "x", "rounds": [{"aserve": {"1": row, "10": row}}], "flags": ["-t", "1"], "none": {}}
-    text = record.format_json(document)
-    assert json.loads(text) == document
-    assert [line.strip(" ,") for line in text.splitlines() if '"n"' in line] == [
-        f'"1": {json.dumps(row)}', f'"10": {json.dumps(row)}',
-    ]  # fmt: skip
 
 
 def test_the_tables_are_those_of_the_files():
@@ -496,58 +173,6 @@ def test_the_tables_are_those_of_the_files():
     for path in pages.RESULTS.glob("*.json"):
         text = path.read_text()
         assert text == record.format_json(json.loads(text)) + "\n", path
-
-
-def test_the_table_of_storms(tmp_path):
-    """Each storm is a line: for how long, and what became of how many requests."""
-    storms = [
-        {"storm": "test_a", "over": "tcp", "rounds": 3, "requests": {"answered": 12_000}, "seconds": 60.2},
-        {"storm": "test_b", "over": "unix", "rounds": 1, "requests": {"answered": 9, "reset": 2}, "seconds": 61},
-    ]
-    run = record.describe_run("storm")
-    record.write(tmp_path / "storm-cpython.json", {**run, "server": "CPython 3", "seconds": 60, "storms": storms})
-    page = pages.results_page(tmp_path)
-    assert "CPython 3; `make storm SECONDS=60`." in page
-    assert "| test_a | tcp | 60.2 | 3 | 12,000 |  |\n| test_b | unix | 61 | 1 | 9 | reset 2 |" in page
-
-
-def test_the_table_of_preload(tmp_path):
-    """Each way to start workers is a line; one that could not be measured says why."""
-    figures_of_one = {"pss_mb": 70.25, "uss_mb": 61.0, "successor_seconds": 0.084}
-    rows = [
-        {"server": "aserve-preload", "note": "", **figures_of_one},
-        {"server": "gunicorn", "note": "not measured: gone"},
-    ]
-    rounds = {"aserve-preload": [figures_of_one] * 5, "gunicorn": []}
-    kept = {**record.describe_run("preload"), "workers": 4, "rounds": rounds, "rows": rows}
-    record.write(tmp_path / "preload-cpython.json", kept)
-    page = pages.results_page(tmp_path)
-    assert "## preload-cpython\n" in page and "4 workers of a Django project" in page and "medians of 5 rounds" in page
-    assert "| aserve-preload | 70.2 | 61.0 | 0.08 |  |\n| gunicorn | - | - | - | not measured: gone |" in page
-
-
-def cluster_row(balancer, **changes):
-    """Return what is kept of one run with a cluster."""
-    return {
-        "scenario": "killed", "balancer": balancer, "server": "aserve", "note": "", "rate": 40, "again": 3, "shares": [30, 35, 35], "requests": 1200,
-        "answered": 1199, "failed": 1, "lost": 0, "late": 2, "doubled": 0, "p50_ms": 20, "p99_ms": 210, "worst_ms": 1001,
-        "answered_each": [40, 39, 2], "failed_each": [0, 1, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
-        "marks": {"1.0": "killed"}, **changes,
-    }  # fmt: skip
-
-
-def test_the_table_of_a_cluster(tmp_path):
-    """What happened is a section, and each balancer in front of it a line, which is one in the file, too."""
-    rows = [cluster_row("HAProxy"), cluster_row("nginx", scenario="vanished", p99_ms=None)]
-    record.write(
-        tmp_path / "cluster-cpython.json", {**record.describe_run("cluster"), "server": "CPython 3", "cluster": rows}
-    )
-    page = pages.results_page(tmp_path)
-    assert "### killed\n\nThe processes of one of three hosts are killed" in page and "### vanished\n" in page
-    assert "| aserve | HAProxy | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | 210 | 1,001 | 30 35 35 |  |\n" in page
-    assert "| aserve | nginx | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | - | 1,001 | 30 35 35 |  |\n" in page
-    lines = (tmp_path / "cluster-cpython.json").read_text().splitlines()
-    assert len([line for line in lines if '"scenario"' in line and '"marks"' in line]) == 2
 
 
 def test_results_that_are_kept_can_be_read():
@@ -576,16 +201,113 @@ def test_results_that_are_kept_can_be_read():
             assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path
 
 
-def test_what_was_probed(tmp_path, capsys):
-    """The commands that probe have the same flags, print a table for each probe, and write one form of file."""
-    parser = command.probes_parser("What.\nMore.", tables.PROBES)
-    probe = next(iter(tables.PROBES))
-    args = parser.parse_args(["--probes", probe, "--json", str(tmp_path / "a.json")])
-    assert args.probes == [probe] and args.only == [] and parser.parse_args([]).probes == [*tables.PROBES]
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--probes", "nothing"])
-    rows = [{"probe": probe, "server": "aserve", "note": "by hand"}]
-    command.write_probes("bench_probes", args, pair(), rows, [])
-    kept = json.loads((tmp_path / "a.json").read_text())
-    assert (kept["probes"], kept["targets"], kept["aserve_python"]["version"]) == (rows, [], "3.11")
-    assert f"### {probe}" in capsys.readouterr().out
+# The report, and the summary in the README
+
+
+def one_set(rates, **changes):
+    """Return a set as a file has it: rates are {server: {connections: figure of each round}}."""
+    rounds = max(len(figures) for each in rates.values() for figures in each.values())
+    rows = [
+        {
+            name: {count: {"per_cpu_s": figures[number]} for count, figures in each.items()}
+            for name, each in rates.items()
+        }
+        for number in range(rounds)
+    ]
+    medians = {
+        name: {
+            count: {
+                "per_cpu_s": sorted(figures)[len(figures) // 2],
+                "rps": 5.0,
+                "busy": 0.5,
+                "pss_mb": 20.0,
+                "errors": {"read": 2},
+            }
+            for count, figures in each.items()
+        }
+        for name, each in rates.items()
+    }
+    return {"title": "hello, keep-alive", "medians": medians, "each_round": rows, "base": "bjoern", "rounds": rounds, "seconds": 1.0,
+            "left_out": {"fastwsgi": "it is not installed"}, "warnings": [], "servers": {}, **changes}  # fmt: skip
+
+
+def one_file(bench="serve", **changes):
+    """Return a file of results."""
+    return {"bench": bench, "date": "2026-11-22", "commit": "abc", "machine": MACHINE, "targets": [], **changes}
+
+
+def test_the_first_paragraph_says_who_is_ahead():
+    """Each of ours is compared with the best peer, by the median of ratios within the rounds; the floor is no peer."""
+    rates = {
+        "floor": {"1": [9, 9, 9]},
+        "aserve": {"1": [10, 100, 10]},
+        "bjoern": {"1": [12, 110, 30]},
+        "waitress": {"1": [1, 1, 1]},
+    }
+    files = {"serve-cpython": one_file(sets={"bare head": one_set(rates)})}
+    text = charts.headline(files)
+    assert text.startswith("In 1 of 1 comparisons")
+    assert "bjoern 1.20 x aserve (bare head, 1 connection) on CPython" in text
+    files["serve-cpython"]["sets"]["bare head"] = one_set({**rates, "aserve": {"1": [50, 200, 50]}})
+    assert charts.headline(files).startswith("In 0 of 1 comparisons")
+    assert charts.headline(files).endswith("a peer is ahead of aserve.")
+
+
+def test_the_report_is_that_of_the_files():
+    """report/ is what `make bench-pictures` makes of results/, but for the drawing itself."""
+    files = pages.read()
+    wanted = make_report.page(files, lambda chart: FRAME)
+    committed = (make_report.REPORT / "report.html").read_text()
+    assert re.sub(r"<svg.*?</svg>", FRAME, committed, flags=re.DOTALL) == wanted
+    assert (make_report.REPORT / "README.md").read_text() == make_report.gallery(files)
+    pictures = {path.stem for path in make_report.REPORT.glob("*.svg")}
+    assert pictures == {chart.slug for chart in charts.charts(files)}
+
+
+def test_every_chart_has_its_picture_on_the_page():
+    """The same drawing: with a background of its own in the file, without one on the page."""
+    committed = (make_report.REPORT / "report.html").read_text()
+    for path in make_report.REPORT.glob("*.svg"):
+        text = path.read_text().rstrip("\n")
+        bare = re.sub(r"</style><style>\.aserve-page.*?<rect[^>]*/>", "</style>", text, count=1, flags=re.DOTALL)
+        assert bare in committed, path.name
+        assert "prefers-color-scheme:dark" in text
+
+
+def test_the_summary_in_the_readme_is_that_of_the_files():
+    """No figure of the table, or of the sentences below it, differs from the results; each server that people know has all figures."""
+    text = README.read_text()
+    assert pages.with_summary(text) == text
+    medians = json.loads((pages.RESULTS / f"{pages.STEM}.json").read_text())["sets"][pages.SET_NAME]["medians"]
+    assert {known.name for known in pages.KNOWN} == {*medians}
+    lines = pages.summary().splitlines()
+    for known in pages.KNOWN:
+        [line] = [line for line in lines if line.startswith(f"| {known.title} |")]
+        assert f"| {medians[known.name][pages.COUNT]['rps']:,.0f} |" in line and " - " not in line
+
+
+def test_the_summary_says_where_others_are_ahead():
+    """Only what is so: a set in which no peer is ahead any more is not named."""
+    text = " ".join(pages.summary().partition("**Where others are ahead**")[2].split())
+    kept = pages.read()["serve-cpython"]
+    [lead] = [lead for lead in leads.leads("serve-cpython", kept) if lead.set_name == "blob"]
+    assert (f"bodies of 5.2 MB (uWSGI, {lead.ratio:.2f} times as many)" in text) == (lead.ratio > 1)
+
+
+def test_a_wrong_figure_in_the_readme_is_found():
+    """A figure that was changed by hand, or has grown old, is not what the files make."""
+    text = README.read_text()
+    figure = re.search(r"\| \*\*aserve\*\* \| \d+ \| ([\d,]+)", text)[1]
+    assert pages.with_summary(text.replace(figure, "999,999")) == text
+
+
+def test_memory_in_the_readme_is_that_of_the_files():
+    """The hello app's, and what a million requests added."""
+    hello = json.loads((pages.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
+        "100"
+    ]
+    run = json.loads((pages.RESULTS / "million-cpython.json").read_text())
+    million = run["rss_mib"]
+    text = README.read_text()
+    assert f"it takes {hello['pss_mb']:.0f} MiB on CPython" in text
+    assert f"{million['end'] - million['warm']:.2f} MiB" in text and f"#million-cpython) ({run['date']})" in text
