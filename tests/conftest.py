@@ -315,6 +315,11 @@ def name_of(way: Way) -> str:
     return "-".join(map(str, way[:-1] if way.wire == "http/1.1" else way)).replace("/", "")
 
 
+def is_long(way: Way) -> bool:
+    """Whether each of its values is one of another way's: HTTP/2 with --threads 0 as well (tests/e2e/test_http2.py has both in each run)."""
+    return way in LONG_WAYS or (way.wire == "http/2" and way.threads == 0)
+
+
 def http2_ways(function: str, markers: set[str]) -> list[Way]:
     """Return the ways of HTTP/2 that a test runs in, too; one each with threads and without."""
     if "also_http2" not in markers or function in NOT_OVER_HTTP2 or not has_module("h2"):
@@ -338,7 +343,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ways = [*ways, WAYS[0]._replace(native=native.OTHER)]
         ways = [*ways, *http2_ways(metafunc.function.__name__, markers)]
         is_brief = str(metafunc.definition.path).startswith(NOT_MEASURED)
-        marks = [pytest.mark.long if is_brief and way in LONG_WAYS else () for way in ways]
+        marks = [pytest.mark.long if is_brief and is_long(way) else () for way in ways]
         rows = [pytest.param(way, marks=mark, id=name_of(way)) for way, mark in zip(ways, marks)]
         metafunc.parametrize("way", rows)
 
