@@ -26,7 +26,7 @@ serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 
 test:  ## the suite without tests marked long, on CPython and on PyPy where it is, and the fuzzers beside; with ARGS="-k settings": any tests
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
-	    $(if $(ARGS),,CHILDREN=3 AT_ONCE="-j --output-sync=recurse" MEASURED="$(if $(findstring pypy,$(PYTHON)),,$(PYTHON))")
+	    $(if $(ARGS),,CHILDREN=5 AT_ONCE="-j --output-sync=recurse" MEASURED="$(if $(findstring pypy,$(PYTHON)),,$(PYTHON))")
 
 test-whole: $(VENV)/.ready-test  ## all tests, those marked long too, on CPython and PyPy: over half an hour, in steps that go on where they stopped (ROUNDS=5)
 	@.ci/need tools
@@ -78,7 +78,7 @@ NOTE_others = , the other tests
 # Seconds for each part (a test takes at most 2 minutes): on PyPy, 530 with a load of 6 on two cores.
 LIMIT ?= 1800
 WITHIN := $(VENV)/bin/python -I tests/within.py $(LIMIT)
-# The suite runs in CHILDREN processes, as tests wait a third of the time, forked once the tests are collected (tests/harness/children.py);
+# The suite runs in CHILDREN processes, as tests wait for more than a third of the time, forked once the tests are collected (tests/harness/children.py);
 # what ARGS chooses runs in one, as --pdb and -s need it. On PyPy it runs with plain asserts: PyPy 7.3.11 has crashed
 # (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
 CHILDREN ?= 4
