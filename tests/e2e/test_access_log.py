@@ -158,17 +158,6 @@ def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
     assert len(path.read_bytes().split(b"\n")) == 2
 
 
-def test_truncated(start_server, raw_client, tmp_path):
-    """A response that was cut short has its line."""
-    path = tmp_path / "access.log"
-    server = start_server(apps.raises_mid_stream, access_log=str(path))
-    client = raw_client(server)
-    with pytest.raises(client.Truncated):
-        client.fetch()
-    server.stop()
-    assert [line["request"] for line in read_lines(path)] == ["GET / HTTP/1.1"]
-
-
 @pytest.mark.long_on_pypy
 def test_standard_output(start_process, raw_client):
     """--access-log - writes to standard output."""

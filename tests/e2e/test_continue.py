@@ -35,14 +35,6 @@ def test_body_sent_without_waiting(start_server, raw_client):
     assert client.recv_response().body == b"hello"
 
 
-@pytest.mark.also_inline
-def test_no_continue_without_a_body(start_server, raw_client):
-    """A request without a body has nothing to continue with."""
-    client = raw_client(start_server(apps.echo))
-    assert client.fetch("/", EXPECT).status == 200
-    assert client.fetch("/", EXPECT, "Content-Length: 0", method="POST").status == 200
-
-
 @rule("RFC 9110 10.1.1", "the expectation of an HTTP/1.0 client is ignored", "ignored")
 @pytest.mark.also_inline
 def test_no_continue_for_http_1_0(start_server, raw_client):
@@ -106,30 +98,7 @@ def test_live_continue_at_the_first_read(start_server, raw_client):
         assert client.recv_response().body == b"hello"
 
 
-def test_live_answer_without_reading(start_server, raw_client):
-    """An app that answers without reading sends no 100; the connection closes, the body unseen."""
-    client = raw_client(start_server(apps.no_reading, body="stream"))
-    client.request("/", EXPECT, "Content-Length: 5", method="POST")
-    assert client.recv_response().body == b"unread"
-    assert client.recv_to_end() == b""
-
-
-def test_live_no_continue_after_the_head(start_server, raw_client):
-    """An app that reads after its head is out gets the body, but no 100 inside its response."""
-
-    def app(environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        yield b"before "
-        yield environ["wsgi.input"].read()
-
-    client = raw_client(start_server(app, body="stream"))
-    client.request("/", EXPECT, "Content-Length: 5", method="POST")
-    head = client.recv_head()
-    chunks = client.recv_chunks()
-    assert (head.status, next(chunks)) == (200, b"before ")
-    client.send(b"hello")
-    assert next(chunks) == b"hello"
-    assert next(chunks, None) is None
+# Early hints
 
 
 @pytest.mark.one_way
@@ -146,22 +115,6 @@ def test_live_continue_after_a_long_wait(start_server, raw_client):
     assert client.recv_response().status == 100
     client.send(b"hello")
     assert client.recv_response().body == b"hello"
-
-
-def test_live_continue_behind_waiting_requests(start_server, raw_client):
-    """A body that begins while reading is paused is received when its turn comes."""
-    gate = apps.Gate(apps.echo)
-    client = raw_client(start_server(gate, body="stream", max_pipelined=1))
-    client.request("/first")
-    gate.wait_entered()
-    client.request("/second", EXPECT, "Content-Length: 5", method="POST")
-    gate.open(2)
-    assert [client.recv_response().status for _ in range(2)] == [200, 100]
-    client.send(b"hello")
-    assert client.recv_response().body == b"hello"
-
-
-# Early hints
 
 
 @rule("RFC 8297 2", "103 may come before the final response", "environ[wsgi.early_hints] sends it at once")

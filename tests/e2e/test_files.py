@@ -67,23 +67,6 @@ def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])
-@pytest.mark.parametrize("how", ["seek", "read"])
-def test_offset(start_server, raw_client, path, offset, how):
-    """Only what lies behind the file's position is sent, however it got there."""
-
-    def open_file():
-        file = open(path, "rb")
-        file.seek(offset) if how == "seek" else file.read(offset)
-        return file
-
-    client = raw_client(start_server(apps.file_sender(open_file)))
-    for _ in range(2):
-        expected = CONTENT[offset:]
-        assert client.fetch().body == expected
-
-
-@pytest.mark.long_on_pypy
 @rule('PEP 3333 "Handling the Content-Length Header"', "a file is sent up to Content-Length", "no further")
 @pytest.mark.parametrize("length", [0, 1, 70_000])
 def test_part_of_a_file(start_server, raw_client, path, length):
@@ -121,27 +104,6 @@ def test_head_of_a_file(start_server, raw_client, path):
     for _ in range(2):
         assert client.fetch(method="HEAD").get("Content-Length") == str(len(CONTENT))
         assert client.is_quiet()
-
-
-def test_bodyless_status(start_server, raw_client, path):
-    """A 304 has no body even if the app wraps a file."""
-
-    def app(environ, start_response):
-        start_response("304 Not Modified", [])
-        return environ["wsgi.file_wrapper"](open(path, "rb"))
-
-    client = raw_client(start_server(app))
-    for _ in range(2):
-        assert client.fetch().status == 304
-        assert client.is_quiet()
-
-
-def test_http_1_0(start_server, raw_client, path):
-    """An HTTP/1.0 client gets the file, too, and then the end."""
-    client = raw_client(start_server(apps.file_sender(lambda: open(path, "rb"))))
-    client.send(b"GET / HTTP/1.0\r\n\r\n")
-    assert client.recv_response().body == CONTENT
-    assert client.recv_to_end() == b""
 
 
 def open_pipe():
@@ -220,29 +182,6 @@ def test_other_files(start_server, raw_client, path, kind):
         assert client.fetch().body == CONTENT[:100]
 
 
-def test_wrapper_inside_another_iterable(start_server, raw_client, path):
-    """A wrapper that middleware has wrapped is iterated, and closed by it."""
-    file = apps.NotingFile(path)
-
-    def app(environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        wrapper = environ["wsgi.file_wrapper"](file, 1000)
-        yield from wrapper
-        wrapper.close()
-
-    assert raw_client(start_server(app)).fetch().body == CONTENT
-    assert file.closed_event.wait(30)
-
-
-def test_iterator(path):
-    """The wrapper is an iterable of blocks of the size that the app asked for."""
-    from aserve.wsgi import FileWrapper
-
-    with open(path, "rb") as file:
-        assert [len(block) for block in FileWrapper(file, 600_000)] == [600_000, len(CONTENT) - 600_000]
-    assert file.closed
-
-
 @rule(
     'PEP 3333 "Optional Platform-Specific File Handling"',
     "close() of the wrapper is called",
@@ -304,20 +243,6 @@ def test_client_leaves_during_a_file(start_server, raw_client, path):
     assert raw_client(server).fetch(method="HEAD").status == 200
 
 
-def test_app_closes_its_file_too_early(start_server, raw_client, path):
-    """A file that is closed under our hands is an error that the client sees, nothing worse."""
-
-    def app(environ, start_response):
-        file = open(path, "rb")
-        wrapper = environ["wsgi.file_wrapper"](file)
-        start_response("200 OK", apps.PLAIN)
-        file.close()
-        return wrapper
-
-    client = raw_client(start_server(app))
-    assert client.fetch().status == 500
-
-
 def test_files_side_by_side(start_server, raw_client, path):
     """Many files to many clients at once, each whole."""
     server = start_server(apps.file_sender(lambda: open(path, "rb")))
@@ -333,18 +258,3 @@ def test_files_side_by_side(start_server, raw_client, path):
     for thread in threads:
         thread.join()
     assert bodies == [True] * 32
-
-
-def test_pipelined_behind_a_file(start_server, raw_client, path):
-    """Responses behind a file wait for its end."""
-
-    def app(environ, start_response):
-        if environ["PATH_INFO"] == "/file":
-            return apps.file_sender(lambda: open(path, "rb"))(environ, start_response)
-        return apps.hello(environ, start_response)
-
-    client = raw_client(start_server(app))
-    for target in ("/file", "/", "/file", "/file", "/"):
-        client.request(target)
-    bodies = [client.recv_response().body for _ in range(5)]
-    assert bodies == [CONTENT, b"hello\n", CONTENT, CONTENT, b"hello\n"]

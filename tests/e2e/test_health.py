@@ -59,53 +59,6 @@ def test_answers(start, raw_client):
     assert app.count == 6
 
 
-@pytest.mark.also_inline
-def test_on_a_kept_connection(start, raw_client):
-    """They and the app's requests take turns, one by one and pipelined."""
-    server = start()
-    client = raw_client(server)
-    for _ in range(3):
-        assert client.fetch("/").body == b"hello\n"
-        assert client.fetch(LIVE).body == b"live\n"
-        assert client.fetch(READY, method="HEAD").get("Content-Length") == "6"
-    for target in ("/", LIVE, "/", READY, LIVE, "/"):
-        client.request(target)
-    bodies = [client.recv_response().body for _ in range(6)]
-    assert bodies == [b"hello\n", b"live\n", b"hello\n", b"ready\n", b"live\n", b"hello\n"]
-
-
-@pytest.mark.also_inline
-def test_http_1_0(start, raw_client):
-    """The connection closes, unless the client asks for another fate."""
-    server = start()
-    client = raw_client(server)
-    client.send(f"GET {LIVE} HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET {LIVE} HTTP/1.0\r\n\r\n".encode())
-    assert [client.recv_response().get("Connection") for _ in range(2)] == ["keep-alive", "close"]
-    assert client.recv_to_end() == b""
-
-
-@pytest.mark.also_inline
-@pytest.mark.parametrize("cut", [1, 30, -1])
-def test_in_two_halves(start, raw_client, cut):
-    """A request with a body that nobody reads, however it comes."""
-    server = start()
-    client = raw_client(server)
-    octets = f"GET {LIVE} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".encode()
-    client.send(octets[:cut])
-    server.wait_until_receiving()
-    client.send(octets[cut:])
-    assert client.recv_response().body == b"live\n"
-    assert client.fetch("/").body == b"hello\n"
-
-
-def test_a_live_body(start, raw_client):
-    """With --body stream the answer does not wait for it."""
-    client = raw_client(start(body="stream"))
-    client.request(LIVE, "Content-Length: 5")
-    reply = client.recv_response()
-    assert (reply.status, reply.body) == (200, b"live\n")
-
-
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_thread_is_busy(start, raw_client, wait_until, count):
     """Both are answered while the app has every thread; ready is 503 once requests wait too long, until they do no more."""
@@ -127,19 +80,6 @@ def test_every_thread_is_busy(start, raw_client, wait_until, count):
     assert [client.recv_response().status for client in (*running, waiting)] == [200] * (count + 1)
     assert ask(raw_client, server, READY) == (200, b"ready\n")
     assert gate.paths == ["/"] * (count + 1)
-
-
-def test_a_busy_thread_on_a_kept_connection(start, raw_client):
-    """Also where the connection was there before."""
-    gate = apps.Gate()
-    server = start(gate, threads=1)
-    probing, running = raw_client(server), raw_client(server)
-    assert probing.fetch(LIVE).body == b"live\n"
-    running.request()
-    gate.wait_entered()
-    assert probing.fetch(LIVE).body == b"live\n"
-    gate.open()
-    assert running.recv_response().status == 200
 
 
 @pytest.mark.also_inline
@@ -173,21 +113,6 @@ def test_after_the_drain_delay(start, raw_client):
     assert (reply.status, reply.body, reply.get("Connection")) == (503, b"draining\n", "close")
     gate.open()
     assert running.recv_response().status == 200
-
-
-@pytest.mark.also_inline
-def test_the_access_log(start, raw_client, way, tmp_path):
-    """It has the app's requests alone."""
-    path = tmp_path / "log"
-    server = start(access_log=str(path), threads=min(way.threads, 1))  # one thread's lines are in order
-    client = raw_client(server)
-    for target in (LIVE, "/first", READY, "/second"):
-        client.fetch(target)
-    server.stop()
-    assert [line.split('"')[1] for line in path.read_text().splitlines()] == [
-        "GET /first HTTP/1.1",
-        "GET /second HTTP/1.1",
-    ]
 
 
 @pytest.mark.also_inline

@@ -16,7 +16,7 @@ DONE = {signal.SIGHUP: "SIGHUP: done", signal.SIGUSR2: "SIGUSR2: done"}
 @pytest.mark.parametrize(
     ("number", "flags"),
     [
-        pytest.param(signal.SIGHUP, (), id="reload"),
+        pytest.param(signal.SIGHUP, (), id="reload", marks=pytest.mark.long),
         pytest.param(signal.SIGHUP, ("--preload",), id="reload-preload", marks=pytest.mark.long),
         pytest.param(signal.SIGUSR2, (), id="upgrade", marks=pytest.mark.long),
         pytest.param(signal.SIGUSR2, ("--preload",), id="upgrade-preload"),

@@ -110,14 +110,6 @@ def test_endless_upload_after_the_error(start_server, raw_client):
         send_all()
 
 
-def test_error_of_a_head_request(start_server, raw_client):
-    """An error that answers HEAD has no body."""
-    client = raw_client(start_server(apps.echo, max_body_bytes=10))
-    client.request("/", "Content-Length: 11", method="HEAD")
-    assert client.recv_response(is_head=True).status == 413
-    assert client.recv_to_end() == b""
-
-
 # --max-connections, and descriptors that run out
 
 
@@ -166,23 +158,6 @@ def test_those_that_idle_are_evicted(start_server, raw_client, caplog):
     assert oldest.is_closed()
     assert newer.fetch().status == 200
     assert lines_of(caplog.text, "--max-connections") == []
-
-
-@pytest.mark.one_way
-def test_the_limit_counts_both_kinds(start_server, raw_client, wait_until):
-    """A connection that has left the lane counts as well as one that is in it."""
-    server = start_server(apps.hello, max_connections=2)
-    leaver, stayer = raw_client(server), raw_client(server)
-    leaver.send(b"GET / HTTP/1.1\r\n")
-    stayer.fetch()
-    third = raw_client(server)
-    third.request()
-    server.pass_seconds(1)
-    server.wait_until_known(2)  # on its way out of the lane one counts twice
-    assert third.is_quiet()
-    leaver.close()
-    assert third.recv_response().status == 200
-    assert stayer.fetch().status == 200
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux's /proc")

@@ -39,17 +39,6 @@ def test_hundreds_in_one_send(start_server, raw_client, is_half_closed):
         assert client.fetch("/501").body == b"/501"
 
 
-@pytest.mark.also_inline
-def test_one_at_a_time_allowed(start_server, raw_client):
-    """The smallest --max-pipelined answers everything, too."""
-    client = raw_client(start_server(path_app, max_pipelined=1))
-    client.send(b"".join(get(f"/{number}") for number in range(100)))
-    client.end_sending()
-    for number in range(100):
-        assert client.recv_response().body == b"/%d" % number
-    assert client.recv_to_end() == b""
-
-
 @rule("RFC 9112 2.2", "a message is a sequence of octets", "how they are cut into segments makes no difference")
 @pytest.mark.also_inline
 def test_octet_by_octet(start_server, raw_client):
@@ -64,21 +53,6 @@ def test_octet_by_octet(start_server, raw_client):
     for octet in octets:
         client.send(bytes([octet]))
     assert [client.recv_response().json() for _ in range(4)] == [[""], ["abc"], ["def"], [""]]
-
-
-@pytest.mark.also_inline
-def test_bodies_between(start_server, raw_client):
-    """Requests with and without bodies follow one another in one send."""
-    client = raw_client(start_server(apps.echo))
-    for size in (1, 1000, 100_000):
-        body = b"x" * size
-        length = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n%b" % (size, body)
-        chunked = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
-            size,
-            body,
-        )
-        client.send(length + get("/") + chunked + get("/"))
-        assert [len(client.recv_response().body) for _ in range(4)] == [size, 0, size, 0]
 
 
 def test_one_exchange_at_a_time(start_server, raw_client):
@@ -163,15 +137,3 @@ def test_heads_among_gets(start_server, raw_client):
     for _ in range(10):
         assert client.recv_response().body == b"one two three"
         assert client.recv_response(is_head=True).get("Content-Length") == "13"
-
-
-def test_early_hints_stay_before_their_response(start_server, raw_client):
-    """1xx responses written by the app never fall behind the final one."""
-    server = start_server(apps.early_hints)
-    clients = [raw_client(server) for _ in range(4)]
-    for _ in range(100):
-        for client in clients:
-            client.send(get("/") * 2)
-        for client in clients:
-            statuses = [client.recv_response().status for _ in range(6)]
-            assert statuses == [103, 103, 200] * 2

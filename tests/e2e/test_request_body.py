@@ -234,33 +234,6 @@ def test_live_client_vanishes(start_server, raw_client, caplog, framing, is_rese
     assert "raised" not in caplog.text  # the client's doing, not the app's error
 
 
-def test_live_malformed_chunks(start_server, raw_client):
-    """A live body that breaks its framing raises where the app reads; the connection is closed."""
-    errors = []
-
-    def app(environ, start_response):
-        try:
-            environ["wsgi.input"].read()
-        except ConnectionError as exc:
-            errors.append(str(exc))
-        start_response("400 Bad", apps.PLAIN)
-        return [b"told"]
-
-    client = raw_client(start_server(app, body="stream"))
-    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0x5\r\n")
-    reply = client.recv_response()
-    assert (reply.status, reply.body, reply.get("Connection")) == (400, b"told", "close")
-    assert client.recv_to_end() == b""
-    assert len(errors) == 1
-
-
-def test_live_body_too_large(start_server, raw_client):
-    """A live body whose length is over --max-body is refused before the app is called."""
-    client = raw_client(start_server(apps.count_body, body="stream", max_body_bytes=10))
-    client.request("/", "Content-Length: 11", method="POST")
-    assert client.recv_response().status == 413
-
-
 @rule(
     "RFC 9110 15.5.14",
     "413 for a body that is too large",
@@ -286,74 +259,3 @@ def test_live_body_refused(start_server, raw_client, caplog, chunks, status, is_
     assert client.recv_to_end() == b""
     server.stop()
     assert "raised" not in caplog.text
-
-
-def test_live_body_refused_too_late(start_server, raw_client):
-    """Behind a head that is out, the same error cuts the response short."""
-
-    def app(environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        yield b"begun"
-        yield environ["wsgi.input"].read()
-
-    client = raw_client(start_server(app, body="stream", max_body_bytes=10))
-    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
-    with pytest.raises(client.Truncated):
-        client.recv_response()
-
-
-def test_live_body_over_the_limit_read_by_the_app(start_server, raw_client):
-    """An app that catches that error answers as it likes; what else it raises is a 500 no more than a 413."""
-
-    def app(environ, start_response):
-        try:
-            return apps.echo(environ, start_response)
-        except ConnectionError as exc:
-            if environ["PATH_INFO"] == "/raise":
-                raise ValueError("on purpose") from exc
-            start_response("403 Mine", apps.PLAIN)
-            return [b"mine"]
-
-    server = start_server(app, body="stream", max_body_bytes=10)
-    for path, status in (("/", 403), ("/raise", 413)):
-        client = raw_client(server)
-        client.request(path, "Transfer-Encoding: chunked", method="POST")
-        client.send(b"b\r\n12345678901\r\n0\r\n\r\n")
-        reply = client.recv_response()
-        assert (reply.status, reply.get("Connection")) == (status, "close")
-        assert client.recv_to_end() == b""
-
-
-def test_live_body_left_unread(start_server, raw_client):
-    """An app that does not read a live body to its end still answers; the rest is never a request."""
-    app = apps.Recorder(apps.no_reading)
-    server = start_server(app, body="stream")
-    client = raw_client(server)
-    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n")
-    assert client.recv_response().body == b"unread"
-    client.send(b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n" * 1000)
-    assert client.recv_to_end() == b""
-    assert app.count == 1
-
-
-def test_live_requests_follow_one_another(start_server, raw_client):
-    """With --body stream, too, requests with and without bodies are pipelined and answered in order."""
-    client = raw_client(start_server(apps.echo, body="stream"))
-    post = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n%b"
-    get = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
-    for size in (1, 1000, 300_000):
-        client.send((post % (size, b"x" * size) + get) * 5)
-        assert [len(client.recv_response().body) for _ in range(10)] == [size, 0] * 5
-
-
-def test_live_body_of_a_waiting_request(start_server, raw_client):
-    """A request whose body has begun behind another is not lost when that one ends."""
-    gate = apps.Gate(apps.echo)
-    client = raw_client(start_server(gate, body="stream"))
-    client.request("/first")
-    gate.wait_entered()
-    client.send(b"POST /second HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n12345")
-    gate.open(2)
-    assert client.recv_response().status == 200
-    client.send(b"67890")
-    assert client.recv_response().body == b"1234567890"

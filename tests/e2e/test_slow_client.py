@@ -216,40 +216,10 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
         assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
-def test_a_stream_that_fails_behind_its_spool(start_server, raw_client):
-    """All that was made before the failure is sent; then the connection ends within the chunks."""
-    app = apps.Streamer(lambda: fail_after(256))
-    client = raw_client(start_server(app), receive_buffer_bytes=4096)
-    client.request()
-    client.recv_head()
-    assert app.made[0].closed.wait(30)
-    with pytest.raises(client.Truncated) as caught:
-        client.recv_exactly(20 * MIB)
-    assert caught.value.octets.count(b"f") == 256 * len(BLOCK) // 16 and not caught.value.is_reset
-
-
 def fail_after(count):
     for _ in range(count):
         yield BLOCK
     raise ValueError("on purpose")
-
-
-@pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_client_that_leaves_its_spool(start_server, raw_client, files, wait_until, how):
-    """Its temporary file is closed while the app is done, or not done, with the response."""
-    more = threading.Event()
-    app = apps.Streamer(lambda: wait_after(256, more))
-    server = start_server(app)
-    client = raw_client(server, receive_buffer_bytes=4096)
-    client.request()
-    client.recv_head()
-    server.wait_until_steady(lambda: app.made[0].given)
-    assert app.made[0].given == 256 and len(files) == 1 and not files[0].closed
-    getattr(client, how)()
-    wait_until(lambda: files[0].closed)
-    assert not app.made[0].closed.is_set()
-    more.set()
-    assert app.made[0].closed.wait(30)
 
 
 def wait_after(count, more):
@@ -257,22 +227,6 @@ def wait_after(count, more):
         yield BLOCK
     more.wait(30)
     yield b"more"
-
-
-@pytest.mark.also_inline
-def test_a_drain_waits_for_a_slow_reader(start_server, raw_client):
-    """A drain is over when the slow clients have what they asked for."""
-    app = apps.Streamer(lambda: (BLOCK for _ in range(128)))
-    server = start_server(app, drain_seconds=60)
-    client = raw_client(server, receive_buffer_bytes=4096)
-    client.request()
-    client.recv_head()
-    server.begin_drain()
-    assert b"".join(client.recv_chunks()) == BLOCK * 128
-    assert client.recv_to_end() == b""
-    client.close()
-    server.stop()
-    assert server.is_clean
 
 
 # Hostile clients: each is refused or served, none holds up the others, and what they send is not kept
@@ -371,20 +325,6 @@ def test_close_when_the_client_leaves(start_server, raw_client, is_reset):
     assert app.made[0].given < 1000
 
 
-@pytest.mark.also_inline
-def test_close_raises_when_the_client_leaves(start_server, raw_client, caplog):
-    """An error in that close() is logged as the app's, and harms nothing."""
-    app = apps.Streamer(lambda: (BLOCK for _ in range(100_000)), close_error=ValueError("on purpose"))
-    server = start_server(app)
-    client = raw_client(server, receive_buffer_bytes=4096)
-    client.request()
-    client.recv_head()
-    client.reset()
-    assert app.made[0].closed.wait(30)
-    server.stop()
-    assert "raised ValueError in close()" in caplog.text
-
-
 def test_write_raises_when_the_client_leaves(start_server, raw_client):
     """write() tells the app that the client is gone by a ConnectionError."""
     errors = []
@@ -405,22 +345,6 @@ def test_write_raises_when_the_client_leaves(start_server, raw_client):
     client.reset()
     server.stop_when(lambda: errors)
     assert type(errors[0]).__name__ == "ClientDisconnected"
-
-
-def test_client_leaves_before_its_response(start_server, raw_client, caplog):
-    """A client that leaves while the app works: the app finishes in peace, nothing is an error."""
-    app = apps.Streamer(lambda: [b"a", b"b"])
-    gate = apps.Gate(app)
-    server = start_server(gate)
-    for leave in ("reset", "close"):
-        client = raw_client(server)
-        client.request()
-        gate.wait_entered()
-        getattr(client, leave)()
-        raw_client(server).close()  # and the event loop has had its turn
-    gate.open(2)
-    server.stop_when(lambda: len(app.made) == 2 and all(chunks.closed.is_set() for chunks in app.made))
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_many_clients_vanish(start_server, raw_client):

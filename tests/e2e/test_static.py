@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from harness import apps, sidecars
 from harness.rules import rule
@@ -137,18 +135,6 @@ def test_nothing_else(start, raw_client, target):
     reply = raw_client(start()).fetch(target)
     assert reply.status in (200, 400, 404) and reply.body != b"secret"
     assert reply.status != 200 or "PATH_INFO" in reply.json()
-
-
-def test_a_file_that_shrinks(start, raw_client, site):
-    """Its response is cut short, and seen to be."""
-    with open(site / "large", "r+b") as file:
-        file.truncate(16 << 20)
-    client = raw_client(start(), receive_buffer_bytes=4096)
-    client.request("/s/large")
-    assert client.recv_head().get("Content-Length") == str(16 << 20)
-    os.truncate(site / "large", 0)
-    with pytest.raises(client.Truncated):
-        client.recv_exactly(16 << 20)
 
 
 def test_who_reads_slowly_has_no_thread(start, raw_client, site, way):

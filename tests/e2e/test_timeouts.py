@@ -6,8 +6,6 @@ where they cannot see that, they leave it to the clock, and take seconds.
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from harness import apps
 from harness.rules import rule
@@ -37,37 +35,6 @@ def test_incomplete_requests(start_server, raw_client, octets):
     assert (reply.status, reply.get("Connection")) == (408, "close")
     assert client.recv_to_end() == b""
     assert app.count == 0
-
-
-def test_dripping_head(start_server, raw_client):
-    """Octet after octet does not buy a head more time."""
-    server = start_server(apps.hello, head_seconds=5)
-    server.hold_clock()
-    client = raw_client(server)
-    client.send(b"GET / HTTP/1.1\r\n")
-    server.wait_until_receiving()
-    count = 0
-    while client.is_quiet():
-        client.send(b"X: y\r\n")
-        count += 1
-        assert count < 10
-        server.pass_seconds(1)
-    assert client.recv_response().status == 408
-
-
-def test_moving_body(start_server, raw_client, wait_until):
-    """A body that keeps moving may take longer than --body-timeout."""
-    server = start_server(apps.echo, body_seconds=1.5, min_rate_bytes=0)
-    server.hold_clock()
-    client = raw_client(server)
-    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-    server.wait_until_receiving()
-    for count, octet in enumerate(b"123"):
-        server.pass_seconds(1)
-        client.send(bytes([octet]))
-        wait_until(lambda count=count: server.has_received(count + 1))
-    client.send(b"4")
-    assert client.recv_response().body == b"1234"
 
 
 @pytest.mark.parametrize(
@@ -140,19 +107,6 @@ def test_idle_connections(start_server, raw_client):
     assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
 
 
-def test_slow_app_is_not_timed_out(start_server, raw_client):
-    """The time limits are the client's: an app may take as long as it needs."""
-    gate = apps.Gate()
-    server = start_server(gate, keep_alive_seconds=0.5, head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
-    server.hold_clock()
-    client = raw_client(server)
-    client.request()
-    gate.wait_entered()
-    server.pass_seconds(3)
-    gate.open()
-    assert client.recv_response().status == 200
-
-
 @pytest.mark.also_inline
 @pytest.mark.parametrize("how", ["list", "generator", "file"])
 def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait_until):
@@ -181,35 +135,3 @@ def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait
     if how == "file":
         wait_until(lambda: file.close_count == 1)
     file.close()
-
-
-def test_lingering_is_not_for_ever(start_server, raw_client):
-    """After the last response a client that neither closes nor sends is let go."""
-    server = start_server(apps.hello)
-    client = raw_client(server)
-    client.request("/", "Connection: close")
-    assert client.recv_response().status == 200
-    server.pass_seconds_until(lambda: not server.server.connection_count)
-
-
-def test_live_body_that_stalls(start_server, raw_client):
-    """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
-    errors, entered = [], threading.Event()
-
-    def app(environ, start_response):
-        entered.set()
-        try:
-            environ["wsgi.input"].read()
-        except ConnectionError as exc:
-            errors.append(str(exc))
-            raise
-
-    server = start_server(app, body="stream", body_seconds=0.5)
-    client = raw_client(server)
-    client.request("/", "Content-Length: 5", method="POST")
-    assert entered.wait(30)
-    server.pass_seconds_until(lambda: not client.is_quiet())
-    reply = client.recv_response()
-    assert reply.status == 408 and "--body-timeout" in errors[0]
-    if client.protocol == "HTTP/1.1":
-        assert reply.get("Connection") == "close" and client.recv_to_end() == b""

@@ -20,8 +20,6 @@ NOT_OVER_HTTP2 = {
     "test_absolute_form": ABSOLUTE,
     "test_date_in_every_answer": "its refusals are those of HTTP/1.1; test_directly of test_desync.py asks each answer for its Date",
     "test_incomplete_requests": "a head that does not come: tests/features/http2/test_session_times.py; a body: there, too, as it ends no connection",
-    "test_dripping_head": "it comes in frames: tests/features/http2/test_session_times.py",
-    "test_lingering_is_not_for_ever": "there is no Connection field; the end of a connection: test_session_ends.py",
     "test_close_is_obeyed": "there is no Connection field, nor HTTP/1.0; the end of a connection: test_session_ends.py",
 }
 # By the beginning of the name of a file of corpus/desync.
