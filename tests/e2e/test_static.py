@@ -121,20 +121,21 @@ def test_siblings(start, raw_client):
     assert client.fetch("/s/app.css", "Accept-Encoding: gzip;q=0").body == SMALL
 
 
+OUTSIDE = [
+    "/s/../secret", "/s/%2e%2e/secret", "/s/..%2fsecret", "/s/%2e%2e%2fsecret", "/s/x/../../secret", "/s//../secret",
+    "/s/..\\secret", "/s/..%5csecret", "/s/%252e%252e/secret", "/s/.env", "/s/%2eenv", "/s/out", "/s/out/", "/s/./out",
+    "/s/app.css%00", "/s/%2e/.env", "/../secret", "/s/;/../secret", "/s/%c0%ae%c0%ae/secret", "http://h/s/../secret",
+]  # fmt: skip
+
+
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/s/../secret", "/s/%2e%2e/secret", "/s/..%2fsecret", "/s/%2e%2e%2fsecret", "/s/x/../../secret", "/s//../secret",
-        "/s/..\\secret", "/s/..%5csecret", "/s/%252e%252e/secret", "/s/.env", "/s/%2eenv", "/s/out", "/s/out/", "/s/./out",
-        "/s/app.css%00", "/s/%2e/.env", "/../secret", "/s/;/../secret", "/s/%c0%ae%c0%ae/secret", "http://h/s/../secret",
-    ],
-)  # fmt: skip
-def test_nothing_else(start, raw_client, target):
+def test_nothing_outside_goes_out(start, raw_client):
     """However it is spelled, what is outside, or hidden, does not go out."""
-    reply = raw_client(start()).fetch(target)
-    assert reply.status in (200, 400, 404) and reply.body != b"secret"
-    assert reply.status != 200 or "PATH_INFO" in reply.json()
+    server = start()
+    for target in OUTSIDE:
+        reply = raw_client(server).fetch(target)
+        assert reply.status in (200, 400, 404) and reply.body != b"secret", target
+        assert reply.status != 200 or "PATH_INFO" in reply.json(), target
 
 
 def test_who_reads_slowly_has_no_thread(start, raw_client, site, way):
