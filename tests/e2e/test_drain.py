@@ -114,39 +114,6 @@ def test_idle_connections_are_closed_at_once(start_server, raw_client):
     assert server.is_clean
 
 
-@pytest.mark.also_inline
-def test_new_connections_may_still_ask(start_server, raw_client):
-    """Who has connected before the drain is answered if the request comes soon, and else closed without a word."""
-    server = start_server(apps.hello)
-    server.hold_clock()
-    asking, silent = raw_client(server), raw_client(server)
-    server.wait_until_known(2)
-    server.begin_drain()
-    reply = asking.fetch()
-    assert (reply.body, reply.get("Connection")) == (b"hello\n", "close")
-    assert silent.is_quiet()
-    server.pass_seconds_until(lambda: not silent.is_quiet())
-    assert silent.recv_to_end() == b""
-    server.stop()
-    assert server.is_clean
-
-
-def test_request_under_way_is_served(start_server, raw_client):
-    """A request of which octets have come when the drain begins is still served."""
-    server = start_server(apps.echo)
-    client = raw_client(server)
-    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
-    server.wait_until_known(1)
-    server.wait_until_receiving()
-    server.begin_drain()
-    client.send(b"345")
-    reply = client.recv_response()
-    assert (reply.body, reply.get("Connection")) == (b"12345", "close")
-    client.close()
-    server.stop()
-    assert server.is_clean
-
-
 def test_stream_is_finished(start_server, raw_client):
     """A response that is being streamed is sent to its end, then the connection closes."""
     more = threading.Event()
@@ -169,25 +136,6 @@ def test_stream_is_finished(start_server, raw_client):
     client.close()
     server.stop()
     assert server.is_clean
-
-
-def test_pipelined_requests_after_the_drain(start_server, raw_client, wait_until):
-    """Of pipelined requests the running one is answered; then the connection says close."""
-    gate = apps.Gate()
-    server = start_server(gate)
-    client = raw_client(server)
-    for number in range(3):
-        client.request(f"/{number}")
-    gate.wait_entered()
-    server.begin_drain()
-    wait_until(lambda: not server.server.addresses)  # it listens no more; connections are told in the same step
-    server.call(server.server.statistics)
-    gate.open(3)
-    assert client.recv_response().get("Connection") == "close"
-    assert client.recv_to_end() == b""
-    client.close()
-    server.stop()
-    assert gate.paths == ["/0"]
 
 
 def test_drain_under_load(start_server, raw_client):

@@ -81,44 +81,6 @@ def test_each_form_of_a_response(seen, raw_client, wait_until):
     assert server.load is None and server.texts == []
 
 
-@pytest.mark.also_inline
-@pytest.mark.parametrize("head", [b"Content-Length: 5\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc"])
-def test_a_body_in_parts(seen, raw_client, wait_until, head):
-    """A request counts when it is whole."""
-    server = seen(many_ways)
-    client = raw_client(server.server)
-    client.send(b"POST /none HTTP/1.1\r\nHost: a\r\n" + head)
-    server.server.wait_until_receiving()
-    assert server.load == (1, 0) and server.texts == [] and server.requests == 0
-    client.send(b"de" if b"Length" in head else b"de\r\n0\r\n\r\n")
-    client.recv_response()
-    wait_until(lambda: server.load == (1, 0) and server.texts == [] and server.requests == 1)
-
-
-@pytest.mark.also_inline
-def test_pipelined_requests(seen, raw_client, wait_until):
-    """Each counts."""
-    server = seen(many_ways)
-    client = raw_client(server.server)
-    client.send(b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n" * 5)
-    for _ in range(5):
-        client.recv_response()
-    wait_until(lambda: server.load == (1, 0) and server.texts == [] and server.requests == 5)
-
-
-@pytest.mark.also_inline
-@pytest.mark.parametrize("request_", [b"GET / HTTP/1.1\r\n\r\n", b"x\r\n\r\n"])
-def test_a_request_that_is_refused(seen, raw_client, wait_until, request_):
-    """It is none for the app."""
-    server = seen(many_ways)
-    client = raw_client(server.server)
-    client.send(request_)
-    client.recv_response()
-    client.close()
-    wait_until(lambda: server.load == (0, 0))
-    assert server.requests == 0 and server.texts == []
-
-
 def new_gated():
     """Return an app that waits for its gate, and tells that it does: app, gate, entered (a semaphore)."""
     gate, entered = threading.Event(), threading.Semaphore(0)

@@ -40,17 +40,6 @@ def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
     assert raw_client(failing).ask(request()).startswith(beginning + b"500 Internal Server Error\r\n")
 
 
-@pytest.mark.parametrize("size", [0, 5, 300_000])
-def test_bodies(start, raw_client, size):
-    """A body is as long as its CONTENT_LENGTH, in however many pieces it comes."""
-    server = start(apps.echo)
-    raw = request(b"x" * size, REQUEST_METHOD="POST")
-    client = raw_client(server)
-    for piece in (raw[:1], raw[1:5], raw[5:-1], raw[-1:]):
-        client.send(piece)
-    assert client.recv_to_end().partition(b"\r\n\r\n")[2] == b"x" * size
-
-
 @rule(
     "SCGI 3",
     "CONTENT_LENGTH comes first, and is the length of the body",
@@ -85,16 +74,6 @@ def test_repeated_names(start, raw_client):
     assert b'"CONTENT_LENGTH": "0"' in octets and b'"TENANT": "blue"' in octets
     assert b'"CONTENT_LENGTH": "5"' in repeat(("CONTENT_LENGTH", "5"), body=b"12345")
     assert repeat(("CONTENT_LENGTH", "0"), body=b"12345").startswith(b"Status: 400 ")
-
-
-def test_the_environ(start, raw_client):
-    """PATH_INFO is derived where the front server sends none; nothing is decoded twice."""
-    server = start(apps.environ_json)
-    octets = raw_client(server).ask(
-        request(DOCUMENT_URI="/%41/x", REQUEST_URI="/%2541/x?y", QUERY_STRING="y", HTTPS="on")
-    )
-    assert b'"PATH_INFO": "/%41/x"' in octets and b'"wsgi.url_scheme": "https"' in octets
-    assert b'"REQUEST_URI": "/%2541/x?y"' in octets and b'"SCGI": "1"' in octets
 
 
 @rule("RFC 3875 6.2", "a CGI response is neither chunked nor preceded by 1xx", "neither over SCGI nor over uwsgi")
