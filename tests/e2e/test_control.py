@@ -13,7 +13,7 @@ import sys
 import pytest
 from harness.client import RawClient
 from harness.combining import long
-from harness.interpreter import NEEDS_LINUX
+from harness.interpreter import NEEDS_LINUX, later_on_pypy
 from harness.process import run_command
 from harness.waiting import wait_until
 
@@ -63,6 +63,23 @@ def test_the_only_server_needs_no_name(start_process, tmp_path, flags):
     assert not path.exists()
     start_process("hello", *flags, RUNTIME_DIRECTORY=str(tmp_path))
     assert (tmp_path / "control").is_socket()
+
+
+@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
+def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
+    """As `echo ... | socat` does: it closes its side, and gets its answer, at once or later."""
+    flags = (*flags, "--control", control)
+    start = start_workers if "--workers" in flags else lambda *flags: start_process("hello", *flags)
+    start(*flags)
+    for question in ("stacks", "reload"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)
+            sock.connect(control)
+            sock.sendall(json.dumps({"ask": question}).encode() + b"\n")
+            sock.shutdown(socket.SHUT_WR)
+            with sock.makefile() as lines:
+                answer = [json.loads(line) for line in lines]
+        assert "text" in answer[0] or answer[0]["error"].startswith("this server has no supervisor")
 
 
 @pytest.mark.long_on_pypy

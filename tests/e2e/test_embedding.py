@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 
+import anyio
 import pytest
 from harness import apps
 from harness.waiting import wait_until
@@ -70,6 +73,35 @@ async def test_async_with():
     await run(main)
 
 
+async def test_several_addresses(tmp_path):
+    """One server listens on several addresses at once, and names them all in order."""
+
+    async def main():
+        path = str(tmp_path / "socket")
+        async with aserve.Server(apps.environ_json, bind=["127.0.0.1:0", f"unix:{path}", "127.0.0.1:0"]) as server:
+            first, unix, last = server.addresses
+            assert unix == path
+            assert first != last
+            for address in server.addresses:
+                assert b'"wsgi.version"' in await fetch(address)
+        assert not os.path.exists(path)
+
+    await run(main)
+
+
+async def test_several_servers():
+    """Several servers share a loop, each with its app, settings and workers."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=2) as one:
+            async with aserve.Server(apps.several_chunks, bind="127.0.0.1:0", threads=0) as two:
+                bodies = await asyncio.gather(*(fetch(server.addresses[0]) for server in [one, two] * 10))
+                assert bodies == [b"hello\n", b"one two three"] * 10
+            assert await fetch(one.addresses[0]) == b"hello\n"
+
+    await run(main)
+
+
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancellation_drains(times):
     """Cancelling serve(), even again while it drains, finishes what runs before it returns."""
@@ -102,6 +134,18 @@ async def test_cancellation_drains(times):
     await run(main)
 
 
+async def test_task_group():
+    """`await task_group.start(aserve.serve, ...)` gives the server once it accepts."""
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            server = await group.start(aserve.serve, apps.hello, "127.0.0.1:0")
+            assert await fetch(server.addresses[0]) == b"hello\n"
+            group.cancel_scope.cancel()
+
+    await run(main)
+
+
 async def test_exception_in_the_block():
     """An exception in the block drains like its end, and is passed on."""
 
@@ -115,6 +159,87 @@ async def test_exception_in_the_block():
             await serve_and_raise()
 
     await run(main)
+
+
+async def test_failed_start_leaves_nothing(tmp_path):
+    """A server that cannot start leaves nothing open: port in use, access log not writable."""
+
+    async def main():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for settings in (
+                {"bind": f"127.0.0.1:{port}"},
+                {"bind": ["127.0.0.1:0", f"127.0.0.1:{port}"]},
+                {"bind": "127.0.0.1:0", "access_log": str(tmp_path / "no" / "folder")},
+                {"bind": f"unix:{tmp_path}/no/folder"},
+            ):
+                before = open_files()
+                with pytest.raises(OSError) as caught:
+                    async with aserve.Server(apps.hello, **settings):
+                        pass
+                assert "\n" not in str(caught.value)
+                wait_until(lambda: open_files() <= before)  # noqa: B023
+
+    await run(main)
+
+
+async def test_one_drain_after_another():
+    """drain() may be called early; the end of the block then has nothing to do."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+            assert await fetch(server.addresses[0]) == b"hello\n"
+            assert await server.drain() is True
+            drained = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - drained < 25  # not --drain-timeout once more
+
+    await run(main)
+
+
+async def test_start_twice():
+    """A server that serves already refuses to start, and serves on."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+            with pytest.raises(RuntimeError, match="serves already"):
+                await server.start()
+            assert await fetch(server.addresses[0]) == b"hello\n"
+
+    await run(main)
+
+
+def test_left_behind(caplog):
+    """An app that does not end is left behind after --drain-timeout, and said so; it ends in silence."""
+    gate = apps.Gate()
+    caplog.set_level(logging.INFO, "aserve")
+    ended = threading.Event()
+
+    def app(environ, start_response):
+        result = gate(environ, start_response)
+        ended.set()
+        return result
+
+    async def main():
+        server = aserve.Server(app, bind="127.0.0.1:0", drain_seconds=0.2)
+        await server.start()
+        _, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.get_running_loop().run_in_executor(None, gate.wait_entered)
+        assert await server.drain() is False
+        writer.close()
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    loop = asyncio.new_event_loop()  # by hand: what is left behind must find it closed
+    loop.run_until_complete(main())
+    loop.close()
+    assert "threads still inside the app at the end: " in caplog.text
+    gate.open()
+    assert ended.wait(30)
+    for thread in threading.enumerate():
+        if thread.name.startswith("aserve"):
+            thread.join(30)
+    assert "report this" not in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_run_in_a_thread():

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -177,6 +178,36 @@ def test_kept_alive(serve_tls, raw_client, tmp_path):
     for kind, size in {"small": 1, "large": 1 << 20, "file": os.path.getsize(__file__), "pieces": 500_000}.items():
         for _ in range(2):
             assert len(client.fetch(f"/{kind}").body) == size
+
+
+@also_inline
+def test_pipelined(serve_tls, raw_client):
+    """Pipelined requests are answered in order."""
+    client = raw_client(serve_tls(apps.environ_json))
+    for number in range(100):
+        client.request(f"/{number}")
+    for number in range(100):
+        assert client.recv_response().json()["PATH_INFO"] == f"/{number}"
+
+
+def test_client_that_closes_its_side(serve_tls, authority):
+    """RFC 8446 6.1: a client that has said that it sends no more is still answered, and then the server closes, too."""
+    gate = apps.Gate()
+    server = serve_tls(gate)
+    client = MemorySocket(server, authority)
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    gate.wait_entered()
+    with pytest.raises(ssl.SSLWantReadError):
+        client._client.session.unwrap()
+    client._send()
+    client.sock.shutdown(socket.SHUT_WR)
+    gate.open(1)
+    octets = b""
+    while piece := client.sock.recv(1 << 16):
+        octets += piece
+    client.sock.close()
+    assert len(octets) > 150  # records: this client cannot read them any more, but they came
+    server.wait_until_idle()
 
 
 def test_slow_reader(serve_tls, raw_client):

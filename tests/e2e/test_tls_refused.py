@@ -9,7 +9,7 @@ import socket
 import ssl
 
 import pytest
-from harness.tls_clients import SECONDS
+from harness.tls_clients import SECONDS, MemorySocket
 
 pytestmark = [pytest.mark.any_parser]
 also_inline = pytest.mark.also_inline
@@ -136,6 +136,15 @@ def test_only_tls_1_3(serve_tls):
 
 
 @one_way
+def test_http_2_only(serve_tls, authority):
+    """RFC 7301 3.2: a client that offers only h2, where there is none, gets the alert no_application_protocol."""
+    server = serve_tls(http2="off")
+    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
+        MemorySocket(server, authority, protocols=["h2"])
+    assert MemorySocket(server, authority, protocols=["h2", "http/1.1"]).alpn == "http/1.1"
+
+
+@one_way
 def test_why_a_handshake_failed(serve_tls, authority, tmp_path, caplog, raw_client):
     """The log says what was wrong, in the words that docs/tls.md explains."""
     server = serve_tls(client_ca=authority.certificate, client_certificate="required")
@@ -157,3 +166,61 @@ def test_why_a_handshake_failed(serve_tls, authority, tmp_path, caplog, raw_clie
         "tlsv1 alert unknown ca",
     ):  # fmt: skip
         assert caplog.text.count(f"TLS handshake failed: {why}") == 1, why
+
+
+# Who does not speak TLS, or not well
+
+
+def test_plain_http(serve_tls, raw_client, caplog):
+    """Plain HTTP is told so, once, in the log and to the client."""
+    server = serve_tls()
+    client = raw_client(server.address)
+    reply = client.fetch()
+    assert reply.status == 400 and b"https://" in reply.body
+    assert client.is_closed()
+    client.close()
+    assert caplog.text.count("HTTP without TLS came to a TLS port") == 1
+    server.wait_until_idle()
+
+
+def test_handshakes_take_their_time(serve_tls, caplog):
+    """Those that do not end are cut."""
+    server = serve_tls(head_seconds=5)
+    server.hold_clock()
+    socks = [socket.create_connection(server.address, SECONDS) for _ in range(3)]
+    socks[1].sendall(b"\x16\x03")
+    socks[2].sendall(b"\x16\x03\x01\x00\xc8\x01")
+    server.wait_until_known(3)
+    for _ in range(2):
+        server.call(lambda: None)  # the loop has been round: it has read what was sent
+    server.pass_seconds(6)
+    for sock in socks:
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+        sock.close()
+    server.wait_until_idle()
+    assert caplog.text.count("--head-timeout") == 2
+
+
+def test_broken_records_are_nobody_elses(serve_tls, authority, raw_client, caplog):
+    """A client's garbage ends its own connection, and no other."""
+    server = serve_tls()
+    good = raw_client(server)
+    for _ in range(5):
+        bad = MemorySocket(server, authority)
+        bad.sock.sendall(b"\x17\x03\x03\x00\x40" + os.urandom(64))
+        with contextlib.suppress(ConnectionResetError):
+            while bad.sock.recv(1 << 16):
+                pass
+        bad.sock.close()
+        worse = socket.create_connection(server.address, SECONDS)
+        worse.sendall(b"\x16\x03\x01\x00\x40" + bytes(64))
+        with contextlib.suppress(ConnectionResetError):
+            while worse.recv(1 << 16):
+                pass
+        worse.close()
+        # In parts, so that the server has to wait for more: there a stale error would show.
+        for part in (b"GET / HT", b"TP/1.1\r\nHost: a\r\n", b"\r\n"):
+            good.send(part)
+        assert good.recv_response().status == 200
+    assert caplog.text.count("TLS failed") == caplog.text.count("TLS handshake failed") == 5

@@ -274,6 +274,65 @@ def test_a_balancer_announces_the_client(proxied, raw_client, header, says):
         assert "HTTP_X_FORWARDED_FOR" not in environ and environ["wsgi.url_scheme"] == "http"
 
 
+@pytest.mark.parametrize("header", [V1, V2])
+def test_a_header_in_any_pieces(proxied, raw_client, header):
+    """Octet by octet, or together with the requests behind it."""
+    server = proxied()
+    client = raw_client(server)
+    for position in range(len(header)):
+        client.send(header[position : position + 1])
+    assert client.fetch().json()["REMOTE_ADDR"].startswith("203.0.113.")
+    client = raw_client(server)
+    client.send(header + GET + GET)
+    for _ in range(2):
+        assert client.recv_response().json()["REMOTE_ADDR"].startswith("203.0.113.")
+
+
+def test_a_proxy_behind_a_balancer(proxied, raw_client):
+    """An announced client that is a proxy itself is believed what it says in fields."""
+    client = raw_client(proxied(proxies="127.0.0.1, 203.0.113.7"))
+    client.send(V1)
+    environ = client.fetch("/", "X-Forwarded-For: 1.2.3.4, 198.51.100.1", "X-Forwarded-Proto: https").json()
+    assert (environ["REMOTE_ADDR"], environ["wsgi.url_scheme"]) == ("198.51.100.1", "https")
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [GET, b"\x16\x03\x01\x02\0", V1[:-2] + b"\n" + GET, V1.replace(b"TCP4", b"TCP6") + GET, V2[:12] + b"\x31" + V2[13:],
+     b"PROXY " + b"x" * 200, V2[:14] + b"\xff\xff"],
+)  # fmt: skip
+def test_what_is_no_header(proxied, raw_client, caplog, octets):
+    """Anything else is closed without an answer, with one line in the log."""
+    server = proxied(apps.raises)
+    client = raw_client(server)
+    client.send(octets)
+    assert client.is_closed()
+    assert caplog.text.count("closed: 127.0.0.1: ") == 1 and "raised" not in caplog.text
+
+
+def test_others_are_refused(proxied, raw_client, caplog):
+    """Who is no proxy is not heard at all."""
+    server = proxied(apps.raises, proxies="10.0.0.1")
+    for _ in range(5):
+        assert raw_client(server).is_closed()
+    assert caplog.text.count("--trusted-proxies may connect here") == 1 and "raised" not in caplog.text
+
+
+@pytest.mark.one_way
+def test_a_header_that_does_not_come(proxied, raw_client, caplog):
+    """A header has the time of a request's head; a listener without one is as it always is."""
+    server = proxied(head_seconds=5)
+    server.hold_clock()
+    silent, half = raw_client(server), raw_client(server)
+    half.send(V1[:10])
+    server.wait_until_known(2)
+    for _ in range(2):
+        server.call(lambda: None)  # the loop has been round: it has read what was sent
+    server.pass_seconds(6)
+    assert silent.is_closed() and half.is_closed()
+    assert "--head-timeout" in caplog.text
+
+
 @pytest.mark.one_way
 def test_side_by_side(start_server, raw_client, tmp_path):
     """It is a listener's own affair: the others of the server know nothing of it."""
@@ -302,6 +361,22 @@ def test_the_access_log_of_announced_clients(proxied, raw_client, tmp_path):
     assert client.recv_response().status == 400
     server.stop()
     assert [line.split()[0] for line in path.read_text().splitlines()] == ["203.0.113.7"] * 2
+
+
+@pytest.mark.one_way
+def test_a_drain(proxied, raw_client):
+    """A request that runs is finished; a connection whose header has not come is closed."""
+    gate = apps.Gate()
+    server = proxied(gate)
+    silent, busy = raw_client(server), raw_client(server)
+    server.wait_until_known(2)
+    busy.send(V1 + GET)
+    gate.wait_entered()
+    server.begin_drain()
+    server.pass_seconds_until(lambda: not silent.is_quiet())
+    assert silent.is_closed()
+    gate.open()
+    assert busy.recv_response().status == 200 and busy.is_closed()
 
 
 # Without an address

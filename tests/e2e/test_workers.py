@@ -19,7 +19,7 @@ from harness.combining import each_once, long
 from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.load import Load, load
 from harness.process import run_command
-from harness.workers import children_of, is_alive
+from harness.workers import GATED, children_of, is_alive
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
@@ -255,6 +255,22 @@ def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
 # Ends that nobody has asked for
 
 
+def test_a_crash(start, raw_client, wait_until):
+    """A worker that dies is replaced in its slot; the others serve on meanwhile, and the log says what has happened."""
+    process = start("--workers", "2")
+    pids = process.wait_for_workers(2)
+    client = raw_client(process)
+    client.request("/die")
+    assert client.is_closed()
+    number, pid = process.wait_for_log(r"worker (\d) \(pid (\d+)\) has crashed after").groups()
+    assert int(pid) in pids
+    process.wait_for_log(
+        rf"worker {number} \(pid {pid}\) has crashed after \d+ s: it was killed by SIGKILL; another is"
+    )
+    assert int(pid) not in process.wait_for_workers(2)
+    process.wait_for_log("no worker is missing any more: 2 workers")
+
+
 @pytest.mark.long_on_pypy
 def test_broken_code_after_a_crash(start):
     """While a crashed worker cannot be replaced, the others go on; the log says since when, why, and what to do."""
@@ -362,6 +378,17 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
 
 
+@pytest.mark.long  # test_storm_replacing.py has three, under load
+def test_never_fewer_workers(start):
+    """During a reload there are at every moment as many as before, and the successor serves before one goes."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done")
+    events = re.findall(r"worker (\d) \(pid \d+\) (is ready|drains)", process.log)
+    assert events[2:] == [("1", "is ready"), ("1", "drains"), ("2", "is ready"), ("2", "drains")]
+
+
 @pytest.mark.provokes("Fatal Python error: Segmentation fault")
 # test_storm_replacing.py has all of them, with fewer words
 @pytest.mark.parametrize(("source", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:5])])
@@ -399,6 +426,54 @@ def test_a_reload_of_code_that_answers_with_errors(start):
     assert process.wait_for_workers(2) == before
 
 
+@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long_on_pypy
+@pytest.mark.provokes("Fatal Python error: Aborted")
+def test_a_reload_of_code_that_hangs(start):
+    """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""
+    process = start("--workers", "1", "--start-timeout", "6")
+    before = process.wait_for_workers(1)
+    process.write_app("import time\ntime.sleep(99)\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(
+        r"nothing was reloaded: .* it was not ready within 6 s \(--start-timeout\); correct it, .* as before: 1 of 1 worker"
+    )
+    assert re.search(r'site_app.py", line \d in <module>', process.log)
+    assert process.wait_for_workers(1) == before
+
+
+@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long_on_pypy
+def test_reloads_during_a_reload(start, tmp_path, wait_until):
+    """However many are asked for while one is under way, one more follows."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app(GATED)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("replacing 2 workers")
+    for number in range(1, 4):
+        process.signal(signal.SIGHUP)
+        wait_until(lambda: process.count("once more, after what is under way: worker 1 .* has been starting") == number)  # noqa: B023
+    (tmp_path / "gate").touch()
+    wait_until(lambda: process.count("SIGHUP: done") == 2)
+    process.wait_for_workers(2)
+    assert process.count("SIGHUP: replacing 2 workers") == process.count("SIGHUP: done") == 2
+    assert process.stop() == 0
+
+
+@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long_on_pypy
+def test_term_during_a_reload(start):
+    """It ends all of them, those that are starting, too."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app("import time\ntime.sleep(99)\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("replacing 2 workers")
+    assert process.stop() == 0
+    assert "could not start" not in process.log
+
+
 @pytest.mark.long_on_pypy
 def test_settings_are_read_anew(start, tmp_path):
     """A reload reads the file of settings; what needs a restart is told, and a mistake changes nothing."""
@@ -432,6 +507,22 @@ def test_touch(start, tmp_path):
     process.wait_for_log("touched has changed: replacing 1 worker")
     process.wait_for_log("touched has changed: done")
     assert ask(process)[0] == "two"
+
+
+def test_nothing_is_left_of_reloads(start, wait_until):
+    """After several reloads the supervisor has the descriptors that it had before, and its workers have, too."""
+    process = start("--workers", "1")
+    (pid,) = process.wait_for_workers(1)
+    before, of_worker = process.open_files(), len(os.listdir(f"/proc/{pid}/fd"))
+    for _ in range(8):
+        done = process.count("SIGHUP: done")
+        process.signal(signal.SIGHUP)
+        wait_until(lambda: process.count("SIGHUP: done") > done)  # noqa: B023
+    (pid,) = process.wait_for_workers(1)
+    wait_until(
+        lambda: [strip(name) for name in process.open_files()] == [strip(name) for name in before]
+    )  # all are reaped
+    wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) == of_worker)
 
 
 def strip(name):
