@@ -78,7 +78,7 @@ def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_un
 
 
 @pytest.mark.also_inline
-def test_lines(start_server, raw_client, way, tmp_path):
+def test_each_response_has_its_line(start_server, raw_client, way, tmp_path):
     """Each response has its line, with what was asked and how much was sent; one thread's are in order."""
     path = tmp_path / "access.log"
 
@@ -111,7 +111,7 @@ def test_lines(start_server, raw_client, way, tmp_path):
 
 
 @pytest.mark.also_inline
-def test_pipelined(start_server, raw_client, way, tmp_path):
+def test_pipelined_requests_are_all_noted(start_server, raw_client, way, tmp_path):
     """Pipelined requests are all noted; those of one thread in order."""
     path = tmp_path / "access.log"
     server = start_server(apps.hello, access_log=str(path), threads=min(way.threads, 1))
@@ -159,7 +159,7 @@ def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_standard_output(start_process, raw_client):
+def test_a_dash_writes_to_standard_output(start_process, raw_client):
     """--access-log - writes to standard output."""
     process = start_process("hello", "--access-log", "-")
     raw_client(process).fetch("/seen")

@@ -57,7 +57,7 @@ class Noting:
 
 
 @pytest.mark.also_inline
-def test_contexts(start_server, raw_client, tmp_path, wait_until):
+def test_each_request_has_a_context(start_server, raw_client, tmp_path, wait_until):
     """What a request makes current (contextvars) is there up to its close(), and not in the next request on that thread."""
     path = tmp_path / "file"
     path.write_bytes(b"of a file")
@@ -197,7 +197,7 @@ def test_the_switch_interval(start_process, raw_client, tmp_path, flags, first, 
 
 
 @pytest.mark.also_inline
-def test_many_clients(start_server, raw_client):
+def test_many_clients_are_served_at_once(start_server, raw_client):
     """200 connections at once, each served ten times."""
     server = start_server(apps.hello)
     assert fetch_all(raw_client, server, 200, rounds=10) == [200] * 2000

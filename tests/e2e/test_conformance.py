@@ -38,7 +38,7 @@ def test_lazy_start_response(start_server, raw_client):
     "what write() is given is sent before what the iterable gives",
     "it is sent at once, and in that order",
 )
-def test_write(start_server, raw_client):
+def test_write_comes_before_the_iterable(start_server, raw_client):
     """What write() sent comes before what the iterable gives."""
     reply = raw_client(start_server(apps.written)).fetch()
     assert (reply.status, reply.body) == (200, b"written and returned")
@@ -57,7 +57,7 @@ def test_list_gets_content_length(start_server, raw_client):
 
 
 @rule('PEP 3333 "Specification Details"', "the app returns any iterable of bytes", "any is served")
-def test_other_iterables(start_server, raw_client):
+def test_any_iterable_is_a_body(start_server, raw_client):
     """Any iterable of bytes is a body."""
     assert raw_client(start_server(apps.tuple_of_chunks)).fetch().body == b"one two"
 
@@ -67,7 +67,7 @@ def test_other_iterables(start_server, raw_client):
     "the app's Content-Length is used",
     "the body is not chunked below it",
 )
-def test_own_length(start_server, raw_client):
+def test_a_generator_keeps_its_length(start_server, raw_client):
     """A generator below its own Content-Length is not chunked."""
     reply = raw_client(start_server(apps.measured_generator)).fetch()
     assert (reply.body, reply.framing) == (b"made for", "length")
@@ -79,7 +79,7 @@ def test_own_length(start_server, raw_client):
     "an empty body of length 0; the connection goes on",
 )
 @pytest.mark.parametrize("app", [apps.no_chunks, apps.no_chunks_lazily])
-def test_empty_iterable(start_server, raw_client, app):
+def test_no_chunk_is_an_empty_body(start_server, raw_client, app):
     """No chunk at all is an empty body, and the connection stays usable."""
     client = raw_client(start_server(app))
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_a_length_of_0(start_server, raw_client, target, method, length):
         (apps.endless_with_length, "4"),
     ],
 )
-def test_head(start_server, raw_client, app, length):
+def test_head_has_no_body(start_server, raw_client, app, length):
     """HEAD gets the head of GET and not one octet of body; the next request is answered."""
     client = raw_client(start_server(app))
     for _ in range(2):
@@ -535,7 +535,7 @@ def test_what_is_left_out_over_http2():
         (apps.file_sender(lambda: open(__file__, "rb"), *apps.PLAIN), "GET", b"", None),
     ],
 )
-def test_validator(start_server, raw_client, capfd, app, method, body, expected):
+def test_the_validator_finds_nothing(start_server, raw_client, capfd, app, method, body, expected):
     """The standard library's validator finds nothing to complain about."""
     if expected is None:
         with open(__file__, "rb") as file:

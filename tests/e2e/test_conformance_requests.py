@@ -26,7 +26,7 @@ POST = "POST / HTTP/1.1\r\nHost: test\r\n"
     "stricter",
     "a client could send X_Forwarded_For where a proxy sets X-Forwarded-For",
 )
-def test_environ(start_server, raw_client, monkeypatch):
+def test_the_environ_is_complete(start_server, raw_client, monkeypatch):
     """The environ is complete, of native strings, and holds nothing of the process's environment."""
     monkeypatch.setenv("SECRET_OF_THE_PROCESS", "leaked")
     server = start_server(apps.environ_json)
@@ -78,7 +78,7 @@ def test_environ_is_the_requests_own(start_server, raw_client):
 
 
 @rule("RFC 9112 3.2.4", "OPTIONS may ask for the server as a whole", "REQUEST_URI `*`, an empty PATH_INFO")
-def test_options_asterisk(start_server, raw_client):
+def test_options_asterisk_reaches_the_app(start_server, raw_client):
     """OPTIONS * reaches the app with an environ that is valid."""
     environ = raw_client(start_server(apps.environ_json)).fetch("*", method="OPTIONS").json()
     assert (environ["REQUEST_METHOD"], environ["REQUEST_URI"]) == ("OPTIONS", "*")
@@ -151,7 +151,7 @@ def test_chunked_body_is_decoded(start_server, raw_client):
     "a body ends where its framing says, read or not",
     "an unread body is never taken for the next request",
 )
-def test_unread_body(start_server, raw_client):
+def test_an_unread_body_is_no_request(start_server, raw_client):
     """A body that the app does not read is not taken for the next request."""
     client = raw_client(start_server(apps.no_reading))
     for _ in range(3):

@@ -16,7 +16,7 @@ EXPECT = "Expect: 100-continue"
 )
 @pytest.mark.also_inline
 @pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
-def test_continue(start_server, raw_client, framing):
+def test_a_client_waits_for_100(start_server, raw_client, framing):
     """A client that waits for 100 gets it, then the response; the connection stays usable."""
     client = raw_client(start_server(apps.echo))
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_no_continue_when_too_large(start_server, raw_client):
 
 @rule("RFC 9110 10.1.1", "an expectation that cannot be met may be answered 417", "417, then closed")
 @pytest.mark.also_inline
-def test_other_expectations(start_server, raw_client):
+def test_other_expectations_are_417(start_server, raw_client):
     """RFC 9110 10.1.1: an expectation that we do not know is answered with 417."""
     client = raw_client(start_server(apps.echo))
     client.request("/", "Expect: miracles", "Content-Length: 5", method="POST")
@@ -119,7 +119,7 @@ def test_live_continue_after_a_long_wait(start_server, raw_client):
 
 @rule("RFC 8297 2", "103 may come before the final response", "environ[wsgi.early_hints] sends it at once")
 @pytest.mark.also_inline
-def test_early_hints(start_server, raw_client):
+def test_early_hints_come_at_once(start_server, raw_client):
     """wsgi.early_hints sends 103 responses before the final one, at once."""
     client = raw_client(start_server(apps.early_hints))
     for _ in range(3):

@@ -104,7 +104,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
-def test_process_titles(start_workers, start_process, control, tmp_path, flags):
+def test_process_titles_tell_the_request(start_workers, start_process, control, tmp_path, flags):
     """ps shows what a process is at, without its query; the supervisor's command line stays."""
     pytest.importorskip("setproctitle")
     flags = (*flags, "--control", control, "--process-titles")
@@ -206,7 +206,7 @@ def test_new_code_of_the_server(start_workers, control):
 
 
 @pytest.mark.long_on_pypy
-def test_without_workers(start_process, control):
+def test_one_process_answers_for_itself(start_process, control):
     """It answers for itself; a second one at the same path does not start."""
     process = start_process("steered", "--control", control)
     found = json.loads(run(control, "status", "--json")[1])

@@ -33,7 +33,7 @@ def running(start_process, raw_client, tmp_path, wait_until):
 
 
 @pytest.mark.parametrize("number", first_on_pypy([signal.SIGTERM, signal.SIGINT]))
-def test_signal_drains(running, raw_client, number):
+def test_a_signal_drains_the_server(running, raw_client, number):
     """SIGTERM and SIGINT: the running request is finished with `Connection: close`, then exit status 0."""
     process, client, let_through = running()
     idle = raw_client(process)
@@ -52,7 +52,7 @@ def test_signal_drains(running, raw_client, number):
     assert "Traceback" not in process.log
 
 
-def test_second_signal(running):
+def test_a_second_signal_ends_at_once(running):
     """A second signal, not the echo of the first, ends the process at once."""
     process, client, _ = running()
     began = time.monotonic()

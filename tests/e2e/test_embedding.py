@@ -58,7 +58,7 @@ async def fetch(address, path="/"):
     return octets.partition(b"\r\n\r\n")[2]
 
 
-async def test_async_with():
+async def test_it_serves_inside_the_block():
     """`async with aserve.Server(...)`: it serves inside the block, and is gone behind it."""
 
     async def main():
@@ -103,7 +103,7 @@ async def test_several_servers():
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_cancellation_drains(times):
+async def test_cancellation_finishes_what_runs(times):
     """Cancelling serve(), even again while it drains, finishes what runs before it returns."""
     gate = apps.Gate()
 
@@ -282,7 +282,7 @@ def test_run_without_a_log():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-async def test_run(tmp_path):
+async def test_run_returns_after_a_signal(tmp_path):
     """aserve.run(app, "127.0.0.1:0", threads=3) serves until SIGTERM, then returns 0."""
     script = tmp_path / "script.py"
     script.write_text(

@@ -122,7 +122,7 @@ def test_a_terminal_that_goes(start, raw_client, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_nohup(start, raw_client):
+def test_nohup_outlives_the_terminal(start, raw_client):
     """A server that is started with it outlives the terminal."""
     server = start(APP, "--bind", "127.0.0.1:0", launcher=["nohup"])
     server.signal(signal.SIGHUP)

@@ -34,7 +34,7 @@ def path(tmp_path):
     "the server may send what file_wrapper holds by itself",
     "a regular file goes out by sendfile, after the app's head",
 )
-def test_regular_file(start_server, raw_client, path, reads):
+def test_the_kernel_sends_regular_files(start_server, raw_client, path, reads):
     """A regular file is sent by the kernel, with its Content-Length; the connection stays usable."""
     server = start_server(apps.file_sender(lambda: open(path, "rb")))
     is_plain = server.url.startswith("http:")
@@ -175,7 +175,7 @@ def unpacked(kind, path):
 @pytest.mark.parametrize(
     "kind", ["pipe", "memory", "only read", "gzip", "bz2", "spooled", "named", "unbuffered", "subclass"]
 )
-def test_other_files(start_server, raw_client, path, kind):
+def test_other_files_are_read(start_server, raw_client, path, kind):
     """Whatever can be read is sent as its read() gives it, whatever its fileno() may be."""
     client = raw_client(start_server(apps.file_sender(lambda: unpacked(kind, path))))
     for _ in range(2):

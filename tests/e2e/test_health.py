@@ -45,7 +45,7 @@ def scgi(**vars):
 
 
 @pytest.mark.also_inline
-def test_answers(start, raw_client):
+def test_the_app_sees_no_health_check(start, raw_client):
     """The app sees none of them; what begins like them, or is neither GET nor HEAD, is the app's."""
     app = apps.Recorder(apps.hello)
     server = start(app)
@@ -117,7 +117,7 @@ def test_after_the_drain_delay(start, raw_client):
 
 @pytest.mark.also_inline
 @pytest.mark.parametrize(("scheme", "encode"), [("uwsgi", uwsgi), ("scgi", scgi)])
-def test_front_servers(start, raw_client, scheme, encode):
+def test_front_servers_may_ask_too(start, raw_client, scheme, encode):
     """Whatever names the path: PATH_INFO, or nginx's DOCUMENT_URI. The reply has the form of the protocol."""
     app = apps.Recorder(apps.hello)
     server = start(app, bind=f"{scheme}://127.0.0.1:0")
@@ -136,7 +136,7 @@ def test_front_servers(start, raw_client, scheme, encode):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.also_inline
-def test_tls(start, raw_client, tls_settings):
+def test_health_checks_over_tls(start, raw_client, tls_settings):
     """In TLS as without it."""
     server = start(**tls_settings)
     client = raw_client(server)
@@ -145,7 +145,7 @@ def test_tls(start, raw_client, tls_settings):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("peers", ["127.0.0.1", "10.0.0.0/8"])
-def test_proxies(start, raw_client, peers):
+def test_health_checks_through_proxies(start, raw_client, peers):
     """What a proxy, or somebody else, tells of its client changes nothing."""
     server = start(trusted_proxies=peers, forwarded_fields="x-forwarded-for,x-forwarded-prefix")
     fields = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-Prefix: /app")
@@ -154,7 +154,7 @@ def test_proxies(start, raw_client, peers):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.plain
-def test_the_command(start_process, raw_client, tmp_path, wait_until):
+def test_a_signal_makes_it_not_ready(start_process, raw_client, tmp_path, wait_until):
     """SIGTERM makes a server not ready at once, though requests hang in the app."""
     process = start_process("steered", "--healthcheck-path", PATH, "--drain-delay", "3", "--threads", "1")
     client = raw_client(process)
@@ -173,7 +173,7 @@ def test_the_command(start_process, raw_client, tmp_path, wait_until):
 @pytest.mark.long_on_pypy
 @pytest.mark.plain
 @NEEDS_LINUX
-def test_workers(start_workers, raw_client, wait_until):
+def test_each_worker_is_not_ready(start_workers, raw_client, wait_until):
     """SIGTERM makes each of them not ready within --drain-delay, while it goes on to accept and to serve."""
     process = start_workers("--workers", "2", "--healthcheck-path", PATH, "--drain-delay", "600")
     pids = process.wait_for_workers(2)

@@ -26,7 +26,7 @@ def process(start_process, authority, localhost):
     return start_process("site", *localhost.flags, "--http2", "auto", "--threads", "4", launcher=["env"])
 
 
-def test_floods(process):
+def test_floods_cost_no_other_client(process):
     """Nothing is logged as a fault, either."""
     is_served(process)
     before = process.memory_bytes("VmHWM")

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.also_inline
         (b"GET / HTTP/1.1\r\nHost: a\r\nExpect: more\r\n\r\n", {}, 417),
     ],
 )  # fmt: skip
-def test_refusals(start_server, raw_client, octets, settings, status):
+def test_each_limit_has_its_status(start_server, raw_client, octets, settings, status):
     """Each limit has its status; the text says which rule or setting it was; the connection closes."""
     app = apps.Recorder(apps.echo)
     client = raw_client(start_server(app, **settings))

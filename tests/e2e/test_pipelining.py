@@ -68,7 +68,7 @@ def test_one_exchange_at_a_time(start_server, raw_client):
         assert client.recv_response().status == 200
 
 
-def test_reading_pauses(start_server, raw_client):
+def test_reading_pauses_at_the_limit(start_server, raw_client):
     """While --max-pipelined requests wait, no more is read: a client cannot fill our memory."""
     gate = apps.Gate()
     client = raw_client(start_server(gate, max_pipelined=4))

@@ -96,7 +96,7 @@ def answers(process, pids, wait_until):
     return list(found.values())
 
 
-def test_one_import(start, wait_until):
+def test_workers_share_one_import(start, wait_until):
     """Two workers share one import, warmed up before; they are the supervisor's children; each calls the hook once."""
     process = start("--warm-up", "/warm-up", "--warm-up", "shop.example/warm-up?a=1")
     workers, mold = wait_for(process)
@@ -121,7 +121,7 @@ def test_one_import(start, wait_until):
         ]
     ),
 )
-def test_reload(start, flags):
+def test_a_reload_makes_a_new_mold(start, flags):
     """SIGHUP: a new mold has imported the new code before any worker goes, and no request fails."""
     process = start(*flags)
     before, first = wait_for(process)
@@ -284,7 +284,7 @@ def test_term_while_it_is_made(tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_upgrade(start, wait_until):
+def test_an_upgrade_makes_a_new_mold(start, wait_until):
     """SIGUSR2: the mold of before ends, the new code makes its own, and no request fails."""
     process = start()
     before, first = wait_for(process)
@@ -325,7 +325,7 @@ def test_what_a_worker_was_at(start_workers, tmp_path, wait_until, is_upgraded):
 
 
 @pytest.mark.long_on_pypy
-def test_uwsgis_names(start, wait_until):
+def test_uwsgis_hooks_run_in_workers(start, wait_until):
     """uwsgi.post_fork_hook and @postfork are called in each worker; worker_id() is the worker's, and 0 in the mold."""
     extra = (
         "import uwsgi, uwsgidecorators\nstarted = [uwsgi.worker_id()]\n"

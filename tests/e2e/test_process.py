@@ -58,7 +58,7 @@ def folder(tmp_path):
         pytest.param(("--workers", "2"), marks=NEEDS_LINUX),
     ],
 )
-def test_another_user(start_process, raw_client, folder, tmp_path, flags):
+def test_it_serves_as_another_user(start_process, raw_client, folder, tmp_path, flags):
     """It binds and writes its pid file as root, imports and runs the app as another, and says no word of root."""
     pid_file, path = tmp_path / "a.pid", tmp_path / "s"
     process = start_process(

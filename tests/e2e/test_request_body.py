@@ -44,7 +44,7 @@ def temporary_files():
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 @pytest.mark.parametrize("size", [1, 65536, 5 * MIB + 17])
-def test_whole_bodies(start_server, raw_client, way, is_chunked, body, size):
+def test_bodies_arrive_whole_however_framed(start_server, raw_client, way, is_chunked, body, size):
     """A body arrives whole, however it is framed and however large, and the connection stays usable."""
     if body == "stream" and not way.threads:
         pytest.skip("--body stream needs threads")

@@ -217,7 +217,7 @@ def app(environ, start_response):
         ),
     ],
 )
-def test_packets(start_server, raw_client, functions, packet, reply):
+def test_each_packet_gets_its_reply(start_server, raw_client, functions, packet, reply):
     """A packet gets its reply, whole and split, and the connection closes."""
     server = start_server(app, bind="uwsgi://127.0.0.1:0")
     for pieces in ([packet], [packet[i : i + 1] for i in range(len(packet))]):
@@ -270,7 +270,7 @@ def test_off_unless_registered(start_server, monkeypatch, caplog):
 
 
 @pytest.mark.also_inline
-def test_route(start_server, raw_client, functions):
+def test_a_route_answers_over_http(start_server, raw_client, functions):
     """A route answers over HTTP in the connection's own form: keep-alive, HEAD, pipelined requests."""
     routes = [
         "rpcret guard:${PATH_INFO}",
@@ -295,7 +295,7 @@ def test_route(start_server, raw_client, functions):
 
 
 @pytest.mark.also_inline
-def test_route_break(start_server, raw_client, functions):
+def test_break_closes_without_a_response(start_server, raw_client, functions):
     """break closes the connection without a response."""
     client = raw_client(start_server(app, route="^/cut rpcret cut"))
     client.request("/cut")
@@ -350,7 +350,7 @@ def test_route_in_the_environment(start_process, app_file):
         (["--route", "^/rpc"], "it has no action"),
     ],
 )
-def test_route_mistakes(flags, text, tmp_path):
+def test_a_mistake_ends_the_command(flags, text, tmp_path):
     """A mistake ends the command with one line, before the app is imported."""
     done = subprocess.run(
         [sys.executable, "-Im", "aserve", "no_such_app:app", "--bind", "127.0.0.1:0", *flags],
@@ -385,7 +385,7 @@ http {{
 @pytest.mark.long_on_pypy
 @pytest.mark.checkout
 @needs_nginx
-def test_nginx(aserve_server, start_program, raw_client, tmp_path):
+def test_nginx_calls_functions_by_path(aserve_server, start_program, raw_client, tmp_path):
     """nginx, as docs/rpc.md has it, calls by path, and by its parameters read as an array."""
     address, _ = aserve_server()
     port = free_port()

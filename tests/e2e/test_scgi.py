@@ -61,7 +61,7 @@ def test_no_second_content_length(start, raw_client):
     "lenient",
     "locations made for uwsgi list names that nginx sends by itself; with scgi_request_buffering off its own length is none",
 )
-def test_repeated_names(start, raw_client):
+def test_repeated_names_leave_one_end(start, raw_client):
     """A name that comes twice is no fault, unless it leaves two ends of the body."""
 
     def repeat(*pairs, body=b""):
@@ -86,7 +86,7 @@ def test_head_and_framing(start, raw_client):
 
 
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n\r\n", b"\0\x10\0\0", b"\x16\x03\x01"])
-def test_other_protocols(start, raw_client, caplog, octets):
+def test_other_protocols_are_told_so(start, raw_client, caplog, octets):
     """Who speaks something else is told so in the log."""
     server = start(apps.hello)
     client = raw_client(server)

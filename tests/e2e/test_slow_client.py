@@ -247,7 +247,7 @@ HOSTILE = {
 
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_hostile_clients(start_process, raw_client, wait_until):
+def test_hostile_clients_hold_up_nobody(start_process, raw_client, wait_until):
     """64 clients of each kind at once, and 4 workers: a good client is answered among them; memory is bounded."""
     process = start_process("site", "--threads", "4")
     raw_client(process).fetch()

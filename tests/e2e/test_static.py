@@ -38,7 +38,7 @@ def start(start_server, site):
     "a GET transfers the selected representation",
     "files of --static, from empty to large, with their length",
 )
-def test_files(start, raw_client, reads):
+def test_files_of_any_size_arrive(start, raw_client, reads):
     """Small files are octets of a response like any other; large ones the kernel sends. The connection stays."""
     server = start()
     is_plain = server.url.startswith("http:")
@@ -61,7 +61,7 @@ def test_files(start, raw_client, reads):
 )
 @rule("RFC 9110 13.1.1", "If-Match without the tag: 412", "412, for files of --static")
 @rule("RFC 9110 13.1.3", "If-Modified-Since no earlier than the date: 304", "304, for files of --static")
-def test_conditions(start, raw_client):
+def test_what_clients_have_stays_unsent(start, raw_client):
     """What a client has is not sent again."""
     client = raw_client(start())
     first = client.fetch("/s/large")
@@ -83,7 +83,7 @@ def test_conditions(start, raw_client):
 )
 @rule("RFC 9110 13.1.5", "parts only if If-Range matches, else the whole", "200 and the whole if it does not")
 @rule("RFC 9110 15.5.17", "no part of the file is asked for: 416", "416, with the size in Content-Range")
-def test_ranges(start, raw_client):
+def test_parts_keep_the_connection_in_sync(start, raw_client):
     """Parts, small and large; then the connection is in sync."""
     client = raw_client(start())
     etag = client.fetch("/s/large").get("ETag")
@@ -100,7 +100,7 @@ def test_ranges(start, raw_client):
 
 
 @rule("RFC 9110 15.5.6", "405 names the methods that are allowed", "Allow: GET, HEAD, for files of --static")
-def test_other_methods(start, raw_client):
+def test_files_take_no_other_method(start, raw_client):
     """A file cannot be posted to; the body is read over."""
     client = raw_client(start())
     reply = client.fetch("/s/app.css", method="POST", body=b"x" * 1000)
@@ -113,7 +113,7 @@ def test_other_methods(start, raw_client):
     "a content coding only if Accept-Encoding takes it",
     "a .gz beside a file only then; Vary in any case",
 )
-def test_siblings(start, raw_client):
+def test_compressed_siblings_go_out(start, raw_client):
     """What is compressed already goes out as it is."""
     client = raw_client(start())
     reply = client.fetch("/s/app.css", "Accept-Encoding: gzip")

@@ -208,7 +208,9 @@ STORED = [(signal.SIGTERM, "unix:{}/s", ()), (signal.SIGKILL, "127.0.0.1:0", ("-
         )
     ],
 )
-def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, workers, bind, end):
+def test_listeners_are_kept_over_a_restart(
+    start_process, raw_client, manager, tmp_path, wait_until, workers, bind, end
+):
     """Listeners that no socket unit holds are kept over a restart, and over a crash; a bind that is gone ends."""
     flags = ["--bind", bind.format(tmp_path), *workers]
     first = start_process("hello", *flags, launcher=["env"], FDSTORE="5", **manager.environ)

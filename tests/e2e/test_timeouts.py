@@ -46,7 +46,7 @@ def test_incomplete_requests(start_server, raw_client, octets):
         ({"body": "stream"}, b"Content-Length: 1000"),
     ],
 )
-def test_dripping_body(start_server, raw_client, wait_until, settings, fields):
+def test_dripping_buys_a_body_no_time(start_server, raw_client, wait_until, settings, fields):
     """Octet after octet does not buy a body more time, either: --min-rate."""
     server = start_server(apps.echo, body_seconds=1.0, **settings)
     server.hold_clock()
@@ -64,7 +64,7 @@ def test_dripping_body(start_server, raw_client, wait_until, settings, fields):
 
 
 @pytest.mark.parametrize("how", ["generator", "file"])
-def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog, how):
+def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, tmp_path, caplog, how):
     """Nor does it keep a response for ever."""
     path = tmp_path / "file"
     with open(path, "wb") as sparse:
@@ -99,7 +99,7 @@ def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog,
     assert "--min-rate" in caplog.text
 
 
-def test_idle_connections(start_server, raw_client):
+def test_idle_connections_are_closed_silently(start_server, raw_client):
     """An idle connection is closed without a word, whether or not it was ever used; this by the clock."""
     server = start_server(apps.hello, keep_alive_seconds=2, head_seconds=2)
     used, unused = raw_client(server), raw_client(server)

@@ -38,7 +38,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 @needs_curl
 @pytest.mark.parametrize("flags", first_on_pypy([[], ["--tls-max", "1.2"], ["--http1.0"], ["--no-alpn"]]))
-def test_curl(serve_tls, authority, flags):
+def test_curl_is_served_over_tls(serve_tls, authority, flags):
     """curl is served, with HTTP/1.1 by ALPN and without."""
     what = "\n%{http_code} %{http_version} %{scheme}"
     assert curl(serve_tls(http2="off"), authority, "-w", what, *flags).decode().lower().startswith("hello\n\n200 1.")
@@ -55,7 +55,7 @@ def test_curl_with_an_old_version(serve_tls, authority, flags):
 @pytest.mark.long_on_pypy
 @one_way
 @needs_curl
-def test_server_names(serve_tls, authority):
+def test_each_name_has_its_certificate(serve_tls, authority):
     """Each name has its certificate, as curl checks."""
     issued = {name: authority.issue(name) for name in ("a.test", "*.b.test")}
     sni = [f"{name}={files.certificate}:{files.key}" for name, files in issued.items()]
@@ -68,7 +68,7 @@ def test_server_names(serve_tls, authority):
 
 @one_way
 @needs_curl
-def test_client_certificates(serve_tls, authority):
+def test_the_app_sees_client_certificates(serve_tls, authority):
     """The app sees who the client is; one without a certificate is not served."""
     client = authority.issue(subject="/O=Test/CN=somebody")
     server = serve_tls(apps.environ_json, client_ca=authority.certificate, client_certificate="required")
@@ -95,7 +95,7 @@ def test_no_client_can_say_it_by_itself(serve_tls, authority):
 @one_way
 @needs_curl
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
-def test_unix_socket(serve_tls, authority, tmp_path):
+def test_tls_on_a_unix_socket(serve_tls, authority, tmp_path):
     """TLS on a unix socket, with settings of its own."""
     path = tmp_path / "s"
     other = authority.issue("other.test")
@@ -105,7 +105,7 @@ def test_unix_socket(serve_tls, authority, tmp_path):
 
 
 @pytest.mark.parametrize("version", [later_on_pypy("-tls1_2"), "-tls1_3"])
-def test_resumed_session(serve_tls, authority, tmp_path, version):
+def test_a_session_ticket_is_taken(serve_tls, authority, tmp_path, version):
     """A session ticket is taken, with the client's certificate in it."""
     client = authority.issue(subject="/CN=somebody")
     server = serve_tls(apps.environ_json, client_ca=authority.certificate, client_certificate="required")
@@ -118,7 +118,7 @@ def test_resumed_session(serve_tls, authority, tmp_path, version):
 
 
 @one_way
-def test_renegotiation(serve_tls, authority):
+def test_renegotiation_is_refused_always(serve_tls, authority):
     """RFC 9325 3.5: a client's wish to begin again is refused."""
     server = serve_tls()
     seen = s_client(server, authority, "-tls1_2", steps=[(b"", b"Verify return code"), (b"R\n", b"RENEGOTIATING")])
@@ -126,7 +126,7 @@ def test_renegotiation(serve_tls, authority):
 
 
 @one_way
-def test_key_update(serve_tls, authority):
+def test_a_key_update_is_obeyed(serve_tls, authority):
     """RFC 8446 4.6.3: new keys are made when the client wants them, and requests go on."""
     steps = [(b"", b"Verify return code")]
     for _ in range(3):
@@ -148,7 +148,7 @@ def mixed(environ, start_response):
 
 
 @also_inline
-def test_only_records(serve_tls, authority):
+def test_only_records_are_on_the_wire(serve_tls, authority):
     """Whatever the form of a response, and whoever sends it, all that is on the wire is records of TLS."""
     client = MemorySocket(serve_tls(mixed), authority)
     kinds = ["small", "large", "file", "pieces"] * 3 + ["small"] * 50
@@ -167,7 +167,7 @@ def test_only_records(serve_tls, authority):
 
 
 @also_inline
-def test_kept_alive(serve_tls, raw_client, tmp_path):
+def test_requests_follow_on_one_connection(serve_tls, raw_client, tmp_path):
     """Requests follow one another on a connection: small, large, files, uploads, refused bodies and all."""
     body = os.urandom(3 << 20)
     client = raw_client(serve_tls(apps.echo, body_memory_bytes=1 << 20))
@@ -266,7 +266,7 @@ def test_refused_upload(serve_tls, raw_client):
     assert client.recv_response().status == 413
 
 
-def test_drain(serve_tls, raw_client, authority):
+def test_a_drain_finishes_what_runs(serve_tls, raw_client, authority):
     """What runs is finished, with a closure alert; what is idle is closed; what has just come is still served."""
     gate = apps.Gate()
     server = serve_tls(gate)
@@ -349,7 +349,7 @@ def test_behind_a_trusted_proxy(serve_tls, authority):
 @pytest.mark.long_on_pypy
 @needs_curl
 @pytest.mark.checkout
-def test_the_page(start_process, tmp_path):
+def test_the_page_works_as_it_stands(start_process, tmp_path):
     """What docs/tls.md says first works as it stands; its other blocks are understood."""
     page = (pathlib.Path(__file__).parent.parent.parent / "docs/tls.md").read_text()
     shell = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)

@@ -82,7 +82,7 @@ def test_what_is_on(serve_tls):
 
 
 @one_way
-def test_old_versions(serve_tls):
+def test_old_versions_are_not_spoken(serve_tls):
     """RFC 8996, RFC 7568, RFC 6176: SSL 2 and 3, TLS 1.0 and 1.1 are not spoken, whatever else is offered."""
     server = serve_tls()
     for version in (0x0302, 0x0301, 0x0300):
@@ -112,7 +112,7 @@ WEAK = {
 
 
 @one_way
-def test_weak_suites(serve_tls):
+def test_weak_suites_are_not_taken(serve_tls):
     """RFC 9325 4.1, 4.2: without encryption, authentication, forward secrecy or AEAD there is no connection."""
     server = serve_tls()
     for suite, name in WEAK.items():
@@ -122,7 +122,7 @@ def test_weak_suites(serve_tls):
 
 
 @one_way
-def test_downgrade(serve_tls):
+def test_a_forced_downgrade_is_told(serve_tls):
     """RFC 7507: a client that was pushed back to an older version is told."""
     assert probe(serve_tls(), suites=[0xC02B, 0x5600]) == ("alert", INAPPROPRIATE_FALLBACK)
 

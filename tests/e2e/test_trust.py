@@ -236,7 +236,7 @@ def test_a_front_server_is_believed_word_for_word(start_server, raw_client):
         assert (environ["REMOTE_ADDR"], environ["HTTP_X_FORWARDED_FOR"]) == ("203.0.113.7", "1.2.3.4")
 
 
-def test_routes(start_server, raw_client, monkeypatch):
+def test_routes_see_the_announced_client(start_server, raw_client, monkeypatch):
     """A route's function sees the client, too."""
     monkeypatch.setattr(rpc.registry, "_functions", {})
     rpc.register("who", lambda address: b"you are " + address)

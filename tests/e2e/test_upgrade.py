@@ -48,7 +48,7 @@ def ask(process):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("bind", [long("127.0.0.1:0"), "unix:{}/s"])
-def test_under_load(start, tmp_path, bind):
+def test_no_request_fails_under_load(start, tmp_path, bind):
     """The new code takes over in the same process, on the same listeners; no request fails, on kept connections or fresh ones."""
     flags = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
     process = start("--workers", "2", *flags)
@@ -115,7 +115,7 @@ def test_clients_of_the_metrics_outlive_an_upgrade(start, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_settings(start, tmp_path):
+def test_settings_are_read_anew(start, tmp_path):
     """They are read anew, as by SIGHUP: what is bound stays."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
     process = start()
@@ -207,7 +207,7 @@ def app(environ, start_response):
 
 
 @pytest.mark.long_on_pypy
-def test_another_release(start, tmp_path):
+def test_the_link_leads_to_another_release(start, tmp_path):
     """A working directory that is a link to the current release is that of the release of then."""
 
     class Released(Workers):
@@ -338,7 +338,7 @@ class Linked(Copied):
 
 
 @pytest.mark.long_on_pypy
-def test_no_interpreter(start, tmp_path):
+def test_a_missing_interpreter_changes_nothing(start, tmp_path):
     """Nothing changes when it is missing for the trial, or only afterwards."""
     process = start("--workers", "1", kind=Linked)
     process.wait_for_workers(1)
@@ -421,7 +421,7 @@ def between(start, tmp_path, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_term_between(between, tmp_path):
+def test_a_signal_between_is_not_lost(between, tmp_path):
     """A signal is not lost while one program becomes the other; workers serve meanwhile."""
     between.signal(signal.SIGTERM)
     pending = re.search(r"ShdPnd:\s+(\w+)", pathlib.Path(f"/proc/{between.pid}/status").read_text())[1]
@@ -446,7 +446,7 @@ def test_a_worker_that_dies_between(between, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_another_form(start):
+def test_another_form_starts_new_workers(start):
     """New code that does not know what code of before has left starts workers of its own, and no request fails."""
     process = start("--workers", "2", kind=Copied)
     before = process.wait_for_workers(2)

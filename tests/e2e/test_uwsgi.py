@@ -44,7 +44,7 @@ def bind(request, tmp_path):
     return request.param.format(os.getpid() if "@" in request.param else tmp_path)
 
 
-def test_a_request(start, raw_client, bind):
+def test_a_request_is_answered_as_http(start, raw_client, bind):
     """A request is answered as HTTP, with a length or not, never chunked; then the connection closes."""
     server = start(apps.environ_json, bind=bind)
     client = raw_client(server)
@@ -159,7 +159,7 @@ def test_a_ping_while_draining(start, raw_client):
 
 
 @rule("RFC 9112 8", "an incomplete response is known as one", "over uwsgi a reset, which front servers pass on")
-def test_truncation(start, raw_client):
+def test_a_cut_body_is_a_reset(start, raw_client):
     """An app that dies within its body: on TCP a reset."""
     server = start(apps.raises_mid_stream, bind="uwsgi://127.0.0.1:0")
     client = raw_client(server)

@@ -202,7 +202,7 @@ def test_a_second_signal(start, raw_client, tmp_path, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_at_once(start, raw_client, tmp_path, wait_until):
+def test_sigquit_waits_for_nothing(start, raw_client, tmp_path, wait_until):
     """SIGQUIT waits for nothing."""
     process = start("--workers", "2")
     client = raw_client(process)
@@ -498,7 +498,7 @@ def test_settings_are_read_anew(start, tmp_path):
 
 @pytest.mark.long  # test_storm_replacing.py has it, under load
 @pytest.mark.long_on_pypy
-def test_touch(start, tmp_path):
+def test_a_touched_file_is_a_reload(start, tmp_path):
     """--touch-reload: a file that appears, or changes, does what SIGHUP does."""
     process = start("--workers", "1", "--touch-reload", "touched")
     (before,) = process.wait_for_workers(1)

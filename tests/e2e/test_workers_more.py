@@ -87,7 +87,7 @@ def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):
 
 
 @pytest.mark.parametrize("loop", [*map(long, LOOP_KINDS[:-1]), LOOP_KINDS[-1]])
-def test_tls(start_workers, authority, localhost, monkeypatch, loop):
+def test_a_reload_loses_no_tls_request(start_workers, authority, localhost, monkeypatch, loop):
     """TLS works in workers, and a reload loses no request of it."""
     monkeypatch.setattr(RawClient, "authority", str(authority.certificate))
     process = start_workers("--workers", "2", "--loop", loop, *localhost.flags)
@@ -103,7 +103,7 @@ def test_tls(start_workers, authority, localhost, monkeypatch, loop):
 PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
 
 
-def test_uwsgi(start_workers, tmp_path):
+def test_a_reload_loses_no_uwsgi_request(start_workers, tmp_path):
     """A front server's requests, a connection each, lose nothing in a reload."""
     process = start_workers("--workers", "2", "--bind", f"uwsgi://unix:{tmp_path}/s")
     process.wait_for_workers(2)
