@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from harness import apps
+from harness.combining import long
 from harness.process import run_command
 from harness.rules import rule
 
@@ -243,7 +244,7 @@ def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_un
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.parametrize("flags", [("--lane", "auto"), ("--lane", "off"), ("--workers", "2")])
+@pytest.mark.parametrize("flags", [("--lane", "auto"), long((("--lane", "off"),)), ("--workers", "2")])
 def test_space_that_comes_and_goes(start_process, raw_client, small_disk, wait_until, tmp_path, flags):
     """Whoever fills the disk, before the start or later: 503 and a warning of `aserve status`; once it is free again, neither."""
     fill(small_disk)

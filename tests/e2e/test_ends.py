@@ -196,7 +196,7 @@ def test_a_daemon_process(start, raw_client):
     assert is_gone(int(reply.body))
 
 
-@pytest.mark.parametrize("flags", [[], ["--workers", "1"], ["--check"]])
+@pytest.mark.parametrize("flags", first_on_pypy([[], ["--workers", "1"], ["--check"]]))
 def test_an_import_that_fails_behind_an_exit_function_that_waits(tmp_path, flags):
     """The command ends by itself, and says where the app waits."""
     (tmp_path / "failing.py").write_text("import atexit, threading\natexit.register(threading.Event().wait)\n1 / 0\n")

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 from harness.client import RawClient, Truncated
-from harness.interpreter import NATIVE_KINDS
+from harness.interpreter import NATIVE_KINDS, later_on_pypy
 
 APP = f"{pathlib.Path(__file__).parent / 'finalizing_app.py'}:app"
 FORMS = ("/", "/pieces", "/written", "/large")
@@ -17,7 +17,9 @@ ROUNDS = 12
 
 @pytest.mark.parametrize("native", NATIVE_KINDS)
 @pytest.mark.parametrize(
-    "flags", [["--threads", "0"], ["--threads", "4"], ["--threads", "4", "--request-timeout", "600"]], ids=" ".join
+    "flags",
+    [["--threads", "0"], ["--threads", "4"], later_on_pypy(["--threads", "4", "--request-timeout", "600"])],
+    ids=" ".join,
 )
 def test_finalizers_that_call_into_responses(start_process, flags, native):
     """They call start_response, write() and early hints of requests that run, on any thread; the server answers on, and ends."""
@@ -29,7 +31,7 @@ def test_finalizers_that_call_into_responses(start_process, flags, native):
 
 
 @pytest.mark.parametrize("native", NATIVE_KINDS)
-@pytest.mark.parametrize("flags", [[], ["--request-timeout", "600"]], ids=" ".join)
+@pytest.mark.parametrize("flags", [[], later_on_pypy(["--request-timeout", "600"])], ids=" ".join)
 def test_a_body_that_is_read_on_the_event_loop(start_process, flags, native):
     """Its octets come through the loop: who would wait for them there gets an error, and the server answers on."""
     process = start_process(

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from harness.client import fetch_once
-from harness.interpreter import can_unshare
+from harness.interpreter import can_unshare, first_on_pypy
 from harness.waiting import wait_until
 from harness.workers import Workers, children_of
 
@@ -55,7 +55,7 @@ def ask(process, path):
     return fetch_once(process.address, path).body
 
 
-@pytest.mark.parametrize("flags", [[], ["--workers", "1"], ["--threads", "0"]])
+@pytest.mark.parametrize("flags", first_on_pypy([[], ["--workers", "1"], ["--threads", "0"]]))
 def test_zombies_are_reaped(start_workers, flags):
     """What has lost its parent ends without a trace, the app gets the statuses of its own, and SIGTERM drains."""
     process = start_workers(*flags, app=APP, kind=Contained)

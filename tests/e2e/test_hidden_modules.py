@@ -46,8 +46,19 @@ if importlib.util.find_spec("httptools"):
 PROCESSES = [pytest.param((), id="alone"), pytest.param(("--workers", "1"), id="workers", marks=NEEDS_LINUX)]
 
 
-@pytest.mark.parametrize("processes", PROCESSES)
-@pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
+@pytest.mark.parametrize(
+    ("flags", "processes"),
+    [
+        pytest.param(
+            flags,
+            *processes.values,
+            id=f"{name}-{processes.id}",
+            marks=(*processes.marks, *([pytest.mark.long] if (row + column) % 2 else ())),
+        )
+        for row, (name, flags) in enumerate(FLAGS.items())
+        for column, processes in enumerate(PROCESSES)
+    ],
+)
 @pytest.mark.provokes("Traceback")
 def test_what_settings_need_is_imported_before_the_app(start_process, raw_client, tmp_path, flags, processes):
     """Whatever the settings, all that they need is there before the app's folder comes first on sys.path."""

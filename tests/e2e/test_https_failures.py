@@ -71,7 +71,7 @@ def test_a_rate_limit(acme_front, serve_https):
     ("refusal", "words"),
     [
         (Refusal("/order-plz", 403, "unauthorized", "account has status deactivated"), "remove .*/account.pem"),
-        (Refusal("/finalize-order/", 403, "caa", "CAA record forbids issuance"), "add one that allows it"),
+        later(Refusal("/finalize-order/", 403, "caa", "CAA record forbids issuance"), "add one that allows it"),
         later(Refusal("/sign-me-up", 403, "externalAccountRequired", "no binding"), "let certbot get the certificate"),
         later(Refusal("/order-plz", 403, "userActionRequired", "terms have changed"), "reading its new terms"),
         later(Refusal("/finalize-order/", 500, "serverInternal", "out of order"), "nothing is to be done here"),

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.combining import long
+from harness.combining import each_once, long
 from harness.interpreter import NEEDS_LINUX, later_on_pypy
 from harness.process import run_command
 
@@ -81,9 +81,12 @@ def test_it_serves_as_another_user(start_process, raw_client, folder, tmp_path, 
 @needs_root
 @pytest.mark.skipif(sys.platform != "linux", reason="gunicorn's files start workers")
 @pytest.mark.parametrize(
-    "logs", [["accesslog"], ["errorlog"], ["accesslog", "errorlog"], ["accesslog", "dictionary"]], ids=str
+    ("owner", "logs"),
+    each_once(
+        ["nobody", "root"], [["accesslog"], ["errorlog"], ["accesslog", "errorlog"], ["accesslog", "dictionary"]]
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize("owner", ["nobody", "root"])
 @pytest.mark.parametrize("is_checked", [False, long(True)])
 def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, is_checked):
     """gunicorn's file names a user and logs, in a folder of that user's or of root's: the user writes them, and owns them."""

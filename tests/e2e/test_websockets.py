@@ -12,6 +12,7 @@ import socketio
 from flask import Flask
 from flask_sock import Sock
 from flask_socketio import SocketIO
+from harness.combining import each_once
 from harness.front import Page, fronts
 from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess, run_command
@@ -154,13 +155,16 @@ MOVED = {
 @pytest.mark.one_way
 @pytest.mark.plain
 @NEEDS_LINUX
-@pytest.mark.parametrize("transports", [["websocket"], ["polling"]])
 @pytest.mark.parametrize(
-    ("name", "mode", "chosen"),
-    [("site.ini", "", "gevent_uwsgi"), ("site.ini", "gevent", "gevent"), ("conf.py", "", "gevent")],
+    ("transports", "moved"),
+    each_once(
+        [["websocket"], ["polling"]],
+        [("site.ini", "", "gevent_uwsgi"), ("site.ini", "gevent", "gevent"), ("conf.py", "", "gevent")],
+    ),
 )
-def test_modes_for_greenlets(tmp_path, name, mode, chosen, transports):
+def test_modes_for_greenlets(tmp_path, moved, transports):
     """An app of uWSGI's or gunicorn's that chooses gevent, since it is installed, is served in threads."""
+    name, mode, chosen = moved
     (tmp_path / "gevent").mkdir()
     (tmp_path / "gevent" / "__init__.py").write_text("")  # importing more of it fails
     (tmp_path / "shop.py").write_text(EVENTS.format(mode=f", async_mode={mode!r}" if mode else ""))
