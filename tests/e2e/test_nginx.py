@@ -111,13 +111,6 @@ def test_bodies_up_and_down(nginx, size):
     assert status == 200 and body == data
 
 
-def test_a_chunked_request(nginx):
-    """nginx takes the chunks apart and says the length."""
-    pieces = [b"hello ", b"world", b"x" * 10_000]
-    status, fields, body = nginx.fetch("/echo", "POST", iter(pieces))
-    assert status == 200 and body == b"".join(pieces) and fields["X-Length"] == "10011"
-
-
 @pytest.mark.long_on_pypy
 def test_head(nginx):
     """HEAD has the fields of GET and no body; the connection goes on."""
