@@ -159,16 +159,6 @@ def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_a_dash_writes_to_standard_output(start_process, raw_client):
-    """--access-log - writes to standard output."""
-    process = start_process("hello", "--access-log", "-")
-    raw_client(process).fetch("/seen")
-    process.signal()
-    assert process.wait() == 0
-    assert b'"GET /seen HTTP/1.1" 200 6' in process.process.stdout.read()
-
-
-@pytest.mark.long_on_pypy
 def test_names_of_a_hundred_threads(start_process, raw_client, tmp_path):
     """Each line has the name of the thread that has served its request, however many threads there are."""
     (tmp_path / "crowd.py").write_text(CROWD)
